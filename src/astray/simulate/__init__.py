@@ -1,0 +1,21 @@
+"""A made city with people, habits and labelled anomalies: the embedded default and the ground truth of tests.
+
+>>> sim = city(people=3, days=14, seed=0)
+>>> train, test = sim.split(test_share=0.25)
+>>> labelled = sim.inject(test, kinds=("detour", "loiter"), rate=0.2, seed=1)
+>>> sorted(set(labelled.context["kind"].tolist()))
+['', 'detour', 'loiter']
+"""
+
+from __future__ import annotations
+
+from astray.simulate.anomalies import KINDS
+from astray.simulate.people import Person
+from astray.simulate.places import Places
+from astray.simulate.simulation import EPOCH, Simulation, city
+from astray.simulate.streets import Streets
+
+ANOMALY_KINDS = tuple(KINDS)
+"""The kinds of anomaly that :meth:`Simulation.inject` knows."""
+
+__all__ = ["ANOMALY_KINDS", "EPOCH", "Person", "Places", "Simulation", "Streets", "city"]

@@ -1,0 +1,293 @@
+"""How people move in a made city: speeds, accelerations, crossings, rush hours, and the loggers they carry.
+
+All journeys of a batch are laid end to end on one clock and one tape measure, so that a handful of array
+operations moves them all, however many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from astray.simulate.streets import Floats, Ints, Streets
+
+HOUR, DAY = 3600.0, 86_400.0
+
+MODES = ("walk", "cycle", "drive")
+WALK, CYCLE, DRIVE = 0, 1, 2
+
+CRUISE = np.array([[1.4, 1.4, 1.4], [5.0, 5.0, 4.5], [8.3, 12.5, 17.5]])
+"""Free speed in m/s, by mode and class of road (side street, avenue, ring road)."""
+
+_ACCELERATION = np.array([0.7, 0.8, 1.8])
+_CORNER = np.array([1.4, 3.2, 5.0])
+"""Greatest speed through a sharp turn, by mode."""
+
+_STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4]])
+"""Probability of a stop at a crossing, by mode and whether it has lights."""
+
+_WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
+"""Shortest and longest wait in seconds, without and with lights."""
+
+_CONGESTED = np.array([0.0, 0.15, 1.0])
+"""How much of a street's congestion each mode feels."""
+
+SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
+"""Standard deviations, per axis in metres, of the GPS error that drifts and of the one that does not."""
+
+_DRIFT = 40.0
+"""Seconds over which the drifting GPS error renews itself."""
+
+_GAP_SHARE = 0.08
+"""Share of journeys with a gap of minutes in the record."""
+
+NOWHERE, EVERYWHERE = (np.inf, -np.inf), (-np.inf, np.inf)
+"""Marked stretches of a journey that has no anomaly, and of one that is anomalous throughout."""
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """A way on the streets as a chain of points.
+
+    Attributes
+    ----------
+    xy
+        The points in metres.
+    node
+        The crossing that each point is, -1 where it is none.
+    edge
+        The street from each point to the next; -1 at the last.
+    """
+
+    xy: Floats
+    node: Ints
+    edge: Ints
+
+    @property
+    def arc(self) -> Floats:
+        """Metres along the way at each point."""
+        return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.xy, axis=0).T))])
+
+    def reversed(self) -> Route:
+        """The same way from its end to its beginning."""
+        return Route(self.xy[::-1], self.node[::-1], np.append(self.edge[-2::-1], -1))
+
+    def with_point(self, metres: float) -> tuple[Route, int]:
+        """The same way with one more point so many metres along it, and its position in the chain."""
+        arc = self.arc
+        k = int(np.clip(np.searchsorted(arc, metres), 1, len(arc) - 1))
+        point = [np.interp(metres, arc, self.xy[:, axis]) for axis in (0, 1)]
+        return (
+            Route(
+                np.insert(self.xy, k, point, axis=0),
+                np.insert(self.node, k, -1),
+                np.insert(self.edge, k, self.edge[k - 1]),
+            ),
+            k,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Journey:
+    """One trip to be made.
+
+    Attributes
+    ----------
+    route, mode, depart
+        The way, an index into :data:`MODES`, and the departure in seconds after the first midnight.
+    speed
+        The person's speed relative to everybody's.
+    haste
+        Factor on speeds and accelerations, and divisor of waits; 1 is usual.
+    halt
+        Position in the chain of points and seconds of one deliberate stop there.
+    marked
+        The stretch, in metres along the way, that is anomalous.
+    """
+
+    route: Route
+    mode: int
+    depart: float
+    speed: float
+    haste: float = 1.0
+    halt: tuple[int, float] | None = None
+    marked: tuple[float, float] = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """Journeys in motion: pieces of constant acceleration, end to end on one clock and one tape measure."""
+
+    clock: Floats
+    """When each piece begins."""
+    arc: Floats
+    """Where each piece begins, in metres of tape."""
+    speed: Floats
+    acceleration: Floats
+    tape: Floats
+    """Metres of tape at each point of the routes."""
+    xy: Floats
+    begin: Floats
+    """Clock at each journey's departure."""
+    origin: Floats
+    """Metres of tape at each journey's first point."""
+    duration: Floats
+
+    def at(self, clock: Floats) -> tuple[Floats, Floats]:
+        """Position and metres of tape at times of the common clock."""
+        piece = np.searchsorted(self.clock, clock, side="right") - 1
+        since = clock - self.clock[piece]
+        arc = self.arc[piece] + since * (self.speed[piece] + 0.5 * self.acceleration[piece] * since)
+        return np.stack([np.interp(arc, self.tape, self.xy[:, axis]) for axis in (0, 1)], axis=1), arc
+
+
+def weekend(seconds: ArrayLike) -> NDArray[np.bool_]:
+    """Whether it is Saturday or Sunday so many seconds after the first midnight (a Monday's)."""
+    return np.asarray(seconds, dtype=np.float64) // DAY % 7 >= 5
+
+
+def rush(seconds: ArrayLike) -> Floats:
+    """How much of the rush there is, 0 to 1, so many seconds after the first midnight (a Monday's).
+
+    >>> rush(np.array([3.0, 8.0, 12.0, 17.3, 5 * 24 + 8.0]) * 3600).round(2)
+    array([0., 1., 0., 1., 0.])
+    """
+    hour = np.asarray(seconds, dtype=np.float64) / HOUR % 24.0
+    height = np.exp(-(((hour - 8.0) / 0.9) ** 2)) + np.exp(-(((hour - 17.3) / 1.1) ** 2))
+    return np.where(weekend(seconds), 0.0, height)
+
+
+def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator) -> Motion:
+    """Drive the journeys: speeds by street, person and hour; stops and waits at crossings; slow corners."""
+    count = np.array([len(j.route.node) for j in journeys])
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    last = first + count - 1
+    of = np.repeat(np.arange(len(journeys)), count)
+    xy = np.concatenate([j.route.xy for j in journeys])
+    node = np.concatenate([j.route.node for j in journeys])
+    edge = np.concatenate([j.route.edge for j in journeys])
+    mode = np.array([j.mode for j in journeys])[of]
+    haste = np.array([j.haste for j in journeys])[of]
+    busy = rush([j.depart for j in journeys])[of]
+    n = len(xy)
+
+    # The cruising speed of the leg after each point; the "leg" after a journey's last point has no length.
+    pace = np.array([j.speed for j in journeys]) * np.exp(rng.normal(0, 0.05, len(journeys)))
+    cruise = CRUISE[mode, streets.road[edge]] * pace[of] * np.exp(rng.normal(0, 0.08, n)) * haste
+    cruise *= 1.0 - busy * streets.congestion[edge] * _CONGESTED[mode]
+    leg = np.append(np.diff(xy, axis=0), [[0.0, 0.0]], axis=0)
+    leg[last] = 0.0
+    length = np.hypot(*leg.T)
+
+    # The greatest speed at each point: that of the slower leg, less round corners, none at stops and ends.
+    limit = np.minimum(cruise, np.roll(cruise, 1))
+    cosine = (leg * np.roll(leg, 1, axis=0)).sum(axis=1)
+    sharp = cosine < 0.8 * length * np.roll(length, 1)
+    limit = np.where(sharp, np.minimum(limit, _CORNER[mode] * haste), limit)
+    lights = np.where(node >= 0, streets.signals[node], False).astype(np.int64)
+    stops = (node >= 0) & (rng.random(n) < _STOP[mode, lights])
+    wait = np.where(stops, rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0)
+    for k, journey in enumerate(journeys):
+        if journey.halt is not None:
+            wait[first[k] + journey.halt[0]] = journey.halt[1]
+    wait[first] = rng.uniform(5, 45, len(journeys)) / haste[first]
+    wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last]
+    limit[wait > 0] = 0.0
+
+    # What acceleration allows: v_i^2 <= v_j^2 + 2 a |s_i - s_j| for all points i and j. Journeys begin and
+    # end at rest, so no journey limits another.
+    accelerate = _ACCELERATION[mode] * haste
+    reach = np.concatenate([[0.0], np.cumsum(2 * accelerate * length)[:-1]])
+    square = reach + np.minimum.accumulate(limit**2 - reach)
+    square = np.minimum.accumulate((square + reach)[::-1])[::-1] - reach
+    square = np.maximum(square, 0.0)
+    after = np.append(square[1:], 0.0)
+    peak = np.sqrt(np.minimum(cruise**2, (square + after) / 2 + accelerate * length))
+    peak = np.maximum(peak, np.sqrt(np.maximum(square, after)))  # rounding only
+    v0, v1 = np.sqrt(square), np.sqrt(after)
+
+    # Four pieces a point: wait, speed up, cruise, slow down. A second of rest keeps the journeys apart on the
+    # clock, a metre on the tape.
+    up, down = (peak - v0) / accelerate, (peak - v1) / accelerate
+    up_length, down_length = up * (peak + v0) / 2, down * (peak + v1) / 2
+    level = np.maximum(length - up_length - down_length, 0.0)
+    rest = np.zeros((n, 4))
+    rest[:, 0], rest[:, 1], rest[:, 3] = wait, up, down
+    np.divide(level, peak, out=rest[:, 2], where=peak > 0)
+    rest[last, 1:] = (1.0, 0.0, 0.0)
+    clock = np.concatenate([[0.0], np.cumsum(rest.ravel())])
+    apart = length.copy()
+    apart[last] = 1.0
+    tape = np.concatenate([[0.0], np.cumsum(apart)[:-1]])
+    zero = np.zeros(n)
+    speed = np.stack([zero, v0, peak, peak], axis=1)
+    slope = np.stack([zero, accelerate, zero, -accelerate], axis=1)
+    speed[last], slope[last] = 0.0, 0.0
+    arc = np.stack([tape, tape, tape + up_length, tape + up_length + level], axis=1)
+    arc[last] = tape[last, None]
+    begin = clock[4 * first]
+    return Motion(
+        clock[:-1],
+        arc.ravel(),
+        speed.ravel(),
+        slope.ravel(),
+        tape,
+        xy,
+        begin,
+        tape[first],
+        clock[4 * last + 1] - begin,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Fixes:
+    """What loggers recorded: journey, seconds since departure, noisy position, and whether it is marked."""
+
+    journey: Ints
+    seconds: Floats
+    xy: Floats
+    marked: NDArray[np.bool_]
+
+
+def record(motion: Motion, interval: ArrayLike, marked: ArrayLike, rng: np.random.Generator) -> Fixes:
+    """Sample the motion as GPS loggers do; ``interval`` and the ``marked`` stretch are one each a journey.
+
+    A journey's first and last moments are recorded; between them fixes come about ``interval`` seconds apart.
+    Some journeys have a gap of minutes. The error of the position is one that drifts plus a white one.
+    """
+    steps = np.maximum(np.ceil(motion.duration / np.asarray(interval)), 1).astype(np.int64)
+    count = steps + 1
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    of = np.repeat(np.arange(len(steps)), count)
+    step = np.arange(count.sum()) - first[of]
+    inner = (step > 0) & (step < steps[of])
+    moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)), 0.0)
+    seconds = np.minimum(moment * (motion.duration / steps)[of], motion.duration[of])
+    xy, arc = motion.at(motion.begin[of] + seconds)
+    metres = arc - motion.origin[of]
+    bounds = np.asarray(marked, dtype=np.float64).reshape(-1, 2)[of]
+    inside = (metres >= bounds[:, 0]) & (metres <= bounds[:, 1])
+
+    # Gaps; but one that would swallow the marked stretch is not made.
+    has_gap = (rng.random(len(steps)) < _GAP_SHARE) & (motion.duration > 600)
+    opens = rng.uniform(0.1, 0.6, len(steps)) * motion.duration
+    closes = opens + rng.uniform(90, 300, len(steps))
+    lost = inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])
+    left = np.bincount(of[inside & ~lost], minlength=len(steps))
+    enough = np.minimum(np.bincount(of[inside], minlength=len(steps)), 5)
+    keep = ~(lost & (left >= enough)[of])
+
+    noisy = xy + _drift(motion.begin[of] + seconds, rng) + rng.normal(0, WHITE_NOISE, xy.shape)
+    return Fixes(of[keep], seconds[keep], noisy[keep], inside[keep])
+
+
+def _drift(clock: Floats, rng: np.random.Generator) -> Floats:
+    """A Gaussian error of constant variance that drifts: independent knots, blended in between."""
+    knots = rng.normal(0, SLOW_NOISE, (int(clock.max() // _DRIFT) + 2, 2))
+    k = (clock // _DRIFT).astype(np.int64)
+    share = (clock / _DRIFT - k)[:, None]
+    blend = (1 - share) * knots[k] + share * knots[k + 1]
+    return np.asarray(blend / np.sqrt((1 - share) ** 2 + share**2))

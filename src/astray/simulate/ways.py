@@ -1,0 +1,146 @@
+"""The ways of a made city: which streets a person takes from door to door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from astray.simulate.movement import CRUISE, Journey, Route
+from astray.simulate.people import Person
+from astray.simulate.places import Town, stream
+from astray.simulate.streets import Floats, Ints, Streets, cheapest_ways, follow_back
+
+IMPROVISED = 3
+"""Variants of a way from this number on are each taken once."""
+
+
+class Traveller:
+    """A person on the streets: finds the ways that this person takes, each once.
+
+    A street costs its travel time times the person's taste: a liking or dislike of wide roads, of parts of
+    town, of single streets, and of single directions. So two people go different ways between the same two
+    doors, and one person may come back another way. Of each way there are variants: 0 is the usual one, 1
+    and 2 are taken when tired of it, and those from :data:`IMPROVISED` on are the whim of one day.
+    """
+
+    def __init__(self, town: Town, who: Person) -> None:
+        self.town, self.who = town, who
+        rng = stream(town.seed, 4, who.index)
+        streets = town.streets
+        n = len(streets.edges)
+        middle = streets.xy[streets.edges].mean(axis=1)
+        waves, phases = rng.normal(0, 1 / 900.0, (2, 4)), rng.uniform(0, 2 * np.pi, 4)
+        parts_of_town = 0.2 * np.sin(middle @ waves + phases).sum(axis=1)
+        wide = np.array([0.0, 1.0, 1.3])[streets.road] * rng.normal(-0.15, 0.2)
+        both_ways = 0.35 * rng.normal(size=n) + parts_of_town + wide
+        self._taste = np.exp(np.tile(both_ways, 2) + 0.15 * rng.normal(size=2 * n))
+        self._cost: dict[int, list[float]] = {}
+        self._trees: dict[tuple[int, bool], list[int]] = {}
+        self._ways: dict[tuple[int, int, int, int], list[int]] = {}
+        self._routes: dict[tuple[int, int, int, int], Route] = {}
+
+    def cost(self, mode: int) -> list[float]:
+        """What each arc costs this person: its seconds of travel, times the taste."""
+        if mode not in self._cost:
+            streets = self.town.streets
+            seconds = streets.length / CRUISE[mode, streets.road]
+            self._cost[mode] = (np.tile(seconds, 2) * self._taste).tolist()
+        return self._cost[mode]
+
+    def way(self, start: int, goal: int, mode: int, variant: int = 0) -> list[int]:
+        """The crossings of the person's way from one crossing to another."""
+        key = (start, goal, mode, variant)
+        if key not in self._ways:
+            self._ways[key] = self._usual(start, goal, mode) if variant == 0 else self._other(*key)
+        return self._ways[key]
+
+    def route(self, origin: int, destination: int, mode: int, variant: int = 0) -> Route:
+        """The person's way from door to door."""
+        key = (origin, destination, mode, variant)
+        if key not in self._routes:
+            places = self.town.places
+            way = self.way(int(places.node[origin]), int(places.node[destination]), mode, variant)
+            self._routes[key] = door_to_door(self.town, origin, destination, way)
+        return self._routes[key]
+
+    def _usual(self, start: int, goal: int, mode: int) -> list[int]:
+        # One search from home, and one back to it against the direction of travel, serve most trips.
+        streets, cost = self.town.streets, self.cost(mode)
+        home = int(self.town.places.node[self.who.home])
+        if home not in (start, goal):
+            return follow_back(cheapest_ways(streets, cost, start, goal)[1], start, goal)
+        homewards = goal == home
+        if (mode, homewards) not in self._trees:
+            n = len(streets.edges)
+            directed = cost[n:] + cost[:n] if homewards else cost
+            self._trees[mode, homewards] = cheapest_ways(streets, directed, home)[1]
+        way = follow_back(self._trees[mode, homewards], home, start if homewards else goal)
+        return way[::-1] if homewards else way
+
+    def _other(self, start: int, goal: int, mode: int, variant: int) -> list[int]:
+        streets = self.town.streets
+        cost = list(self.cost(mode))
+        if variant >= IMPROVISED:
+            rng = stream(self.town.seed, 6, self.who.index, variant)
+            cost = (np.array(cost) * np.exp(0.45 * rng.normal(size=len(cost)))).tolist()
+        else:
+            for liked in range(variant):
+                for arc in arcs_of(streets, self.way(start, goal, mode, liked)):
+                    cost[arc] *= 1.35
+        return follow_back(cheapest_ways(streets, cost, start, goal)[1], start, goal)
+
+
+def arcs_of(streets: Streets, way: list[int]) -> list[int]:
+    """The arcs that a sequence of neighbouring crossings runs along."""
+    return [next(arc for there, arc in streets.arcs[a] if there == b) for a, b in pairwise(way)]
+
+
+def door_to_door(town: Town, origin: int, destination: int, way: list[int]) -> Route:
+    """Join two doors to the crossings between them; a door's own street is not driven up and down."""
+    streets, places = town.streets, town.places
+    nodes = [] if places.edge[origin] == places.edge[destination] else way
+    if len(nodes) > 1 and nodes[1] == places.far[origin]:
+        nodes = nodes[1:]
+    if len(nodes) > 1 and nodes[-2] == places.far[destination]:
+        nodes = nodes[:-1]
+    inner = [arc % len(streets.edges) for arc in arcs_of(streets, nodes)]
+    edge = [int(places.edge[origin]), *inner, int(places.edge[destination])] if nodes else [int(places.edge[origin])]
+    xy = np.concatenate([places.xy[[origin]], streets.xy[nodes], places.xy[[destination]]])
+    return Route(xy, np.array([-1, *nodes, -1]), np.array([*edge, -1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """What normal trips were meant to be: whose, from door to door, how, which way, and when.
+
+    Attributes
+    ----------
+    person
+        Position of the person among the simulation's people; trips are sorted by it.
+    origin, destination
+        Numbers of places.
+    mode, variant
+        Indices of the mode of travel, and of the variant of the way (see :class:`Traveller`).
+    depart
+        Departure in seconds after the first midnight.
+    """
+
+    person: Ints
+    origin: Ints
+    destination: Ints
+    mode: Ints
+    variant: Ints
+    depart: Floats
+
+    def journey(self, trip: int, traveller: Traveller) -> Journey:
+        """The journey of one trip, made by this traveller."""
+        mode = int(self.mode[trip])
+        route = traveller.route(int(self.origin[trip]), int(self.destination[trip]), mode, int(self.variant[trip]))
+        return Journey(route, mode, float(self.depart[trip]), traveller.who.speed)
+
+    def of(self, who: int) -> Plans:
+        """The plans of the person at one position."""
+        lo, hi = np.searchsorted(self.person, [who, who + 1])
+        return Plans(*(getattr(self, field.name)[lo:hi] for field in fields(self)))
