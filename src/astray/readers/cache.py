@@ -1,0 +1,66 @@
+"""Trajectories kept in one Parquet file, so that a slow source is parsed once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from astray.atomic import replacing
+from astray.errors import DataError
+from astray.readers.refusals import POLARS_ERRORS, Intake
+from astray.trajectories import FIX_COLUMNS, Trajectories
+
+_KEY, _TRIPS, _REPORT = "astray.key", "astray.trips", "astray.report"
+
+
+def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
+    """The trajectories in the file if it was written for this key and is whole; else None."""
+    try:
+        metadata = pl.read_parquet_metadata(path)
+        if metadata.get(_KEY) != key:
+            return None
+        said = json.loads(metadata[_REPORT])
+        labels = json.loads(metadata[_TRIPS])
+        frame = pl.read_parquet(path, glob=False)
+        trips = Trajectories(
+            {name: frame[name].to_numpy() for name in FIX_COLUMNS},
+            np.r_[0, np.cumsum(labels["length"])],
+            labels["agent"],
+            labels["trajectory"],
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, *POLARS_ERRORS) as error:
+        intake.report.note(f"{path}: the cache could not be used ({type(error).__name__}) and is written again")
+        return None
+    intake.report.update(said)
+    return trips
+
+
+def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
+    """Write the trajectories whole or not at all: under a temporary name, then renamed.
+
+    A cache that cannot be written is said, and costs only time.
+    """
+    labels = {
+        "agent": trips.agent_ids.tolist(),
+        "trajectory": trips.trajectory_ids.tolist(),
+        "length": trips.lengths.tolist(),
+    }
+    metadata = {_KEY: key, _TRIPS: json.dumps(labels), _REPORT: json.dumps(intake.report.to_dict())}
+    frame = pl.DataFrame({name: trips.columns[name] for name in FIX_COLUMNS})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            frame.write_parquet(file, metadata=metadata)
+    except (OSError, *POLARS_ERRORS) as error:
+        intake.report.assume(f"{path}: the cache was not written ({error}); the next reading will parse again")
+
+
+def refuse_unusable(path: Path) -> None:
+    """A cache is a file; refuse the path of a folder before the work begins."""
+    if path.is_dir():
+        raise DataError(f'{path}: the cache is a folder; name a file, for example "{path / "geolife.parquet"}"')

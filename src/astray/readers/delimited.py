@@ -1,0 +1,170 @@
+"""Delimited text (CSV and its cousins), as blocks of text columns with the row number of each record."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.readers.refusals import POLARS_ERRORS, Fault, Intake, Progress
+from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, opening
+
+DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a delimited file is written."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    header_lines: int
+    encoding: str | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some records of a file: the wanted columns as they stand there, and the row number of each record."""
+
+    frame: pl.DataFrame
+    rows: NDArray[np.int64]
+
+
+def sniff(
+    path: Path,
+    score: Callable[[Sequence[str]], int],
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    names: Sequence[str] | None = None,
+) -> Dialect:
+    """Find the delimiter and the column names: the split of the first line whose names score best.
+
+    ``names`` are the columns of a file without a header line.
+    """
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
+        raise DataError(f'delimiter={delimiter!r} cannot be used; give one character such as "," or ";"')
+    lines = decoded(path, opening(path), encoding).lstrip("\ufeff").split("\n")
+    blank = next((i for i, line in enumerate(lines) if line.strip()), None)
+    if blank is None:
+        raise DataError(f"{path}: the file has no text at its beginning; give a table with a header line")
+    first = lines[blank].rstrip("\r")
+    choices = [delimiter] if delimiter else DELIMITERS
+    splits = {choice: _fields(first, choice) for choice in choices}
+    if names is not None:
+        best = max(splits, key=lambda choice: (len(splits[choice]) == len(names), len(splits[choice])))
+        return Dialect(best, tuple(names), blank, encoding)
+    best = max(splits, key=lambda choice: (score(splits[choice]), len(splits[choice])))
+    header = tuple(name.strip() for name in splits[best])
+    if score(header) == 0 and sum(map(_is_number, header)) >= 2:
+        raise DataError(
+            f"{path}, row {blank + 1}: the first line is data, not column names ({first[:60]}); add a header "
+            'line, or give the names: read(path, names=["agent", "time", "lon", "lat"])'
+        )
+    return Dialect(best, header, blank + 1, encoding)
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter))
+    except csv.Error:
+        return line.split(delimiter)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def blocks(
+    path: Path,
+    dialect: Dialect,
+    wanted: Mapping[str, int],
+    intake: Intake,
+    *,
+    progress: Progress | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Block]:
+    """The records of a file, block by block; ``wanted`` maps names in the result to positions in the file.
+
+    Rows with more fields than the header are refused or left out here; fields that are absent are null.
+    """
+    line, skip = 1, dialect.header_lines
+    for text in blocks_of_lines(path, intake, encoding=dialect.encoding, block_bytes=block_bytes, progress=progress):
+        start = 0
+        while skip and start < len(text):
+            start = text.index(b"\n", start) + 1
+            skip, line = skip - 1, line + 1
+        body = text[start:].removeprefix(b"\xef\xbb\xbf")
+        if not body.strip():
+            line += body.count(b"\n")
+            continue
+        block = _parse(path, body, dialect, wanted, line)
+        line += body.count(b"\n")
+        frame, rows = block.frame, block.rows
+        blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
+        if blank.any():
+            intake.report.note(f"{path}: blank rows were passed over")
+        ragged = Fault(
+            frame["more"].is_not_null().to_numpy(),
+            f"more fields than the {len(dialect.names)} columns",
+            "quote fields that contain the delimiter, and mind decimal commas",
+        )
+        good = intake.sift(path, rows, [ragged]) & ~blank
+        kept = frame.drop("more")
+        yield Block(kept, rows) if good.all() else Block(kept.filter(good), rows[good])
+
+
+def _parse(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
+    """Parse whole lines: by polars where its answer can be trusted row for row, else by the csv module."""
+    n = len(dialect.names)
+    marks = [f"c{i}" for i in range(n)] + ["more"]
+    quoted = b'"' in body
+    lines = body.count(b"\n")
+    try:
+        frame = pl.read_csv(
+            dialect.delimiter.join(marks).encode() + b"\n" + body,
+            schema=dict.fromkeys(marks, pl.String),
+            columns=[*dict.fromkeys(f"c{i}" for i in wanted.values()), "more"],
+            separator=dialect.delimiter,
+            quote_char='"' if quoted else None,
+            truncate_ragged_lines=True,
+        )
+    except POLARS_ERRORS:
+        return _parse_slowly(path, body, dialect, wanted, line)
+    if frame.height != lines:
+        return _parse_slowly(path, body, dialect, wanted, line)
+    chosen = {name: frame[f"c{i}"] for name, i in wanted.items()}
+    return Block(pl.DataFrame({**chosen, "more": frame["more"]}), np.arange(line, line + lines))
+
+
+def _parse_slowly(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
+    """Parse with the csv module, which knows the line of every record (quotations may hold line breaks)."""
+    lines = io.StringIO(body.decode("utf-8", "replace"), newline="\n")
+    reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    n = len(dialect.names)
+    values: dict[str, list[str | None]] = {name: [] for name in (*wanted, "more")}
+    rows: list[int] = []
+    begin = line
+    try:
+        for record in reader:
+            for name, i in wanted.items():
+                values[name].append(record[i] or None if i < len(record) else None)
+            values["more"].append(next((extra for extra in record[n:] if extra), None))
+            rows.append(begin)
+            begin = line + reader.line_num
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, row {line + reader.line_num - 1}: {error}; mend the quotation marks and line ends there"
+        ) from error
+    return Block(pl.DataFrame(values, schema=dict.fromkeys(values, pl.String)), np.asarray(rows, np.int64))

@@ -1,0 +1,286 @@
+"""Porto taxi trips (ECML/PKDD 2015): one trip a row, its route a JSON text of [lon, lat] every 15 seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.readers import delimited
+from astray.readers.columns import plain
+from astray.readers.fixes import place_faults
+from astray.readers.refusals import POLARS_ERRORS, Fault, FilePath, Intake, Progress, Report, share_of
+from astray.readers.table import is_parquet, parquet_blocks, parquet_schema
+from astray.readers.times import without_null_words
+from astray.trajectories import Trajectories
+
+SECONDS_BETWEEN_FIXES = 15.0
+CONTEXT = ("CALL_TYPE", "ORIGIN_CALL", "ORIGIN_STAND", "DAY_TYPE")
+NEEDED = ("TRIP_ID", "TAXI_ID", "TIMESTAMP", "POLYLINE")
+_ALL = (*NEEDED, "MISSING_DATA", *CONTEXT)
+
+
+@dataclass(frozen=True)
+class PortoOptions:
+    """How Porto trips are read.
+
+    Parameters
+    ----------
+    keep_missing
+        Keep trips marked ``MISSING_DATA``. Fixes are lacking somewhere in them, so the times after that place
+        are too early; by default such trips are left out and counted.
+    delimiter, encoding
+        Of text files; found by looking at the file.
+    """
+
+    keep_missing: bool = False
+    delimiter: str | None = None
+    encoding: str | None = None
+
+
+def is_porto(names: Sequence[str]) -> bool:
+    """Whether a table's columns are those of the Porto data."""
+    return {"TRIP_ID", "POLYLINE"} <= {plain(name).upper() for name in names}
+
+
+def read_porto(
+    path: FilePath,
+    *more: FilePath,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    options: PortoOptions | None = None,
+) -> Trajectories:
+    """Read whole Porto files, CSV or Parquet. See :func:`iter_porto`."""
+    files = [Path(p) for p in (path, *more)]
+    parts: list[Trajectories] = []
+    with Intake(skip_bad, report) as intake:
+        for i, file in enumerate(files):
+            with intake.sparing_the_rest(file, of=len(files)):
+                share = share_of(progress, i, len(files))
+                parts += iter_porto(file, skip_bad=skip_bad, report=intake.report, progress=share, options=options)
+        if not parts:
+            raise intake.nothing(files[0], "trip")
+        return Trajectories.concat(parts)
+
+
+def iter_porto(
+    path: FilePath,
+    batch: int = 20_000,
+    *,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    options: PortoOptions | None = None,
+) -> Iterator[Trajectories]:
+    """Read a Porto file, CSV or Parquet, at most ``batch`` trips at a time.
+
+    The agent is TAXI_ID, the trajectory TRIP_ID; CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND and DAY_TYPE are
+    context, empty text where they are null. Trips without a fix (``[]``) and trips marked MISSING_DATA are
+    left out and counted in the report; a column that is null throughout removes nothing. A TRIP_ID that a
+    spreadsheet turned into 1.37E+018 is restored: it is TIMESTAMP, 6 and TAXI_ID written one after the
+    other.
+    """
+    options = options or PortoOptions()
+    if batch < 1:
+        raise DataError(f"batch={batch} cannot be used; give at least 1")
+    file = Path(path)
+    n_trips = 0
+    with Intake(skip_bad, report) as intake:
+        for block in _blocks(file, batch, options, intake, progress):
+            for start in range(0, block.frame.height, batch):
+                here = slice(start, start + batch)
+                trips = _trips(file, delimited.Block(block.frame[here], block.rows[here]), options, intake)
+                if trips is not None:
+                    n_trips += len(trips)
+                    yield trips
+        if not n_trips:
+            raise intake.nothing(file, "trip")
+
+
+def _blocks(
+    file: Path, batch: int, options: PortoOptions, intake: Intake, progress: Progress | None
+) -> Iterator[delimited.Block]:
+    if is_parquet(file):
+        names: Sequence[str] = parquet_schema(file).names()
+        where = _positions(file, names)
+        columns = [names[i] for i in where.values()]
+        for block in parquet_blocks(file, columns, n_rows=batch, progress=progress):
+            yield delimited.Block(block.frame.select(pl.col(names[i]).alias(k) for k, i in where.items()), block.rows)
+        return
+    dialect = delimited.sniff(file, _score, delimiter=options.delimiter, encoding=options.encoding)
+    yield from delimited.blocks(file, dialect, _positions(file, dialect.names), intake, progress=progress)
+
+
+def _score(names: Sequence[str]) -> int:
+    return len({plain(name).upper() for name in names} & set(_ALL))
+
+
+def _positions(file: Path, names: Sequence[str]) -> dict[str, int]:
+    have = {plain(name).upper(): i for i, name in reversed(list(enumerate(names)))}
+    missing = [name for name in NEEDED if name not in have]
+    if missing:
+        raise DataError(
+            f"{file}, row 1: the column {missing[0]} is missing; Porto's columns are {', '.join(NEEDED)}, ..."
+        )
+    return {name: have[name] for name in _ALL if name in have}
+
+
+def _trips(file: Path, block: delimited.Block, options: PortoOptions, intake: Intake) -> Trajectories | None:
+    """The good trips of some rows, or None if there are none."""
+    frame, rows = block.frame, block.rows
+    text = {name: without_null_words(frame[name]) for name in frame.columns if name != "POLYLINE"}
+    route = frame["POLYLINE"].cast(pl.String).str.strip_chars()
+    if "MISSING_DATA" in text and not options.keep_missing:
+        lacking = text["MISSING_DATA"].str.to_lowercase().is_in(["true", "1"]).fill_null(False)
+    else:
+        lacking = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True)
+    empty = route.is_in(["[]", "[[]]"]).fill_null(False)
+    for mask, reason in (
+        (lacking, "MISSING_DATA: fixes are lacking in this trip"),
+        (empty & ~lacking, "a trip without fixes"),
+    ):
+        for i in mask.arg_true().to_list():
+            intake.leave_out(file, int(rows[i]), reason)
+    left = ~(lacking | empty)
+    if not left.all():
+        text = {name: values.filter(left) for name, values in text.items()}
+        route, rows = route.filter(left), rows[left.to_numpy()]
+
+    stamp = text["TIMESTAMP"].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    trip = _restored_ids(file, text, intake)
+    faults = [
+        Fault(
+            trip.is_null().to_numpy(),
+            "TRIP_ID is missing or mangled beyond repair",
+            "export it as text",
+            text["TRIP_ID"],
+        ),
+        Fault(text["TAXI_ID"].is_null().to_numpy(), "TAXI_ID is missing", "fill it in"),
+        Fault(
+            ~((stamp > 1e8) & (stamp < 7.3e9)),
+            "TIMESTAMP is not a number of seconds since 1970",
+            "correct it",
+            text["TIMESTAMP"],
+        ),
+    ]
+    lon, lat, lengths, unreadable = parse_polylines(route)
+    remedy = "restore the POLYLINE from the original file (spreadsheets cut long cells)"
+    faults.append(Fault(unreadable, "POLYLINE is not a JSON list of [lon, lat]", remedy, route))
+    faults += [_of_trips(fault, lengths) for fault in place_faults(lat, lon)]
+    good = intake.sift(file, rows, faults)
+    if not good.any():
+        return None
+    if not good.all():
+        fixes = np.repeat(good, lengths)
+        lon, lat, lengths, stamp = lon[fixes], lat[fixes], lengths[good], stamp[good]
+        trip, text = trip.filter(good), {name: values.filter(good) for name, values in text.items()}
+    offsets = np.r_[0, np.cumsum(lengths)]
+    step = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    time = np.repeat(stamp, lengths) + SECONDS_BETWEEN_FIXES * step
+    context = {name: text[name].fill_null("").to_numpy().astype(np.str_) for name in CONTEXT if name in text}
+    return Trajectories(
+        {"time": time, "lat": lat, "lon": lon}, offsets, text["TAXI_ID"].to_numpy(), trip.to_numpy(), context
+    )
+
+
+def _of_trips(fault: Fault, lengths: NDArray[np.int64]) -> Fault:
+    """The same fault told of trips: those with a fix that has it."""
+    trip = np.repeat(np.arange(len(lengths)), lengths)
+    bad = np.zeros(len(lengths), dtype=np.bool_)
+    bad[trip[fault.rows]] = True
+    return Fault(bad, f"in POLYLINE: {fault.reason}", "correct the trip")
+
+
+def _restored_ids(file: Path, text: dict[str, pl.Series], intake: Intake) -> pl.Series:
+    """TRIP_IDs, with those that a spreadsheet wrote as powers of ten made again of TIMESTAMP and TAXI_ID."""
+    trip = text["TRIP_ID"]
+    mangled = trip.str.contains(r"^[0-9][.,]?[0-9]*[eE]\+?[0-9]+$").fill_null(False)
+    if not mangled.any():
+        return trip
+    whole = text["TIMESTAMP"].str.contains(r"^[0-9]{10}$") & text["TAXI_ID"].str.contains(r"^[0-9]{8}$")
+    made = text["TIMESTAMP"] + "6" + text["TAXI_ID"]
+    # The digits that survived must agree, else the columns do not belong together.
+    power = trip.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+    agree = whole & ((power / made.cast(pl.Float64, strict=False) - 1).abs() < 0.05)
+    intake.report.note(f"{file}: TRIP_IDs written as powers of ten were restored from TIMESTAMP and TAXI_ID")
+    return (
+        pl.DataFrame({"trip": trip, "made": made, "mangled": mangled, "agree": agree.fill_null(False)})
+        .select(
+            pl.when(~pl.col("mangled")).then("trip").when(pl.col("agree")).then("made").otherwise(None).alias("trip")
+        )
+        .to_series()
+    )
+
+
+def parse_polylines(
+    route: pl.Series,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Longitudes and latitudes of all routes, the number of fixes of each, and which could not be read.
+
+    All routes become one two-column table, a fix a line, which is parsed at once. If one is not written as
+    expected, each is parsed by itself.
+
+    >>> routes = pl.Series(["[[-8.6,41.1],[-8.7,41.2]]", "[[-8.5, 41.0]", None])
+    >>> lon, lat, lengths, bad = parse_polylines(routes)
+    >>> lon.tolist(), lengths.tolist(), bad.tolist()
+    ([-8.6, -8.7], [2, 0, 0], [False, True, True])
+    """
+    shaped = (route.str.starts_with("[[") & route.str.ends_with("]]")).fill_null(False)
+    compact = route.str.replace_all(" ", "", literal=True) if route.str.contains(" ", literal=True).any() else route
+    sound = _parse_compact(compact) if shaped.all() and len(route) else None
+    return _parse_singly(route) if sound is None else sound
+
+
+def _parse_compact(
+    route: pl.Series,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]] | None:
+    lengths = route.str.count_matches("],[", literal=True).to_numpy().astype(np.int64) + 1
+    table = route.str.slice(2, route.str.len_chars() - 4).str.replace_all("],[", "\n", literal=True).str.join("\n")
+    try:
+        frame = pl.read_csv(
+            b"lon,lat,more\n" + str(table[0]).encode() + b"\n",
+            schema={"lon": pl.Float64, "lat": pl.Float64, "more": pl.String},
+            quote_char=None,
+            ignore_errors=True,
+            truncate_ragged_lines=True,
+        )
+    except POLARS_ERRORS:
+        return None
+    if frame.height != lengths.sum() or frame["more"].null_count() != frame.height:
+        return None
+    if frame["lon"].null_count() or frame["lat"].null_count():
+        return None
+    return frame["lon"].to_numpy(), frame["lat"].to_numpy(), lengths, np.zeros(len(route), dtype=np.bool_)
+
+
+def _parse_singly(
+    route: pl.Series,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    fixes = [_fixes_of(text) for text in route.to_list()]
+    lengths = np.array([0 if f is None else len(f) for f in fixes], dtype=np.int64)
+    flat = np.concatenate([np.zeros((0, 2)), *(f for f in fixes if f is not None)])
+    return flat[:, 0], flat[:, 1], lengths, np.array([f is None for f in fixes], dtype=np.bool_)
+
+
+def _fixes_of(text: str | None) -> NDArray[np.float64] | None:
+    """One route, or None if it is not a list of pairs of numbers."""
+    try:
+        pairs = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pairs, list) or not pairs:
+        return None
+    for pair in pairs:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(type(v) in (int, float) for v in pair)):
+            return None
+    try:
+        return np.array(pairs, dtype=np.float64)
+    except OverflowError:
+        return None

@@ -1,0 +1,80 @@
+"""Which format a path holds: by the layout of the folder, the first bytes, the header, and last the name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from astray.errors import DataError
+from astray.readers import delimited
+from astray.readers.columns import recognised
+from astray.readers.geolife import is_geolife
+from astray.readers.porto import is_porto
+from astray.readers.refusals import refusing
+from astray.readers.table import is_parquet, parquet_schema
+from astray.readers.text import decoded, opening
+
+FORMATS = ("geolife", "porto", "table", "gpx", "geojson")
+SUFFIXES = {
+    ".gpx": "gpx",
+    ".geojson": "geojson",
+    ".json": "geojson",
+    ".csv": "table",
+    ".tsv": "table",
+    ".txt": "table",
+    ".parquet": "table",
+    ".pq": "table",
+}
+
+
+def recognise(path: Path) -> str:
+    """The format of a file or folder, one of :data:`FORMATS`."""
+    with refusing(path, "the path could not be looked at", "check it"):
+        if not path.exists():
+            raise DataError(f"{path}: there is no such file or folder; check the path")
+        if is_geolife(path):
+            return "geolife"
+    return _of_folder(path) if path.is_dir() else _of_file(path)
+
+
+def files_of(path: Path, format: str) -> list[Path]:
+    """The files of one format under a path: the path itself, or all files below a folder, by name."""
+    if not path.is_dir():
+        return [path]
+    with refusing(path, "the folder could not be listed", "check it"):
+        wanted = "table" if format == "porto" else format
+        files = sorted(p for p in path.rglob("*") if SUFFIXES.get(p.suffix.lower()) == wanted and p.is_file())
+    if not files:
+        raise DataError(f"{path}: a folder without {format} files; give a file, or a folder of {', '.join(SUFFIXES)}")
+    return files
+
+
+def _of_folder(path: Path) -> str:
+    with refusing(path, "the folder could not be listed", "check it"):
+        found = {SUFFIXES.get(p.suffix.lower()): p for p in sorted(path.rglob("*"), reverse=True) if p.is_file()}
+    found.pop(None, None)
+    if not found:
+        raise DataError(
+            f"{path}: nothing in this folder is recognised; "
+            f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}"
+        )
+    if len(found) > 1:
+        kinds = " and ".join(sorted(str(kind) for kind in found))
+        raise DataError(f'{path}: the folder holds {kinds} files; choose with format="{min(map(str, found))}"')
+    kind, first = next(iter(found.items()))
+    return _of_file(first) if kind == "table" else str(kind)
+
+
+def _of_file(path: Path) -> str:
+    head = opening(path)
+    if is_parquet(path):
+        return "porto" if is_porto(parquet_schema(path).names()) else "table"
+    text = decoded(path, head, None).lstrip("\ufeff \t\r\n")
+    if text.startswith("<"):
+        return "gpx"
+    if text.startswith("{"):
+        return "geojson"
+    named = SUFFIXES.get(path.suffix.lower())
+    if named in ("gpx", "geojson"):
+        return named
+    names = delimited.sniff(path, lambda names: recognised(names) + 5 * is_porto(names)).names
+    return "porto" if is_porto(names) else "table"

@@ -1,0 +1,259 @@
+"""What a reader says: what it refused, what it left out, and what it took for granted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from os import PathLike
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+
+FilePath: TypeAlias = str | PathLike[str]
+Progress: TypeAlias = Callable[[int, int], None]
+
+POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises; it answers some corrupt files with a panic, which is no ``Exception``."""
+
+LISTED = 1000
+"""How many skipped places of each reason a report lists; all of them are counted."""
+
+
+class ReadWarning(UserWarning):
+    """Something was left out or taken for granted while reading; pass ``report=`` to receive it as data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """One place that was left out; ``row`` counts as a spreadsheet does, None is the whole file."""
+
+    file: str
+    row: int | None
+    reason: str
+    unit: str = "row"
+
+    def __str__(self) -> str:
+        place = self.file if self.row is None else f"{self.file}, {self.unit} {self.row}"
+        return f"{place}: {self.reason}"
+
+
+@dataclass
+class Report:
+    """What happened while reading: pass an empty one as ``report=`` and look at it afterwards.
+
+    Attributes
+    ----------
+    counts
+        Reason to number of places (rows, trips, files) that were left out for it.
+    skipped
+        The places themselves, the first 1000 of each reason.
+    assumptions
+        What the data did not say and the reader had to suppose; worth checking.
+    notes
+        What was recognised or repaired without doubt (units, columns that were not used).
+
+    Examples
+    --------
+    >>> report = Report()
+    >>> place = Skipped("taxi.csv", 7, "latitude outside [-90, 90] (91.0)")
+    >>> report.add(place, kind="latitude outside [-90, 90]")
+    >>> print(report)
+    1 left out: latitude outside [-90, 90]
+      taxi.csv, row 7: latitude outside [-90, 90] (91.0)
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: list[Skipped] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_skipped(self) -> int:
+        """How many places were left out in all."""
+        return sum(self.counts.values())
+
+    def add(self, place: Skipped, kind: str) -> None:
+        """Count one place left out for a reason of this kind, and list it unless the list is full."""
+        self.add_all(iter([place]), 1, kind)
+
+    def add_all(self, places: Iterator[Skipped], count: int, kind: str) -> None:
+        """Count places left out for a reason of this kind, and list as many as the list still takes."""
+        before = self.counts.get(kind, 0)
+        self.counts[kind] = before + count
+        self.skipped.extend(islice(places, max(LISTED - before, 0)))
+
+    def assume(self, text: str) -> None:
+        """Record a supposition, once."""
+        if text not in self.assumptions:
+            self.assumptions.append(text)
+
+    def note(self, text: str) -> None:
+        """Record a fact, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        rows = [[s.file, s.row, s.reason, s.unit] for s in self.skipped]
+        return {
+            "counts": self.counts,
+            "skipped": rows,
+            "assumptions": self.assumptions,
+            "notes": self.notes,
+        }
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Add what another report said, given as :meth:`to_dict` gave it."""
+        for kind, count in values["counts"].items():
+            self.counts[str(kind)] = self.counts.get(str(kind), 0) + int(count)
+        self.skipped.extend(Skipped(*row) for row in values["skipped"])
+        for text in values["assumptions"]:
+            self.assume(text)
+        for text in values["notes"]:
+            self.note(text)
+
+    def __str__(self) -> str:
+        lines = [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
+        for texts, count in ((self.skipped, self.n_skipped), (self.assumptions, len(self.assumptions))):
+            lines += [f"  {text}" for text in texts[:5]]
+            lines += [f"  and {count - 5:,} more"] if count > 5 else []
+        return "\n".join(lines) or "nothing was left out"
+
+
+class Fault(NamedTuple):
+    """Rows that cannot be used: which, why, and what to do."""
+
+    rows: NDArray[np.bool_]
+    reason: str
+    remedy: str
+    values: pl.Series | NDArray[Any] | None = None
+
+    def detail(self, i: int) -> str:
+        """The value that is at fault, in brackets."""
+        if self.values is None:
+            return ""
+        text = str(self.values[i])
+        return f" ({text if len(text) <= 40 else text[:37] + '...'})"
+
+
+class Intake:
+    """The rule of one reading (refuse what is bad, or leave it out) and its record.
+
+    Without a report to write to, what was left out or supposed is said in a :class:`ReadWarning` at the end.
+    """
+
+    def __init__(self, skip_bad: bool, report: Report | None) -> None:
+        self.skip_bad = skip_bad
+        self.report = Report() if report is None else report
+        self._warn = report is None
+
+    def __enter__(self) -> Intake:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self._warn and (self.report.counts or self.report.assumptions):
+            warnings.warn(str(self.report), ReadWarning, stacklevel=4)
+
+    def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
+        """Leave something out that is no error of the file, but say so."""
+        self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
+
+    def refuse(
+        self,
+        file: object,
+        row: int | None,
+        reason: str,
+        remedy: str,
+        *,
+        detail: str = "",
+        unit: str = "row",
+    ) -> None:
+        """Refuse the reading because of one place, or leave that place out."""
+        if self.skip_bad:
+            self.leave_out(file, row, reason, detail=detail, unit=unit)
+            return
+        place = Skipped(str(file), row, reason + detail, unit)
+        raise DataError(f"{place}; {remedy}, or pass skip_bad=True to leave it out")
+
+    def nothing(self, file: object, what: str) -> DataError:
+        """The refusal of a file in which nothing usable was found."""
+        why = f"{self.report}" if self.report.counts else "there is a header at most"
+        return DataError(f"{file}: no usable {what} ({why}); look at the file, and at the options")
+
+    def sift(
+        self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
+    ) -> NDArray[np.bool_]:
+        """Refuse the rows with faults, or leave them out; returns which rows are good.
+
+        A row is charged with the first of its faults. ``rows`` gives the number of each row in its file.
+        """
+        good = np.ones(len(rows), dtype=np.bool_)
+        for fault in faults:
+            bad = np.flatnonzero(fault.rows & good)
+            if not len(bad):
+                continue
+            good[bad] = False
+            if self.skip_bad:
+                places = (Skipped(str(file), int(rows[i]), fault.reason + fault.detail(i), unit) for i in bad.tolist())
+                self.report.add_all(places, len(bad), fault.reason)
+            else:
+                i = int(bad[0])
+                detail = fault.detail(i) + (f" and in {len(bad) - 1:,} more" if len(bad) > 1 else "")
+                self.refuse(file, int(rows[i]), fault.reason, fault.remedy, detail=detail, unit=unit)
+        return good
+
+    @contextmanager
+    def sparing_the_rest(self, file: object, of: int) -> Iterator[None]:
+        """Where bad data are left out, leave out one file ``of`` many; the only one is refused."""
+        try:
+            yield
+        except DataError as error:
+            if not self.skip_bad or of == 1:
+                raise
+            text = str(error).removeprefix(f"{file}").lstrip(":, ")
+            self.report.add(Skipped(str(file), None, text), kind="a whole file could not be read")
+
+
+def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
+    """The progress of file ``i`` as a share of that of all ``n`` files."""
+    if progress is None or n == 1:
+        return progress
+
+    def scaled(done: int, total: int) -> None:
+        progress(i * 1000 + (1000 * done) // max(total, 1), n * 1000)
+
+    return scaled
+
+
+@contextmanager
+def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
+    """Turn what the operating system and polars raise about a file into one typed refusal."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror or error}; {_os_remedy(error)}") from error
+    except POLARS_ERRORS as error:
+        first = str(error).strip().splitlines()[:1]
+        raise DataError(f"{file}: {what} ({first[0] if first else type(error).__name__}); {remedy}") from error
+
+
+def _os_remedy(error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "check the path, and that nothing removes files while they are read"
+        case IsADirectoryError():
+            return "give a file, not a folder"
+        case PermissionError():
+            return "make the file readable"
+        case _:
+            return "check the disk and try again"

@@ -1,0 +1,287 @@
+"""Tables of fixes (CSV and its cousins, Parquet) whose columns go by many names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.readers import delimited
+from astray.readers.columns import Roles, position, recognised, resolve
+from astray.readers.fixes import (
+    KEYS,
+    grouped,
+    numbers,
+    place_faults,
+    refuse_swapped,
+    run_starts,
+    wrapped,
+)
+from astray.readers.refusals import Fault, FilePath, Intake, Progress, Report, refusing, share_of
+from astray.readers.text import opening
+from astray.readers.times import Clock, without_null_words
+from astray.trajectories import Trajectories
+
+PARQUET_ROWS = 262_144
+"""How many rows of a Parquet file are held at a time."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table is to be read; everything has a default that looks at the file.
+
+    Parameters
+    ----------
+    time, lat, lon, agent, trajectory
+        The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
+        ``trip_id``, ...). Without an agent column the file's name is the agent; without a trajectory column
+        each agent has one.
+    context, columns
+        Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
+    time_unit, time_zone, time_format
+        See :class:`astray.readers.times.Clock`.
+    delimiter, encoding, names
+        Of text files only. ``names`` are the columns of a file without a header line.
+    zero_ok
+        Whether a fix at exactly (0, 0) is meant.
+    """
+
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
+    agent: str | None = None
+    trajectory: str | None = None
+    context: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    time_unit: str | None = None
+    time_zone: str | None = None
+    time_format: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    names: Sequence[str] | None = None
+    zero_ok: bool = False
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Columns to keep beside the fixes: their name while reading to their name in the file."""
+        return {f"column {name}": name for name in self.columns} | {f"context {name}": name for name in self.context}
+
+
+def read_table(
+    path: FilePath,
+    *more: FilePath,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    options: TableOptions | None = None,
+) -> Trajectories:
+    """Read tables of fixes, in any order of rows, into one set of trajectories."""
+    options = options or TableOptions()
+    files = [Path(p) for p in (path, *more)]
+    parts: list[pl.DataFrame] = []
+    with Intake(skip_bad, report) as intake:
+        for i, file in enumerate(files):
+            with intake.sparing_the_rest(file, of=len(files)):
+                share = share_of(progress, i, len(files))
+                parts += [fixes for fixes, _ in _fixes(file, options, intake, share)]
+        if not parts:
+            raise intake.nothing(files[0], "fix")
+        with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
+            fixes = pl.concat(parts, how="vertical_relaxed")
+        parts.clear()
+        return _trajectories(fixes, options)
+
+
+def iter_table(
+    path: FilePath,
+    batch_rows: int = 1_000_000,
+    *,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    options: TableOptions | None = None,
+) -> Iterator[Trajectories]:
+    """Read a table that is grouped by agent and trajectory, a batch of whole trajectories at a time.
+
+    Memory is bounded by ``batch_rows`` and the longest trajectory, whatever the size of the file. A file in
+    which a trajectory goes on after another one has begun is refused where that is seen: sort it, or read
+    it whole.
+    """
+    options = options or TableOptions()
+    if batch_rows < 1:
+        raise DataError(f"batch_rows={batch_rows} cannot be used; give at least 1")
+    file = Path(path)
+    seen: set[int] = set()
+    held: list[tuple[pl.DataFrame, NDArray[np.int64]]] = []
+    n_held, n_batches = 0, 0
+    with Intake(skip_bad, report) as intake:
+        for part in _fixes(file, options, intake, progress):
+            held.append(part)
+            n_held += part[0].height
+            if n_held < batch_rows:
+                continue
+            fixes, rows = _joined(held)
+            cut = int(run_starts(fixes.select(KEYS))[-1])
+            held, n_held = [(fixes[cut:], rows[cut:])], fixes.height - cut
+            if cut:
+                n_batches += 1
+                yield _batch(file, fixes[:cut], rows[:cut], seen, options)
+        if n_held:
+            n_batches += 1
+            yield _batch(file, *_joined(held), seen, options)
+        if not n_batches:
+            raise intake.nothing(file, "fix")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file begins as Parquet does, or says so by its name."""
+    return opening(path, 8).startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq")
+
+
+def parquet_schema(path: Path) -> pl.Schema:
+    """The columns of a Parquet file."""
+    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
+        return pl.Schema(pl.read_parquet_schema(path))
+
+
+def parquet_blocks(
+    path: Path, columns: Sequence[str], *, n_rows: int = PARQUET_ROWS, progress: Progress | None = None
+) -> Iterator[delimited.Block]:
+    """The wanted columns of a Parquet file, some rows at a time; the first row is row 1."""
+    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
+        lazy = pl.scan_parquet(path, glob=False).select(columns)
+        total = int(lazy.select(pl.len()).collect().item())
+        for start in range(0, total, n_rows):
+            frame = lazy.slice(start, n_rows).collect()
+            yield delimited.Block(frame, np.arange(start + 1, start + 1 + frame.height))
+            if progress is not None:
+                progress(min(start + n_rows, total), total)
+
+
+@dataclass
+class _Source:
+    """One table that has been looked at: where its columns are, and how its times are written."""
+
+    file: Path
+    roles: Roles
+    clock: Clock
+    options: TableOptions
+    looked: bool = field(default=False)
+
+    def checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        """The good fixes of a block (agent, trajectory, time, lat, lon), and the rows they stood in."""
+        with refusing(self.file, "a column could not be converted", "store numbers, text or date-times"):
+            return self._checked(block, intake)
+
+    def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        frame, file, roles = block.frame, self.file, self.roles.positions
+        lat, lon = numbers(file, "lat", frame["lat"]), numbers(file, "lon", frame["lon"])
+        if not self.looked:
+            refuse_swapped(file, lat, lon)
+            self.looked = True
+        try:
+            seconds, time_faults = self.clock.seconds(frame["time"])
+        except DataError as error:
+            raise DataError(f"{file}: {error}") from error
+        # Only empty text is no label: an agent may be called NA.
+        labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
+        faults = [
+            Fault(label.is_null().to_numpy(), f"the {role} is missing", "fill it in") for role, label in labels.items()
+        ]
+        faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
+        faults += time_faults
+        good = intake.sift(file, block.rows, faults)
+        n = frame.height
+        agent = labels.get("agent", pl.repeat(file.stem, n, dtype=pl.String, eager=True))
+        data = {"agent": agent, "trajectory": labels.get("trajectory", agent)}
+        data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
+        for key, name in self.options.kept.items():
+            is_column = key.startswith("column ")
+            data[key] = pl.Series(numbers(file, name, frame[key])) if is_column else frame[key]
+        fixes = pl.DataFrame(data)
+        return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
+
+
+def _fixes(
+    file: Path, options: TableOptions, intake: Intake, progress: Progress | None
+) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+    """The good fixes of one table, block by block."""
+    parquet = is_parquet(file)
+    if parquet:
+        names: Sequence[str] = parquet_schema(file).names()
+        dialect = None
+    else:
+        dialect = delimited.sniff(
+            file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
+        )
+        names = dialect.names
+    asked = {role: getattr(options, role) for role in ("time", "lat", "lon", "agent", "trajectory")}
+    roles = resolve(file, names, asked, list(options.kept.values()))
+    wanted = dict(roles.positions) | {key: position(file, names, name) for key, name in options.kept.items()}
+    blocks: Iterator[delimited.Block]
+    if dialect is None:
+        blocks = (
+            delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
+            for block in parquet_blocks(file, list(dict.fromkeys(names[i] for i in wanted.values())), progress=progress)
+        )
+    else:
+        blocks = delimited.blocks(file, dialect, wanted, intake, progress=progress)
+
+    source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
+    for rival in roles.rivals:
+        intake.report.assume(f"{file}: {rival}; name the column if that is wrong")
+    if roles.unused:
+        intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
+    for block in blocks:
+        fixes, rows = source.checked(block, intake)
+        if fixes.height:
+            yield fixes, rows
+    for remark in source.clock.remarks():
+        intake.report.assume(f"{file}: {remark}")
+    if source.clock.unit not in (None, "s"):
+        intake.report.note(f"{file}: times are in {source.clock.unit}")
+
+
+def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    return pl.concat([fixes for fixes, _ in parts]), np.concatenate([rows for _, rows in parts])
+
+
+def _batch(
+    file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions
+) -> Trajectories:
+    """Trajectories of a batch, none of which may have been seen before."""
+    starts = run_starts(fixes.select(KEYS))
+    heads = fixes.select(KEYS)[starts]
+    for i, key in enumerate(heads.hash_rows().to_list()):
+        if key in seen:
+            agent, trajectory = heads.row(i)
+            raise DataError(
+                f"{file}, row {rows[starts[i]]}: trajectory {trajectory!r} of agent {agent!r} goes on after "
+                "another one had begun, so the file cannot be streamed; "
+                "sort it by agent and trajectory, or read it whole with read()"
+            )
+        seen.add(key)
+    return _trajectories(fixes, options)
+
+
+def _trajectories(fixes: pl.DataFrame, options: TableOptions) -> Trajectories:
+    kept = options.kept
+    trips = grouped(
+        fixes,
+        [key for key in kept if key.startswith("column ")],
+        [key for key in kept if key.startswith("context ")],
+    )
+    if not kept:
+        return trips
+    return Trajectories(
+        {kept.get(name, name): values for name, values in trips.columns.items()},
+        trips.offsets,
+        trips.agent_ids,
+        trips.trajectory_ids,
+        {kept.get(name, name): values for name, values in trips.context.items()},
+    )

@@ -1,0 +1,235 @@
+"""Times as they stand in files, to seconds since 1970 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.readers.refusals import POLARS_ERRORS, Fault
+
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+TEXTUAL = (pl.String, pl.Categorical, pl.Enum, pl.Null)
+NULL_WORDS = ("", "na", "n/a", "nan", "null", "none", "nil", "-")
+
+# A number is taken for a unit if it then lies between 1973 and 2201; seconds may also count from any start of
+# their own. Between the bands nothing is plausible: 20081023025304 is a date without marks, not milliseconds.
+_LATEST = 7.3e9
+_EARLIEST = 1e8
+
+_ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_BODIES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S")
+_RARE_BODIES = (
+    *(body + "%.f" for body in _BODIES),
+    *(body.removesuffix(":%S") for body in _BODIES),
+    *("%Y-%m-%d", "%Y/%m/%d"),
+)
+
+
+class Clock:
+    """Reads the time column of one file, block by block, and holds every block to what the first one showed.
+
+    Parameters
+    ----------
+    unit
+        ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` for numbers; by default told by their magnitude.
+    zone
+        The zone of times that name none, for example ``"Europe/Lisbon"``; by default UTC.
+    format
+        A strftime format for text that is not ISO 8601.
+
+    Examples
+    --------
+    >>> Clock().seconds(pl.Series(["1372636858000", "1372636873000"]))[0]
+    array([1.37263686e+09, 1.37263687e+09])
+    >>> Clock().seconds(pl.Series(["1970-01-01T01:00:00+01:00", "1970-01-01 00:00:01.5"]))[0]
+    array([0. , 1.5])
+    """
+
+    def __init__(self, unit: str | None = None, zone: str | None = None, format: str | None = None) -> None:
+        if unit is not None and unit not in UNITS:
+            raise DataError(f"time_unit={unit!r} is unknown; give one of {', '.join(UNITS)}")
+        if unit is not None and format is not None:
+            raise DataError("time_unit is for numbers and time_format for text; give one of them")
+        self.unit, self.zone, self.format = unit, zone, format
+        self.naive = False
+        self.early = False
+        self._told = unit is not None
+        self._text: bool | None = True if format is not None else False if unit is not None else None
+
+    def seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
+        """Seconds since 1970 of each row, NaN where there is a fault, and the faults."""
+        try:
+            return self._seconds(series)
+        except POLARS_ERRORS as error:
+            raise DataError(
+                f"the times could not be read with time_format={self.format!r}, time_zone={self.zone!r} "
+                f"({str(error).strip().splitlines()[0]}); correct these options"
+            ) from error
+
+    def _seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
+        if series.dtype == pl.Date:
+            series = series.cast(pl.Datetime("us"))
+        if isinstance(series.dtype, pl.Datetime):
+            stamps = series if series.dtype.time_zone else self._placed(series)
+            seconds = _epoch(stamps)
+            return seconds, [self._fault(np.isnan(seconds), series)]
+        if series.dtype.is_integer() and self.format is not None:
+            series = series.cast(pl.String)
+        if series.dtype.is_numeric():
+            return self._numbers(series.cast(pl.Float64), series)
+        if series.dtype not in TEXTUAL:
+            raise DataError(f"the time column holds {series.dtype}; date-times, numbers or ISO 8601 text are read")
+        text = without_null_words(series)
+        if self._text is not True:
+            numbers = as_numbers(text)
+            if self._text is None and text.null_count() < len(text):
+                self._text = 2 * (len(text) - numbers.null_count()) < len(text) - text.null_count()
+            if not self._text:
+                return self._numbers(numbers, series)
+        seconds = self._text_seconds(text)
+        return seconds, [self._fault(np.isnan(seconds), series)]
+
+    def _fault(self, bad: NDArray[np.bool_], values: pl.Series) -> Fault:
+        if self.zone is not None:
+            remedy = f"write ISO 8601 with an offset (some hours occur twice or never in {self.zone})"
+        else:
+            remedy = (
+                "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970 "
+                "(tables with other formats take time_format=)"
+            )
+        return Fault(bad, "time is missing or not understood", remedy, values)
+
+    # ---------------------------------------------------------------- numbers
+
+    def _numbers(self, numbers: pl.Series, shown: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
+        values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
+        unknown = ~np.isfinite(values)
+        if self._told:
+            unit = self.unit or "s"
+            return np.where(unknown, np.nan, values / UNITS[unit]), [self._fault(unknown, shown)]
+        size = np.abs(values)
+        bands = {"s": size <= _LATEST}
+        bands |= {u: (size >= _EARLIEST * k) & (size <= _LATEST * k) for u, k in UNITS.items() if u != "s"}
+        if self.unit is None and not unknown.all():
+            counts = {u: int(band.sum()) for u, band in bands.items()}
+            self.unit = max(counts, key=lambda u: counts[u])
+            self._text = False
+        unit = self.unit or "s"
+        fits = bands[unit]
+        elsewhere = np.logical_or.reduce(list(bands.values())) & ~fits
+        implausible = ~unknown & ~fits & ~elsewhere
+        seconds = np.where(fits, values / UNITS[unit], np.nan)
+        self.early |= bool((np.abs(seconds[fits]) < _EARLIEST).any())
+        return seconds, [
+            self._fault(unknown, shown),
+            Fault(
+                elsewhere,
+                f"times of different units are mixed: this one is not in {unit} as the others are",
+                "convert the column to one unit",
+                shown,
+            ),
+            Fault(
+                implausible,
+                "time is no plausible number of s, ms, us or ns since 1970",
+                'name what it is with time_unit= or time_format= (20081023025304 is "%Y%m%d%H%M%S")',
+                shown,
+            ),
+        ]
+
+    # ---------------------------------------------------------------- text
+
+    def _text_seconds(self, text: pl.Series) -> NDArray[np.float64]:
+        if self.format is not None:
+            stamps = text.str.to_datetime(self.format, strict=False, time_unit="us")
+            dtype = stamps.dtype
+            names_zone = isinstance(dtype, pl.Datetime) and dtype.time_zone is not None
+            return _epoch(stamps if names_zone else self._placed(stamps))
+        seconds = np.full(len(text), np.nan)
+        left = np.flatnonzero(text.is_not_null().to_numpy())
+        for body in _BODIES:
+            seconds[left] = self._parsed(text, left, body)
+            left = left[np.isnan(seconds[left])]
+        if not len(left):
+            return seconds
+        zone = text.gather(left).str.extract(_ZONE, 1)
+        zoned = zone.is_not_null().to_numpy()
+        rest = left[~zoned]
+        for body in _RARE_BODIES:
+            seconds[rest] = self._parsed(text, rest, body)
+            rest = rest[np.isnan(seconds[rest])]
+        left, zone = left[zoned], zone.filter(zone.is_not_null())
+        offsets = _offset_seconds(zone)
+        bodies = text.gather(left).str.strip_suffix("UTC").str.strip_suffix("GMT")
+        bodies = bodies.str.replace(r"\s*(Z|z|[+-][0-9]{2}(?::?[0-9]{2})?)?\s*$", "")
+        for body in (*_BODIES, *_RARE_BODIES):
+            open_ = np.flatnonzero(np.isnan(seconds[left]))
+            if not len(open_):
+                break
+            stamps = bodies.gather(open_).str.to_datetime(body, strict=False, time_unit="us")
+            seconds[left[open_]] = _epoch(stamps) - offsets[open_]
+        return seconds
+
+    def _parsed(self, text: pl.Series, rows: NDArray[np.int64], format: str) -> NDArray[np.float64]:
+        if not len(rows):
+            return np.zeros(0)
+        some = text if len(rows) == len(text) else text.gather(rows)
+        stamps = some.str.to_datetime(format, strict=False, time_unit="us")
+        if stamps.null_count() == len(stamps):
+            return np.full(len(rows), np.nan)
+        return _epoch(self._placed(stamps))
+
+    def _placed(self, stamps: pl.Series) -> pl.Series:
+        """Put date-times that name no zone into the zone given, else into UTC."""
+        if self.zone is None:
+            self.naive = True
+            return stamps
+        return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
+
+    def remarks(self) -> Iterator[str]:
+        """What had to be supposed about the times."""
+        if self.naive:
+            yield 'times name no zone and were read as UTC; pass time_zone= (such as "Europe/Lisbon") if not'
+        if self.early:
+            yield "times lie before 1973 and were read as seconds of their own start; pass time_unit= if not"
+
+
+def as_numbers(text: pl.Series) -> pl.Series:
+    """Numbers in text, with a decimal point or a decimal comma; null where there is none.
+
+    >>> as_numbers(pl.Series(["41.5", " -8,61", "1,234.5", "x"])).to_list()
+    [41.5, -8.61, None, None]
+    """
+    numbers = text.cast(pl.Float64, strict=False)
+    if numbers.null_count() > text.null_count():
+        tidy = text.str.strip_chars().str.replace(",", ".", literal=True)
+        numbers = tidy.cast(pl.Float64, strict=False)
+    return numbers
+
+
+def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> pl.Series:
+    """Text without spaces around it; the words that mean "nothing here" become null."""
+    text = series.cast(pl.String).str.strip_chars()
+    # A word for nothing is short: only then is a closer look needed.
+    suspects = text.str.len_bytes() <= 4
+    if not suspects.any():
+        return text
+    nothing = suspects & text.str.to_lowercase().is_in(list(words))
+    return text.set(nothing, None) if nothing.any() else text
+
+
+def _epoch(stamps: pl.Series) -> NDArray[np.float64]:
+    micros = stamps.dt.epoch("us")
+    return micros.cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e6
+
+
+def _offset_seconds(zone: pl.Series) -> NDArray[np.float64]:
+    """Seconds east of Greenwich of ``Z``, ``UTC``, ``+02``, ``+0200``, ``+02:00``."""
+    digits = zone.str.replace_all(r"[^0-9]", "")
+    hours = digits.str.slice(0, 2).cast(pl.Float64, strict=False).fill_null(0.0).to_numpy()
+    minutes = digits.str.slice(2, 2).cast(pl.Float64, strict=False).fill_null(0.0).to_numpy()
+    sign = np.where(zone.str.starts_with("-").to_numpy(), -1.0, 1.0)
+    return np.asarray(sign * (hours * 3600 + minutes * 60), dtype=np.float64)
