@@ -1,0 +1,394 @@
+"""The policy: a Gaussian over actions whose mean is a small tanh network, and its rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from astray.errors import DataError
+from astray.mdp.dynamics import Dynamics, standard_scale
+
+Array = NDArray[Any]
+Layers = list[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A tanh network whose parameters are one flat vector, as natural-gradient methods want them.
+
+    Parameters
+    ----------
+    sizes
+        The widths of the layers, input first, output last; the output is linear.
+
+    Examples
+    --------
+    >>> net = MLP((3, 8, 2))
+    >>> theta = net.initial(np.random.default_rng(0), torch.float64)
+    >>> at = net.linearise(theta, torch.ones(5, 3, dtype=torch.float64))
+    >>> at.output.shape, at.vjp(at.output).shape == theta.shape
+    (torch.Size([5, 2]), True)
+    """
+
+    sizes: tuple[int, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        """The length of the flat vector of weights and biases."""
+        return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
+
+    def initial(self, rng: np.random.Generator, dtype: torch.dtype, output_gain: float = 0.01) -> Tensor:
+        """Glorot-uniform weights and zero biases; a small ``output_gain`` makes the first outputs small."""
+        theta = torch.zeros(self.n_parameters, dtype=dtype)
+        layers = self.layers(theta)
+        for i, (weight, _) in enumerate(layers):
+            bound = math.sqrt(6.0 / sum(weight.shape)) * (output_gain if i == len(layers) - 1 else 1.0)
+            weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(weight.shape))))
+        return theta
+
+    def layers(self, theta: Tensor) -> Layers:
+        """The weight (outputs x inputs) and bias of each layer, as views of the flat vector."""
+        layers, at = [], 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            end = at + fan_in * fan_out
+            layers.append((theta[at:end].view(fan_out, fan_in), theta[end : end + fan_out]))
+            at = end + fan_out
+        return layers
+
+    def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        """The outputs (..., outputs) for inputs (..., inputs); torch can differentiate them."""
+        return _forward(self.layers(theta), inputs)
+
+    def linearise(self, theta: Tensor, inputs: Tensor) -> Linearised:
+        """The outputs for rows of inputs, together with cheap products with the Jacobian."""
+        layers = self.layers(theta)
+        hidden = [inputs]
+        for weight, bias in layers[:-1]:
+            hidden.append(linear(hidden[-1], weight, bias).tanh_())
+        return Linearised(self, layers, hidden, linear(hidden[-1], *layers[-1]))
+
+
+def _forward(layers: Layers, inputs: Tensor) -> Tensor:
+    h = inputs
+    for weight, bias in layers[:-1]:
+        h = linear(h, weight, bias).tanh_()
+    return linear(h, *layers[-1])
+
+
+class Linearised:
+    """A network at fixed parameters and inputs: its output, and products with its Jacobian J.
+
+    J is the derivative of all outputs by all parameters. With h_l = tanh(a_l) and a_l = W_l h_{l-1} + b_l,
+    both products are a handful of matrix products over activations that are computed once (forward and
+    reverse mode by hand: Griewank & Walther 2008, chapter 3); that is what makes conjugate gradients cheap.
+    Made by :meth:`MLP.linearise`.
+    """
+
+    def __init__(self, net: MLP, layers: Layers, hidden: list[Tensor], output: Tensor) -> None:
+        self.output = output
+        self._net, self._layers = net, layers
+        self._hidden = hidden  # h_0 (the inputs) .. h_{L-1}
+        self._slopes = [torch.addcmul(h.new_ones(()), h, h, value=-1.0) for h in hidden[1:]]  # tanh' = 1 - h^2
+
+    def every(self, k: int) -> Linearised:
+        """The same at every k-th row."""
+        if k == 1:
+            return self
+        hidden = [h[::k].contiguous() for h in self._hidden]
+        return Linearised(self._net, self._layers, hidden, self.output[::k])
+
+    def jvp(self, direction: Tensor) -> Tensor:
+        """J v: how the outputs change when the parameters move along ``direction``."""
+        moves = self._net.layers(direction)
+        tangent = linear(self._hidden[0], *moves[0])  # the inputs do not move
+        for i in range(1, len(moves)):
+            tangent.mul_(self._slopes[i - 1])  # dh_l = tanh'(a_l) da_l
+            # da_{l+1} = dW h_l + db + W dh_l
+            tangent = linear(self._hidden[i], *moves[i]).addmm_(tangent, self._layers[i][0].T)
+        return tangent
+
+    def vjp(self, cotangent: Tensor) -> Tensor:
+        """J^T u: the gradient by the parameters of the outputs' inner product with ``cotangent``."""
+        gradient = torch.empty(self._net.n_parameters, dtype=cotangent.dtype)
+        slots = self._net.layers(gradient)
+        u = cotangent
+        for i in range(len(slots) - 1, -1, -1):
+            by_weight, by_bias = slots[i]
+            h = self._hidden[i]
+            # u^T h either way; BLAS is several times faster with the narrow factor first.
+            if u.shape[1] < h.shape[1]:
+                torch.mm(u.T, h, out=by_weight)
+            else:
+                by_weight.copy_(torch.mm(h.T, u).T)
+            torch.sum(u, dim=0, out=by_bias)
+            if i:
+                u = torch.mm(u, self._layers[i][0]).mul_(self._slopes[i - 1])
+        return gradient
+
+
+class GaussianPolicy(nn.Module):
+    """A diagonal Gaussian over unbounded actions: mean from a tanh network, standard deviation a constant.
+
+    States and actions are standardised inside by the demonstrations' mean and scale: a network output of 0 is
+    the mean demonstrated action. Densities are those of the action in its own units (the scale's Jacobian is
+    included), because they serve as q(tau) in importance weights.
+
+    Parameters
+    ----------
+    states, actions
+        The demonstrations' rows (rows x width); only their means and standard deviations are used. A column
+        that never changes has the scale 1.
+    rng
+        Draws the first weights.
+    hidden
+        The widths of the hidden layers.
+    log_std
+        The first log standard deviation, in units of the demonstrations' standard deviation.
+    dtype
+        The precision of the network. Standardisation is in float64, or metres and seconds would lose their
+        last digits.
+
+    Attributes
+    ----------
+    theta
+        All parameters in one flat vector: the network's, then one log standard deviation an action.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> velocities = rng.normal([3.0, 0.0], [1.0, 2.0], (500, 2))
+    >>> policy = GaussianPolicy(rng.normal(size=(500, 5)), velocities, rng)
+    >>> policy.mean(np.zeros((1, 5))).allclose(policy.action_mean, atol=0.1)
+    True
+    >>> policy.log_prob(np.zeros((4, 5)), velocities[:4]).shape
+    torch.Size([4])
+    """
+
+    state_mean: Tensor
+    state_scale: Tensor
+    action_mean: Tensor
+    action_scale: Tensor
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rng: np.random.Generator,
+        *,
+        hidden: Sequence[int] = (64, 64),
+        log_std: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        for name, given in (("state", states), ("action", actions)):
+            rows = np.asarray(given, np.float64)
+            if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
+                raise DataError(
+                    f"the demonstrations' {name}s (shape {rows.shape}) are not rows of finite numbers; "
+                    "give rows x columns, and drop or repair the rows that are wrong"
+                )
+            self.register_buffer(f"{name}_mean", torch.from_numpy(rows.mean(axis=0)))
+            self.register_buffer(f"{name}_scale", torch.from_numpy(standard_scale(rows)))
+        self.net = MLP((len(self.state_mean), *hidden, len(self.action_mean)))
+        first_std = torch.full((self.n_actions,), log_std, dtype=dtype)
+        self.theta = nn.Parameter(torch.cat([self.net.initial(rng, dtype), first_std]))
+
+    @property
+    def n_actions(self) -> int:
+        """The number of columns of an action."""
+        return len(self.action_mean)
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of each action, in its own units."""
+        return self.action_scale * self.split(self.theta)[1].exp()
+
+    def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """The network's parameters and the log standard deviations (standardised), as views of ``theta``."""
+        return theta[: -self.n_actions], theta[-self.n_actions :]
+
+    def standardise_states(self, states: Tensor | Array) -> Tensor:
+        """States as the network sees them."""
+        return ((torch.as_tensor(states) - self.state_mean) / self.state_scale).to(self.theta.dtype)
+
+    def standardise_actions(self, actions: Tensor | Array) -> Tensor:
+        """Actions in the network's units."""
+        return ((torch.as_tensor(actions) - self.action_mean) / self.action_scale).to(self.theta.dtype)
+
+    def mean(self, states: Tensor | Array) -> Tensor:
+        """The mean action, in its own units, in each state (..., d)."""
+        output = self.net.forward(self.split(self.theta)[0], self.standardise_states(states))
+        return self.action_mean + self.action_scale * output
+
+    def distribution(self, states: Tensor | Array) -> torch.distributions.Distribution:
+        """The distribution of the action in each state, as torch's own object."""
+        return torch.distributions.Independent(torch.distributions.Normal(self.mean(states), self.std), 1)
+
+    def act(self, states: Tensor | Array, noise: Tensor | Array) -> Tensor:
+        """The actions that standard normal ``noise`` (..., a) picks: mean + std * noise."""
+        return self.actor()(states, noise)
+
+    def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
+        """:meth:`act` with the present parameters unpacked once, for many small calls."""
+        layers, std = self.net.layers(self.split(self.theta)[0]), self.std
+        mean, scale = self.action_mean, self.action_scale
+
+        def act(states: Tensor | Array, noise: Tensor | Array) -> Tensor:
+            output = _forward(layers, self.standardise_states(states))
+            return torch.addcmul(torch.addcmul(mean, scale, output), std, torch.as_tensor(noise))
+
+        return act
+
+    def log_prob(self, states: Tensor | Array, actions: Tensor | Array) -> Tensor:
+        """The log density of each action in its own units; torch can differentiate it by ``theta``."""
+        weights, log_std = self.split(self.theta)
+        output = self.net.forward(weights, self.standardise_states(states))
+        return self.log_prob_of_noise((self.standardise_actions(actions) - output) * torch.exp(-log_std))
+
+    def log_prob_of_noise(self, noise: Tensor) -> Tensor:
+        """The log density of the action that ``noise`` picks; it does not depend on the state.
+
+        log N(a; mu, sigma) = -z^2/2 - log sigma - log(2 pi)/2, summed over actions, with z = (a - mu)/sigma.
+        """
+        log_scale = torch.log(self.std).sum() + 0.5 * self.n_actions * math.log(2.0 * math.pi)
+        return -0.5 * noise.square().sum(dim=-1) - log_scale
+
+    def entropy(self) -> Tensor:
+        """The differential entropy of an action, in nats, the same in every state."""
+        return torch.log(self.std).sum() + 0.5 * self.n_actions * (1.0 + math.log(2.0 * math.pi))
+
+
+# -------------------------------------------------------------------- rollouts
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Trajectories of a policy as dense arrays: n trajectories of at most H steps.
+
+    Steps that were not taken (``mask`` false) hold zeros, so ``log_prob.sum(axis=1)`` is log q(tau) but for
+    the dynamics' own part.
+    """
+
+    states: Array  # (n, H, d)
+    actions: Array  # (n, H, a)
+    log_prob: Array  # (n, H) log density of each action when it was taken
+    mask: NDArray[np.bool_]  # (n, H) true where a step was taken: the first so many of each row
+    next_states: Array  # (n, H, d)
+    ended: NDArray[np.bool_]  # (n,) the dynamics ended this trajectory; otherwise it was cut at its length
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many steps each trajectory has."""
+        return np.asarray(np.count_nonzero(self.mask, axis=1), np.int64)
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """What one improvement of the policy did."""
+
+    kl: float  # mean KL(old || new) over the states visited; 0 if the policy was left as it was
+    entropy: float  # of the policy's action afterwards, nats
+    surrogate_gain: float  # by how much the surrogate objective rose, in standard deviations of the advantage
+    value_loss: float  # the critic's squared error on this rollout before its fit, over its targets' variance
+    line_search_steps: int  # how many step lengths were tried
+    accepted: bool  # whether one of them was taken
+
+
+class Generator(Protocol):
+    """What the learner needs of a policy and its policy-gradient method; ``astray.irl.trpo.TRPO`` is one."""
+
+    def rollout(
+        self,
+        dynamics: Dynamics,
+        n: int,
+        horizon: int,
+        rng: np.random.Generator,
+        lengths: ArrayLike | None = None,
+    ) -> Rollout:
+        """Draw n trajectories of at most ``horizon`` steps."""
+        ...
+
+    def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
+        """Make the policy better on its own latest rollout, given the reward (n, H) of each step."""
+        ...
+
+    def log_prob(self, states: Array, actions: Array) -> Array:
+        """The log density of actions (..., a) in states (..., d), in the actions' own units."""
+        ...
+
+
+def rollout(
+    policy: GaussianPolicy,
+    dynamics: Dynamics,
+    n: int,
+    horizon: int,
+    rng: np.random.Generator,
+    lengths: ArrayLike | None = None,
+) -> Rollout:
+    """Let the policy act in the dynamics.
+
+    Parameters
+    ----------
+    policy, dynamics
+        Who acts, and the world that answers.
+    n, horizon
+        How many trajectories, and the most steps of each.
+    rng
+        The only source of chance, for the policy and for the world.
+    lengths
+        The most steps of each single trajectory (n,), where they differ.
+
+    Examples
+    --------
+    >>> from astray.mdp.dynamics import Integrator
+    >>> rng = np.random.default_rng(0)
+    >>> policy = GaussianPolicy(rng.normal(size=(9, 5)), rng.normal(size=(9, 2)), rng)
+    >>> drawn = rollout(policy, Integrator(np.zeros((1, 5)), interval=30.0), 2, 4, rng, lengths=[4, 2])
+    >>> drawn.mask.astype(int).tolist(), drawn.next_states[0, :, 4].tolist()
+    ([[1, 1, 1, 1], [1, 1, 0, 0]], [30.0, 60.0, 90.0, 120.0])
+    """
+    limits = np.full(n, horizon) if lengths is None else np.minimum(np.asarray(lengths), horizon)
+    if n < 1 or horizon < 1 or limits.shape != (n,) or (limits < 1).any():
+        raise DataError(f"{n} trajectories of {limits} steps; give n lengths, all of them at least 1")
+    noise = rng.standard_normal((horizon, n, policy.n_actions))
+    first = dynamics.reset(n, rng)
+    # Time first while filling: each step then writes one run of memory.
+    path = np.zeros((horizon + 1, n, first.shape[1]))
+    path[0] = first
+    actions = np.zeros((horizon, n, policy.n_actions))
+    mask = np.zeros((horizon, n), dtype=bool)
+    running = np.ones(n, dtype=bool)
+    ended = np.zeros(n, dtype=bool)
+    with torch.no_grad():
+        act = policy.actor()
+        for t in range(horizon):
+            mask[t] = running
+            actions[t] = act(path[t], noise[t]).numpy()
+            path[t + 1], alive = dynamics.step(path[t], actions[t], rng)
+            ended |= running & ~alive
+            running &= alive & (t + 1 < limits)
+            if not running.any():
+                break
+        log_prob = policy.log_prob_of_noise(torch.from_numpy(noise)).numpy()
+
+    def dense(steps: Array) -> Array:
+        taken = mask if steps.ndim == 2 else mask[:, :, None]
+        return np.ascontiguousarray(np.where(taken, steps, 0.0).swapaxes(0, 1))
+
+    return Rollout(
+        states=dense(path[:-1]),
+        actions=dense(actions),
+        log_prob=dense(log_prob),
+        mask=np.ascontiguousarray(mask.T),
+        next_states=dense(path[1:]),
+        ended=ended,
+    )

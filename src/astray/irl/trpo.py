@@ -1,0 +1,346 @@
+"""Trust region policy optimisation: the policy-gradient method that makes the generator better.
+
+After Schulman, Levine, Moritz, Jordan & Abbeel 2015, "Trust Region Policy Optimization" (TRPO below), with
+advantages and critic after Schulman, Moritz, Levine, Jordan & Abbeel 2016, "High-Dimensional Continuous
+Control Using Generalized Advantage Estimation" (GAE below). The policy is Gaussian and the networks are
+small, so each derivative is a few matrix products and none is left to automatic differentiation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from astray.errors import DataError, TrainingError
+from astray.irl.policy import MLP, Array, GaussianPolicy, Improvement, Linearised, Rollout, rollout
+from astray.mdp.dynamics import Dynamics
+
+
+@dataclass(frozen=True)
+class TRPOConfig:
+    """The settings of TRPO."""
+
+    max_kl: float = 0.01  # delta: the trust region, a bound on the mean KL(old || new) of one improvement
+    discount: float = 0.99  # gamma: what a reward is worth when it comes one step later
+    gae_lambda: float = 0.95  # lambda: 0 trusts the critic, 1 trusts the sampled return
+    entropy_bonus: float = 0.0  # weight of the policy's entropy beside the normalised advantage
+    bootstrap: bool = True  # a trajectory cut at its length goes on in value; False: nothing follows
+    fisher_rows: int = 1280  # rows the Fisher matrix is averaged over (every k-th), or all if they are fewer
+    cg_iterations: int = 10  # conjugate-gradient iterations for the natural gradient
+    cg_damping: float = 0.1  # added to the diagonal of the Fisher matrix
+    line_search_steps: int = 10  # step lengths tried before the policy is left as it was
+    line_search_shrink: float = 0.8  # factor from one step length to the next
+    critic_hidden: tuple[int, ...] = (64, 64)  # widths of the value network's hidden layers
+    critic_rounds: int = 3  # Gauss-Newton steps of the critic, each on other rows
+    critic_rows: int = 1280  # rows of one such step (every k-th), or all if they are fewer
+    critic_cg_iterations: int = 8  # conjugate-gradient iterations of one such step
+    critic_damping: float = 0.1  # added to the diagonal of the critic's Gauss-Newton matrix
+
+    def __post_init__(self) -> None:
+        if not self.max_kl > 0.0:
+            raise DataError(f"max_kl is {self.max_kl}; the trust region must be positive, 0.01 is usual")
+        for name in ("discount", "gae_lambda"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise DataError(f"{name} is {getattr(self, name)}; it must lie in [0, 1]")
+
+
+class TRPO:
+    """A Gaussian policy and its critic, improved by trust region steps: a ``astray.irl.policy.Generator``.
+
+    Parameters
+    ----------
+    policy
+        Improved in place.
+    rng
+        Draws the critic's first weights; no improvement is random.
+    config
+        The settings.
+
+    Examples
+    --------
+    >>> from astray.mdp.dynamics import Integrator
+    >>> rng = np.random.default_rng(0)
+    >>> policy = GaussianPolicy(rng.normal(size=(99, 5)), rng.normal(size=(99, 2)), rng)
+    >>> generator = TRPO(policy, rng)
+    >>> drawn = generator.rollout(Integrator(np.zeros((1, 5)), interval=1.0), 16, 10, rng)
+    >>> done = generator.improve(drawn, rewards=drawn.actions[..., 0])  # the faster to the east the better
+    >>> done.accepted, done.kl <= 0.01, done.surrogate_gain > 0
+    (True, True, True)
+    """
+
+    def __init__(self, policy: GaussianPolicy, rng: np.random.Generator, config: TRPOConfig | None = None) -> None:
+        self.policy = policy
+        self.config = config or TRPOConfig()
+        net = MLP((len(policy.state_mean), *self.config.critic_hidden, 1))
+        self.critic = Critic(net, net.initial(rng, policy.theta.dtype))
+
+    def rollout(
+        self,
+        dynamics: Dynamics,
+        n: int,
+        horizon: int,
+        rng: np.random.Generator,
+        lengths: ArrayLike | None = None,
+    ) -> Rollout:
+        """Draw n trajectories of at most ``horizon`` steps; see :func:`astray.irl.policy.rollout`."""
+        return rollout(self.policy, dynamics, n, horizon, rng, lengths)
+
+    def log_prob(self, states: Array, actions: Array) -> Array:
+        """The policy's log density of actions (..., a) in states (..., d), in the actions' own units."""
+        with torch.no_grad():
+            return self.policy.log_prob(states, actions).double().numpy()
+
+    @torch.no_grad()
+    def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
+        """One TRPO step on a rollout of the present policy, given the reward (n, H) of each of its steps.
+
+        Raises
+        ------
+        TrainingError
+            If anything is not a finite number. Policy and critic are then as they were.
+        """
+        c, mask = self.config, rollout.mask
+        _check(rollout, rewards)
+        inputs = self.policy.standardise_states(rollout.states[mask])
+        actions = self.policy.standardise_actions(rollout.actions[mask])
+
+        # The values of all states, and of the one after each trajectory's last step, in one batch.
+        last = (np.arange(len(mask)), rollout.lengths - 1)
+        after = self.policy.standardise_states(rollout.next_states[last])
+        predicted = self.critic.values(torch.cat([inputs, after]))
+        values, next_values = np.zeros(mask.shape), np.zeros(mask.shape)
+        values[mask] = predicted[: len(inputs)]
+        next_values[:, :-1] = values[:, 1:]
+        next_values[last] = np.where(rollout.ended, 0.0, predicted[len(inputs) :]) if c.bootstrap else 0.0
+
+        advantages = gae(rewards, values, next_values, mask, c.discount, c.gae_lambda)[mask]
+        targets = advantages + values[mask]  # TD(lambda) returns
+        with np.errstate(all="ignore"):  # what overflows here is refused below
+            value_loss = np.mean(advantages**2) / max(np.var(targets), np.finfo(np.float64).tiny)
+            normalised = advantages - advantages.mean()
+            spread = normalised.std()
+        if not np.isfinite(spread):
+            raise TrainingError("the advantages are not finite numbers; look for exploding rewards or states")
+        # An advantage made of rounding errors alone must not be blown up to a standard deviation of 1.
+        normalised /= spread if spread > 1e-12 * np.abs(targets).max() else np.inf
+
+        step = self._trust_region_step(inputs, actions, torch.from_numpy(normalised).to(inputs.dtype))
+        critic = self.critic.fit(inputs, values[mask], targets, c)
+        # Nothing has been changed so far; now everything is, at once.
+        self.policy.theta.copy_(step.theta)
+        self.critic = critic
+        return Improvement(
+            kl=step.kl,
+            entropy=float(self.policy.entropy()),
+            surrogate_gain=step.gain,
+            value_loss=float(value_loss),
+            line_search_steps=step.tried,
+            accepted=step.accepted,
+        )
+
+    def _trust_region_step(self, inputs: Tensor, actions: Tensor, advantages: Tensor) -> _Step:
+        """Maximise L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
+
+        All in standardised units: ratios of densities and KL do not depend on the action's scale.
+        """
+        c, policy = self.config, self.policy
+        old = policy.theta.detach()
+        weights, log_std = policy.split(old)
+        at = policy.net.linearise(weights, inputs)
+        z = (actions - at.output) * torch.exp(-log_std)
+        a = advantages[:, None]
+
+        # g = grad L at theta_old, where the ratio is 1: E[A grad log pi], by the mean (z / sigma) and by
+        # log sigma (z^2 - 1); the entropy's derivative by log sigma is 1.
+        by_mean = at.vjp(a * z * torch.exp(-log_std) / len(inputs))
+        by_log_std = (a * (z * z - 1.0)).mean(dim=0) + c.entropy_bonus
+        gradient = torch.cat([by_mean, by_log_std])
+
+        # Natural gradient x = F^-1 g (TRPO Appendix C), scaled to the edge of the trust region, where
+        # 1/2 (beta x)^T F (beta x) = delta. Conjugate gradients leave r = g - F x, so x^T F x = x^T (g - r).
+        fisher = fisher_product(at.every(max(1, len(inputs) // c.fisher_rows)), log_std, c.cg_damping)
+        direction, residual = conjugate_gradient(fisher, gradient, c.cg_iterations)
+        curvature = float(direction @ (gradient - residual))
+        if not np.isfinite(curvature):
+            raise TrainingError("the policy's gradient is not a finite number; look for exploding rewards")
+        if curvature <= 0.0:  # no gradient: every action is as good as any other
+            return _Step(old, kl=0.0, gain=0.0, tried=0, accepted=False)
+        full_step = direction * (2.0 * c.max_kl / curvature) ** 0.5
+
+        # Backtracking line search on the true surrogate and the true KL (TRPO Appendix C).
+        log_prob = -0.5 * z.square().sum(dim=1) - log_std.sum()
+        for k in range(c.line_search_steps):
+            theta = old + c.line_search_shrink**k * full_step
+            new_weights, new_log_std = policy.split(theta)
+            mean = policy.net.forward(new_weights, inputs)
+            new_z = (actions - mean) * torch.exp(-new_log_std)
+            ratio = torch.exp(-0.5 * new_z.square().sum(dim=1) - new_log_std.sum() - log_prob)
+            wider = new_log_std - log_std
+            gain = float(((ratio - 1.0) * advantages).mean() + c.entropy_bonus * wider.sum())
+            # KL(N_old || N_new) = log(s'/s) + (s^2 + (mu - mu')^2) / (2 s'^2) - 1/2, summed over actions
+            shift = ((mean - at.output) * torch.exp(-new_log_std)).square().sum(dim=1).mean()
+            kl = float((wider + 0.5 * torch.expm1(-2.0 * wider)).sum() + 0.5 * shift)
+            if gain > 0.0 and kl <= c.max_kl:
+                return _Step(theta, kl, gain, tried=k + 1, accepted=True)
+        return _Step(old, kl=0.0, gain=0.0, tried=c.line_search_steps, accepted=False)
+
+
+class _Step(NamedTuple):
+    """Where the line search came to."""
+
+    theta: Tensor
+    kl: float
+    gain: float
+    tried: int
+    accepted: bool
+
+
+def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount: float, lam: float) -> Array:
+    """Generalised advantage estimates, 0 where the mask is false.
+
+    delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3).
+
+    Parameters
+    ----------
+    rewards, values, next_values
+        (n, H): r_t, V(s_t) and V(s_{t+1}); the latter is 0 after a trajectory's end.
+    mask
+        (n, H): the steps that were taken, the first so many of each row.
+    discount, lam
+        gamma and lambda.
+
+    Examples
+    --------
+    >>> zero, taken = np.zeros((1, 3)), np.array([[True, True, False]])
+    >>> gae(np.ones((1, 3)), zero, zero, taken, discount=0.5, lam=1.0)
+    array([[1.5, 1. , 0. ]])
+    """
+    # Time first, so that each step of the recursion reads and writes one run of memory.
+    advantages = np.ascontiguousarray(np.where(mask, rewards + discount * next_values - values, 0.0).T)
+    for t in range(len(advantages) - 2, -1, -1):
+        advantages[t] += discount * lam * advantages[t + 1]
+    return np.ascontiguousarray(advantages.T)
+
+
+def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
+    """The product v -> (F + damping I) v with the Fisher matrix of a Gaussian policy of mean ``at.output``.
+
+    For the mean's parameters F = E[J^T Sigma^-1 J], J the mean's Jacobian, which is exactly the Hessian of
+    KL(pi_old || pi) at theta_old (TRPO Appendix C); for each log sigma it is 2; the two do not mix.
+    """
+    precision = torch.exp(-2.0 * log_std) / len(at.output)
+    n_actions = len(log_std)
+
+    def product(v: Tensor) -> Tensor:
+        by_mean = at.vjp(at.jvp(v[:-n_actions]).mul_(precision))
+        return torch.cat([by_mean, 2.0 * v[-n_actions:]]).add_(v, alpha=damping)
+
+    return product
+
+
+def gauss_newton_product(at: Linearised, damping: float) -> Callable[[Tensor], Tensor]:
+    """The product v -> (J^T J / N + damping I) v for a squared error, J the Jacobian of N outputs."""
+    n = len(at.output)
+    return lambda v: at.vjp(at.jvp(v).div_(n)).add_(v, alpha=damping)
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, iterations: int, tolerance: float = 1e-10
+) -> tuple[Tensor, Tensor]:
+    """Solve A x = b approximately, given v -> A v with A positive definite; x and the residual b - A x.
+
+    Hestenes & Stiefel 1952. Stops early when |b - A x|^2 <= tolerance |b|^2.
+    """
+    x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
+    squared = residual @ residual
+    enough = tolerance * float(squared)
+    for _ in range(iterations):
+        if float(squared) <= enough:
+            break
+        image = product(direction)
+        length = squared / (direction @ image)
+        x += length * direction
+        residual -= length * image
+        previous, squared = squared, residual @ residual
+        direction = residual + (squared / previous) * direction
+    return x, residual
+
+
+@dataclass(frozen=True)
+class Critic:
+    """The value network: V(s) = centre + scale * net(s), centre and scale those of its latest targets."""
+
+    net: MLP
+    theta: Tensor
+    centre: float = 0.0
+    scale: float = 1.0
+
+    def values(self, inputs: Tensor) -> Array:
+        """The value of each row of standardised states."""
+        return self.centre + self.scale * self.net.forward(self.theta, inputs)[:, 0].double().numpy()
+
+    def fit(self, inputs: Tensor, values: Array, targets: Array, config: TRPOConfig) -> Critic:
+        """A critic nearer to the targets: damped Gauss-Newton steps by conjugate gradients (GAE Section 5).
+
+        ``values`` are its present ones. Each round solves (J^T J / N + damping I) d = J^T (target - V) / N
+        over every k-th row, another k-th each round. Three rounds learn as well as hundreds of stochastic
+        gradient steps, for a tenth of the cost.
+        """
+        begun = self._rescaled(values, targets)
+        wanted = torch.from_numpy((targets - begun.centre) / begun.scale).to(inputs.dtype)[:, None]
+        theta = begun.theta
+        stride = max(1, len(inputs) // config.critic_rows)
+        for k in range(config.critic_rounds):
+            rows = slice(k % stride, None, stride)
+            part = inputs[rows].contiguous()
+            at = self.net.linearise(theta, part)
+            error = wanted[rows] - at.output
+            product = gauss_newton_product(at, config.critic_damping)
+            step, _ = conjugate_gradient(product, at.vjp(error / len(part)), config.critic_cg_iterations)
+            left = wanted[rows] - self.net.forward(theta + step, part)
+            if not torch.isfinite(left).all():
+                raise TrainingError("the critic's fit is not a finite number; look for exploding rewards")
+            if left.square().sum() < error.square().sum():  # a step that overshot is not taken
+                theta = theta + step
+        return replace(begun, theta=theta)
+
+    def _rescaled(self, values: Array, targets: Array) -> Critic:
+        """The critic whose values are the straight line of the present ones that is nearest to the targets.
+
+        Rewards change their offset and scale freely while they are learned, and from one head to the next; so
+        that need not be learned by steps (compare "PopArt", van Hasselt et al. 2016).
+        """
+        centre, spread, varied = float(targets.mean()), float(targets.std()), float(values.var())
+        scale = spread if spread > 1e-12 * abs(centre) else 1.0
+        slope = float(np.mean((values - values.mean()) * (targets - centre))) / varied if varied > 0.0 else 0.0
+        # Solves centre + slope (V - mean V) = centre + scale (W h + b), V = old centre + old scale (old ...).
+        theta = self.theta.clone()
+        weight, bias = self.net.layers(theta)[-1]
+        weight.mul_(slope * self.scale / scale)
+        bias.mul_(slope * self.scale / scale).add_(slope * (self.centre - float(values.mean())) / scale)
+        return replace(self, theta=theta, centre=centre, scale=scale)
+
+
+def _check(rollout: Rollout, rewards: Array) -> None:
+    mask = rollout.mask
+    if np.shape(rewards) != mask.shape:
+        raise DataError(f"rewards have the shape {np.shape(rewards)}; one a step is needed, {mask.shape}")
+    for name, numbers in (
+        ("reward", rewards[:, :, None]),
+        ("state", rollout.states),
+        ("action", rollout.actions),
+        ("next state", rollout.next_states),
+    ):
+        wrong = mask & ~np.isfinite(numbers).all(axis=2)
+        if wrong.any():
+            i, t = np.argwhere(wrong)[0]
+            raise TrainingError(
+                f"the {name} of trajectory {i} at step {t} is not a finite number; the policy is unchanged; "
+                "slower learning or a stronger prior of the reward may help"
+            )

@@ -1,0 +1,1 @@
+"""What the learner sees: metres, steps, context, memory and familiarity, dynamics."""
