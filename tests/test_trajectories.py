@@ -154,6 +154,12 @@ def test_interleaved_and_unsorted_fixes_are_grouped_and_sorted():
     assert t.context["call"].tolist() == ["other", "y"]
 
 
+def test_fixes_of_one_time_keep_their_order():
+    n = 20_000
+    t = Trajectories.from_fixes(time=np.arange(n) % 2, lat=np.zeros(n), lon=np.zeros(n), columns={"row": np.arange(n)})
+    assert t.columns["row"].tolist() == [*range(0, n, 2), *range(1, n, 2)]
+
+
 def test_the_same_trajectory_id_of_two_agents_is_two_trajectories():
     t = Trajectories.from_fixes(time=[0, 0], lat=[0, 1], lon=[0, 0], agent=["a", "b"], trajectory=["1", "1"])
     assert len(t) == 2

@@ -1,0 +1,128 @@
+"""Encoders: from steps to the numbers that the reward network sees. Three, replaceable: raw, fourier, familiarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit, familiarity, keys_by_trip, keys_of
+from astray.mdp.memory import Memory
+from astray.mdp.steps import Steps
+
+Array = NDArray[Any]
+Features = NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """Turns steps into features; ``without`` names, for each step, the remembered trip that must not count."""
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+
+    @property
+    def lags(self) -> tuple[float, ...]:
+        """The seconds by which the steps must look back."""
+
+    def encode(self, steps: Steps, without: Array | None = None) -> Features:
+        """Features, one row a step."""
+
+
+@dataclass(frozen=True)
+class RawEncoder:
+    """The paper's input to the letter: location, start, time since the start, velocity."""
+
+    lags: tuple[float, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+        return ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
+
+    def encode(self, steps: Steps, without: Array | None = None) -> Features:
+        """Features, one row a step."""
+        state = steps.state
+        return np.column_stack([state[:, :4] / 1000.0, state[:, 4] / 600.0, steps.velocity / 10.0]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FourierEncoder:
+    """Random Fourier features of the location and the start at several scales (Rahimi and Recht 2007), then motion.
+
+    A small network cannot carve a street out of raw coordinates; out of waves of the street's size it can.
+    """
+
+    frequencies: Array  # (2, m), waves a metre
+    lags: tuple[float, ...] = ()
+
+    @classmethod
+    def draw(
+        cls, rng: np.random.Generator, scales: Sequence[float] = (300, 1000, 3000, 10000), waves: int = 16
+    ) -> FourierEncoder:
+        """Draw ``waves`` frequencies for each length scale (metres)."""
+        return cls(np.hstack([rng.normal(size=(2, waves)) / (2 * np.pi * s) for s in scales]))
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+        m = self.frequencies.shape[1]
+        waves = [f"{f} {i}" for f in ("sin", "cos") for i in range(m)]
+        starts = [f"start {w}" for w in waves]
+        return [*waves, *starts, *_MOTION]
+
+    def encode(self, steps: Steps, without: Array | None = None) -> Features:
+        """Features, one row a step."""
+        waves = []
+        for xy in (steps.location, steps.origin):
+            phase = (2 * np.pi) * (xy @ self.frequencies)
+            waves += [np.sin(phase), np.cos(phase)]
+        return np.hstack([*waves, _motion(steps)]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FamiliarityEncoder:
+    """How familiar a step is to an agent's memory, in each habit; then motion and the length of the history."""
+
+    memory: Memory = field(default_factory=Memory)
+    habits: tuple[Habit, ...] = DEFAULT_HABITS
+    lags: tuple[float, ...] = DEFAULT_LAGS
+    utc_offset: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+        return [*(h.name for h in self.habits), *_MOTION, "history"]
+
+    def encode(self, steps: Steps, without: Array | None = None) -> Features:
+        """Features, one row a step."""
+        counts = familiarity(keys_of(steps, self.habits, self.utc_offset), self.memory, without)
+        # The history is that of the whole memory, left-out trip or not: it must not tell training rows from others.
+        past = np.broadcast_to(np.log1p(self.memory.history), len(steps))
+        return np.column_stack([counts, _motion(steps), past]).astype(np.float32)
+
+    def remember(self, steps: Steps, trip_ids: Sequence[str]) -> FamiliarityEncoder:
+        """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``."""
+        if len(set(trip_ids)) < len(trip_ids):
+            twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
+            raise DataError(f"two trips are called {twice!r}; give each trajectory of an agent an id of its own")
+        trips = keys_by_trip(steps, self.habits, self.utc_offset)
+        _, first = np.unique(steps.trip, return_index=True)
+        times = {trip_ids[i]: float(steps.time[row]) for i, row in zip(steps.trip[first], first, strict=True)}
+        return self.with_memory(self.memory.add({trip_ids[i]: keys for i, keys in trips.items()}, times))
+
+    def with_memory(self, memory: Memory) -> FamiliarityEncoder:
+        """The same habits over another agent's memory."""
+        return FamiliarityEncoder(memory, self.habits, self.lags, self.utc_offset)
+
+
+_MOTION = ["speed", "vx", "vy", "elapsed"]
+
+
+def _motion(steps: Steps) -> Array:
+    speed = np.hypot(steps.velocity[:, 0], steps.velocity[:, 1])
+    return np.column_stack([np.log1p(speed), steps.velocity / 10.0, np.log1p(steps.elapsed / 60.0)])

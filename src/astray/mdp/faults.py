@@ -1,0 +1,138 @@
+"""Which fixes are the device's fault, and where a trip breaks: repeated times, teleports, gaps.
+
+A fault says something about the receiver, not about the behaviour, so it is told apart from an anomaly. The rules look
+only backwards: the same filter serves whole files and a live feed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+GOOD, REPEATED, TELEPORT = 0, 1, 2
+FAULT_NAMES = ("", "repeated time", "teleport")
+
+
+@dataclass(frozen=True)
+class FaultRules:
+    """When a fix is not believed, and when a silence ends a trip."""
+
+    gap: float = 1200.0  # seconds without a fix after which a new trip begins
+    top_speed: float = 100.0  # metres a second by which a fix may miss both the last place and the dead-reckoned one
+    confirmations: int = 3  # agreeing fixes after which a far place is believed, and a new trip begins there
+
+
+class Verdict(NamedTuple):
+    """What the filter says of one fix."""
+
+    fault: int
+    begins: bool
+
+
+class FaultFilter:
+    """The rules, one fix at a time.
+
+    A fix is a teleport when it can be reached neither from the last good fix nor from where the last velocity would
+    have led, at ``top_speed`` (an aeroplane is fast but steady; a receiver that jumps is not). A far place where
+    several fixes agree is believed after all and starts a new trip: the receiver woke up elsewhere.
+
+    >>> f = FaultFilter(FaultRules())
+    >>> [f.update(t, x, 0.0).fault for t, x in [(0, 0.0), (10, 80.0), (10, 99.0), (20, 90000.0), (30, 200.0)]]
+    [0, 0, 1, 2, 0]
+    """
+
+    def __init__(self, rules: FaultRules) -> None:
+        self.rules = rules
+        self.last: tuple[float, float, float] | None = None
+        self.velocity = (0.0, 0.0)
+        self.suspects: list[tuple[float, float, float]] = []
+
+    def update(self, t: float, x: float, y: float) -> Verdict:
+        """Judge the next fix (seconds, metres)."""
+        if self.last is None:
+            return self._begin(t, x, y)
+        t0, x0, y0 = self.last
+        dt = t - t0
+        if dt <= 0:
+            return Verdict(REPEATED, False)
+        if dt > self.rules.gap:
+            return self._begin(t, x, y)
+        vx, vy = self.velocity
+        reach = self.rules.top_speed * dt
+        if min(_distance(x - x0, y - y0), _distance(x - x0 - vx * dt, y - y0 - vy * dt)) <= reach:
+            self.last, self.velocity = (t, x, y), ((x - x0) / dt, (y - y0) / dt)
+            self.suspects.clear()
+            return Verdict(GOOD, False)
+        if self.suspects:
+            ts, xs, ys = self.suspects[-1]
+            if t <= ts:
+                # The same message once more confirms nothing.
+                return Verdict(REPEATED, False)
+            if _distance(x - xs, y - ys) > self.rules.top_speed * (t - ts):
+                self.suspects.clear()
+        self.suspects.append((t, x, y))
+        if len(self.suspects) >= self.rules.confirmations:
+            return self._begin(t, x, y)
+        return Verdict(TELEPORT, False)
+
+    def _begin(self, t: float, x: float, y: float) -> Verdict:
+        self.last, self.velocity = (t, x, y), (0.0, 0.0)
+        self.suspects.clear()
+        return Verdict(GOOD, True)
+
+
+def _distance(dx: float, dy: float) -> float:
+    return math.sqrt(dx * dx + dy * dy)
+
+
+def find_faults(
+    time: Array, xy: Array, offsets: Array, rules: FaultRules
+) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """The fault of every fix, and whether a new trip begins with it, for many trajectories at once.
+
+    Trajectories without a suspicious speed need no memory of the past and are judged by array operations; the few
+    others go through :class:`FaultFilter`, and both agree.
+    """
+    n = len(time)
+    fault = np.zeros(n, np.int8)
+    begins = np.zeros(n, bool)
+    starts = offsets[:-1]
+    begins[starts] = True
+    if n == 0:
+        return fault, begins
+    fault[1:][np.diff(time) <= 0] = REPEATED
+    fault[starts] = GOOD
+
+    kept = np.flatnonzero(fault == GOOD)
+    dt = np.diff(time[kept])
+    inside = ~begins[kept[1:]]
+    begins[kept[1:][inside & (dt > rules.gap)]] = True
+    dx, dy = np.diff(xy[kept], axis=0).T
+    distance = np.sqrt(dx * dx + dy * dy)  # to the last bit as in the filter
+    fast = inside & (dt <= rules.gap) & (distance > rules.top_speed * dt)
+    suspicious = np.unique(np.searchsorted(offsets, kept[1:][fast], side="right") - 1)
+    for i in suspicious:
+        _filter_one(time, xy, slice(int(offsets[i]), int(offsets[i + 1])), rules, fault, begins)
+    return fault, begins
+
+
+def _filter_one(
+    time: Array,
+    xy: Array,
+    rows: slice,
+    rules: FaultRules,
+    fault: NDArray[np.int8],
+    begins: NDArray[np.bool_],
+) -> None:
+    judge = FaultFilter(rules)
+    fixes: Sequence[tuple[float, list[float]]] = list(zip(time[rows].tolist(), xy[rows].tolist(), strict=True))
+    verdicts = [judge.update(t, x, y) for t, (x, y) in fixes]
+    fault[rows] = [v.fault for v in verdicts]
+    begins[rows] = [v.begins for v in verdicts]

@@ -1,0 +1,236 @@
+"""Memory: what an agent has done before, as sparse counts of trips.
+
+A memory knows nothing of streets or hours: it holds keys (hashes of "this cell", "this cell at this hour", ...) and,
+for each, the trips in which it occurred. One agent differs from another by its memory alone, so a new agent is enrolled
+by counting, learning online is adding a trip, and forgetting is taking one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """How a memory lets go of the past; by default it does not."""
+
+    max_trips: int | None = None  # keep at most so many trips, the newest
+    window: float | None = None  # forget trips older than so many seconds before the newest
+    half_life: float | None = None  # a trip counts half after so many seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The past trips of one agent. Adding and removing give a new memory; the old one stays as it was.
+
+    Attributes
+    ----------
+    trip_ids, times
+        The trips that are remembered, and when each was made (seconds since 1970).
+    keys, trips
+        The postings: ``keys[i]`` occurred in trip number ``trips[i]``; sorted by key, then trip; no pair twice.
+
+    Examples
+    --------
+    >>> key = np.array([7, 8, 9], np.uint64)
+    >>> memory = Memory().add({"monday": key[:2], "tuesday": key[1:]})
+    >>> memory.counts(key).tolist()
+    [1.0, 2.0, 1.0]
+    >>> memory.counts(key, without=np.array([1, 1, 1])).tolist()   # as if tuesday had not been
+    [1.0, 1.0, 0.0]
+    >>> memory.remove(["monday"]).counts(key).tolist()
+    [0.0, 1.0, 1.0]
+    """
+
+    trip_ids: tuple[str, ...] = ()
+    times: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    trips: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    forgetting: Forgetting = Forgetting()
+
+    def __len__(self) -> int:
+        return len(self.trip_ids)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the postings."""
+        return self.keys.nbytes + self.trips.nbytes
+
+    # ---------------------------------------------------------------- changing
+
+    def add(self, trips: Mapping[str, Array], times: Mapping[str, float] | None = None) -> Memory:
+        """Remember further trips: the keys that occurred in each, in any order and number."""
+        keys = [np.asarray(k, np.uint64) for k in trips.values()]
+        number = np.repeat(np.arange(len(keys), dtype=np.int32), [len(k) for k in keys])
+        new = Memory(
+            tuple(trips),
+            np.array([0.0 if times is None else times[t] for t in trips]),
+            *_postings(np.concatenate(keys) if keys else self.keys[:0], number),
+        )
+        return self.merge(new)
+
+    def merge(self, other: Memory) -> Memory:
+        """The trips of both; this memory's way of forgetting is kept."""
+        known = set(self.trip_ids).intersection(other.trip_ids)
+        if known:
+            raise DataError(f"trip {min(known)!r} is remembered already; remove it first, or give it another id")
+        # The other trips get the higher numbers, so that behind equal keys is where their postings belong.
+        at = np.searchsorted(self.keys, other.keys, side="right")
+        merged = Memory(
+            self.trip_ids + other.trip_ids,
+            np.concatenate([self.times, other.times]),
+            np.insert(self.keys, at, other.keys),
+            np.insert(self.trips, at, other.trips + np.int32(len(self))),
+            self.forgetting,
+        )
+        return merged._forget()
+
+    def remove(self, trip_ids: Iterable[str]) -> Memory:
+        """Forget some trips as if they had never been; unknown ids are ignored."""
+        gone = set(trip_ids)
+        return self._keep(np.array([t not in gone for t in self.trip_ids], bool))
+
+    def _forget(self) -> Memory:
+        rule = self.forgetting
+        keep = np.ones(len(self), bool)
+        if rule.window is not None and len(self):
+            keep &= self.times >= self.times.max() - rule.window
+        if rule.max_trips is not None and keep.sum() > rule.max_trips:
+            # Of trips made at the same time the one added last is the newest.
+            oldest_first = np.argsort(np.where(keep, self.times, -np.inf), kind="stable")
+            keep[oldest_first[: len(self) - rule.max_trips]] = False
+        return self._keep(keep)
+
+    def _keep(self, keep: Array) -> Memory:
+        if keep.all():
+            return self
+        number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+        stays = keep[self.trips]
+        return Memory(
+            tuple(t for t, k in zip(self.trip_ids, keep, strict=True) if k),
+            self.times[keep],
+            self.keys[stays],
+            number[self.trips[stays]],
+            self.forgetting,
+        )
+
+    # ---------------------------------------------------------------- looking up
+
+    @cached_property
+    def _weights(self) -> NDArray[np.float64]:
+        """How much each trip counts."""
+        if self.forgetting.half_life is None or not len(self):
+            return np.ones(len(self))
+        age: Array = self.times.max() - self.times
+        return np.asarray(0.5 ** (age / self.forgetting.half_life))
+
+    @cached_property
+    def _index(self) -> _Index:
+        return _Index.of(self.keys, self.trips, self._weights)
+
+    @property
+    def history(self) -> float:
+        """The number of trips that stand behind the counts, by weight."""
+        return float(self._weights.sum())
+
+    def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
+        """In how many trips each key occurred.
+
+        ``without`` (broadcast against ``keys``) names for each key a trip number that is not to count, -1 for none:
+        what makes a remembered trip comparable with a new one.
+        """
+        flat = np.ascontiguousarray(keys, dtype=np.uint64).ravel()
+        at = self._index.find(flat)
+        counts = np.where(at >= 0, self._index.count[at], np.float32(0))
+        if without is not None and len(self):
+            excluded = np.broadcast_to(without, keys.shape).ravel()
+            own = (at >= 0) & (excluded >= 0)
+            own[own] = self._index.holds(at[own], excluded[own])
+            counts[own] -= self._weights[excluded[own]].astype(np.float32)
+        return np.maximum(counts, 0.0).reshape(keys.shape)
+
+    def number_of(self, trip_ids: Array) -> NDArray[np.int64]:
+        """The number of each trip, for ``without``; -1 for trips that are not remembered."""
+        table = {t: i for i, t in enumerate(self.trip_ids)}
+        return np.array([table.get(str(t), -1) for t in trip_ids], np.int64)
+
+
+def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """Sort pairs by key, then trip, and drop the repeated ones."""
+    order = np.lexsort((trips, keys))
+    keys, trips = keys[order], trips[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = (keys[1:] != keys[:-1]) | (trips[1:] != trips[:-1])
+    return keys[new], trips[new]
+
+
+@dataclass(frozen=True)
+class _Index:
+    """Distinct keys with their counts, found through a table of the keys' leading bits.
+
+    The keys are hashes, hence evenly spread: with about as many buckets as keys a look-up reads one bucket and one key
+    or two, where a binary search would miss the cache twenty times.
+    """
+
+    keys: NDArray[np.uint64]
+    count: NDArray[np.float32]
+    bucket: NDArray[np.int32]
+    shift: np.uint64
+    starts: NDArray[np.int64]
+    trips: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, keys: Array, trips: Array, weights: Array) -> _Index:
+        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, np.int64)
+        distinct = keys[starts]
+        plain = len(weights) == 0 or bool((weights == 1.0).all())
+        if plain:
+            count = np.diff(np.r_[starts, len(keys)])
+        else:
+            count = np.add.reduceat(weights[trips], starts) if len(starts) else np.zeros(0)
+        bits = max(1, len(distinct).bit_length())
+        shift = np.uint64(64 - bits)
+        table = np.searchsorted(distinct >> shift, np.arange((1 << bits) + 1, dtype=np.uint64)).astype(np.int32)
+        # One entry past the end, so that "not found" (-1) and exhausted buckets index something harmless.
+        return cls(
+            np.append(distinct, np.uint64(0)),
+            np.append(count, 0).astype(np.float32),
+            table,
+            shift,
+            np.append(starts, len(keys)),
+            np.append(trips, np.int32(-1)),
+        )
+
+    def find(self, keys: Array) -> NDArray[np.int64]:
+        """The position of each key among the distinct ones, or -1."""
+        bucket = (keys >> self.shift).astype(np.int64)
+        at = self.bucket[bucket].astype(np.int64)
+        end = self.bucket[bucket + 1]
+        found = np.where((at < end) & (self.keys[at] == keys), at, -1)
+        open_ = np.flatnonzero((found < 0) & (at + 1 < end))
+        while len(open_):
+            at[open_] += 1
+            hit = self.keys[at[open_]] == keys[open_]
+            found[open_[hit]] = at[open_[hit]]
+            open_ = open_[~hit & (at[open_] + 1 < end[open_])]
+        return found
+
+    def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
+        """Whether the key at each position occurred in each trip: bisection among that key's own postings."""
+        low, end = self.starts[at], self.starts[at + 1]
+        high = end
+        for _ in range(int((end - low).max(initial=0)).bit_length()):
+            middle = (low + high) // 2
+            above = (low < high) & (self.trips[middle] < trip)
+            low, high = np.where(above, middle + 1, low), np.where(above, high, middle)
+        return np.asarray((low < end) & (self.trips[low] == trip))

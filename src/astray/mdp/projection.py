@@ -1,0 +1,53 @@
+"""Degrees to metres and back, around one centre."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A local equirectangular projection: true to scale near its centre, a continuous map across the antimeridian.
+
+    >>> here = Projection(lat=41.15, lon=-8.61)
+    >>> here.to_metres(np.array([41.16]), np.array([-8.61])).round(1)
+    array([[   0., 1112.]])
+    >>> lat, lon = here.to_degrees(here.to_metres(np.array([41.2]), np.array([-8.5])))
+    >>> float(lat[0].round(6)), float(lon[0].round(6))
+    (41.2, -8.5)
+    """
+
+    lat: float
+    lon: float
+
+    @classmethod
+    def centred_on(cls, lat: Array, lon: Array) -> Projection:
+        """Centre on the middle of some fixes; longitudes are averaged on the circle."""
+        turn = np.exp(1j * np.radians(lon)).mean()
+        return cls(float(np.median(lat)), float(np.degrees(np.angle(turn))))
+
+    @property
+    def _east_metres_a_degree(self) -> float:
+        # A centre at a pole would fold all longitudes into one point; a tenth of a degree short of it still tells them
+        # apart.
+        return float(np.radians(1) * EARTH_RADIUS * np.cos(np.radians(min(abs(self.lat), 89.9))))
+
+    def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
+        """East and north of the centre, in metres, as an array of shape (n, 2)."""
+        east = (np.asarray(lon, np.float64) - self.lon + 180.0) % 360.0 - 180.0
+        north = np.asarray(lat, np.float64) - self.lat
+        return np.column_stack([east * self._east_metres_a_degree, north * np.radians(1) * EARTH_RADIUS])
+
+    def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Latitude and longitude of points in metres."""
+        lat = self.lat + xy[..., 1] / (np.radians(1) * EARTH_RADIUS)
+        lon = (self.lon + xy[..., 0] / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
+        return lat, lon

@@ -1,0 +1,166 @@
+"""A view: how the fixes of an agent become the features that its reward sees. Needs no training library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.mdp.context import Context, ContextSpec
+from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit
+from astray.mdp.faults import FaultRules
+from astray.mdp.memory import Forgetting, Memory
+from astray.mdp.paths import paths_of, resample, trace
+from astray.mdp.projection import Projection
+from astray.mdp.steps import Steps, steps_of
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+
+ENCODERS = ("familiarity", "fourier", "raw")
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """How trips are looked at."""
+
+    encoder: str = "familiarity"  # 'familiarity', 'fourier', or the paper's 'raw'
+    interval: float = 30.0  # seconds between the steps that are learned from; velocities look back as far
+    habits: tuple[Habit, ...] = DEFAULT_HABITS  # of the familiarity encoder
+    lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
+    trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
+    trace_spacing: float = 100.0  # metres, at most, between those points
+    faults: FaultRules = FaultRules()
+    forgetting: Forgetting = Forgetting()
+    context: ContextSpec = ContextSpec()
+    utc_offset: float | None = None  # seconds that local time is ahead of UTC; None: by the longitude
+
+    def __post_init__(self) -> None:
+        for name in ("interval", "trace_interval", "trace_spacing"):
+            if not getattr(self, name) > 0:
+                raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
+        if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
+            raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
+
+
+class Sight(NamedTuple):
+    """Fixes as a view sees them; one row a good fix."""
+
+    features: NDArray[np.float32]
+    steps: Steps
+    row: NDArray[np.int64]  # which fix of the input this is
+    weight: NDArray[np.float64]  # seconds that the row stands for in its trip's mean
+    fault: NDArray[np.int8]  # one a fix of the input: 0, or what is wrong with it
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A centre, an encoder with its memory, and a context.
+
+    >>> trips = Trajectories.from_fixes(time=np.arange(100) * 10, lat=45 + np.arange(100) * 1e-4, lon=np.full(100, 7.0))
+    >>> view = View.of(trips, ViewConfig(), np.random.default_rng(0)).remember(trips)
+    >>> sight = view.look(trips)
+    >>> sight.features.shape[0], len(view.names) == sight.features.shape[1]
+    (100, True)
+    """
+
+    config: ViewConfig
+    projection: Projection
+    encoder: Encoder
+    context: Context = field(default_factory=Context)
+
+    @classmethod
+    def of(cls, fixes: Trajectories, config: ViewConfig, rng: np.random.Generator) -> View:
+        """A view centred on some fixes, with an empty memory."""
+        if not fixes.is_gps:
+            raise DataError(
+                "these trajectories have no columns time, lat and lon; use a StepWorld for states and actions"
+            )
+        if not len(fixes):
+            raise DataError("no trajectories were given; at least one is needed")
+        projection = Projection.centred_on(fixes.columns["lat"], fixes.columns["lon"])
+        offset = 3600.0 * round(projection.lon / 15.0) if config.utc_offset is None else config.utc_offset
+        encoders: dict[str, Encoder] = {
+            "raw": RawEncoder(),
+            "fourier": FourierEncoder.draw(rng),
+            "familiarity": FamiliarityEncoder(Memory(forgetting=config.forgetting), config.habits, config.lags, offset),
+        }
+        if config.encoder not in encoders:
+            raise DataError(f"no encoder named {config.encoder!r}; there are {', '.join(ENCODERS)}")
+        context = Context.of(config.context, fixes, projection, offset)
+        return cls(config, projection, encoders[config.encoder], context)
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+        return [*self.encoder.names, *self.context.names]
+
+    @property
+    def memory(self) -> Memory:
+        """The trips that the view remembers; empty where the encoder has no use for them."""
+        return self.encoder.memory if isinstance(self.encoder, FamiliarityEncoder) else Memory()
+
+    # ---------------------------------------------------------------- remembering
+
+    def remember(self, fixes: Trajectories) -> View:
+        """A view that remembers these trips as well."""
+        if not isinstance(self.encoder, FamiliarityEncoder):
+            return self
+        c = self.config
+        fine = trace(resample(self.paths(fixes), c.trace_interval), c.trace_spacing)
+        steps = steps_of(fine, c.interval, self.encoder.lags)
+        return replace(self, encoder=self.encoder.remember(steps, trip_names(fixes)))
+
+    def forget(self, trip_ids: Sequence[str]) -> View:
+        """A view that does not remember these trips."""
+        return self.with_memory(self.memory.remove(trip_ids))
+
+    def with_memory(self, memory: Memory) -> View:
+        """The same view with another memory: another agent's eyes."""
+        if not isinstance(self.encoder, FamiliarityEncoder):
+            return self
+        return replace(self, encoder=self.encoder.with_memory(memory))
+
+    # ---------------------------------------------------------------- looking
+
+    def paths(self, fixes: Trajectories) -> Trajectories:
+        """The paths of the fixes, in this view's metres, with their context."""
+        return self._paths(fixes)[0]
+
+    def _paths(self, fixes: Trajectories) -> tuple[Trajectories, NDArray[np.int8]]:
+        paths, fault = paths_of(fixes, self.projection, self.config.faults)
+        paths.context["given"] = self.context.given(fixes)[paths.context["trip"]]
+        return paths, fault
+
+    def steps(self, paths: Trajectories) -> Steps:
+        """The steps of paths, with the look-back that the encoder needs."""
+        return steps_of(paths, self.config.interval, self.encoder.lags)
+
+    def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
+        """The features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
+        features = self.encoder.encode(steps, without)
+        return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
+
+    def look(self, fixes: Trajectories) -> Sight:
+        """The features of every good fix, as a scorer needs them.
+
+        A trip that is remembered itself does not count towards its own familiarity. A row weighs as many seconds as
+        passed since the row before, up to the interval: so the mean over a trip does not depend on how often the
+        receiver spoke.
+        """
+        paths, fault = self._paths(fixes)
+        steps = self.steps(paths)
+        since = np.diff(steps.time, prepend=steps.time[:1])
+        weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
+        without = self.memory.number_of(np.array(trip_names(fixes)))[steps.trip] if len(self.memory) else None
+        return Sight(self.encode(steps, without), steps, paths.columns["row"], weight, fault)
+
+
+def trip_names(fixes: Trajectories) -> list[str]:
+    """The names under which trips are remembered: of an agent, then of a trajectory."""
+    return [f"{a}/{t}" for a, t in zip(fixes.agent_ids.tolist(), fixes.trajectory_ids.tolist(), strict=True)]

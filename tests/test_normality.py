@@ -1,0 +1,373 @@
+"""From rewards to scores: closed forms, brute force, and p-values that keep their promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time as clock
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.normality import (
+    Location,
+    Segment,
+    calibrate,
+    locate,
+    p_values,
+    segments,
+    step_normality,
+    trip_means,
+    trip_normality,
+    worst_windows,
+)
+
+Array = NDArray[Any]
+
+
+def rewarded(n_trips: int, seed: int = 0, heads: int = 4) -> dict[str, Array]:
+    """Rewards of trips of different lengths and rates, as a detector has them."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 60, n_trips)
+    since = [np.r_[0.0, rng.integers(1, 60, m - 1)] for m in lengths]
+    level = rng.normal(size=n_trips)
+    trip = np.repeat(np.arange(n_trips), lengths)
+    return {
+        "rewards": level[trip, None] + rng.normal(size=(len(trip), heads)) + 0.3 * rng.normal(size=heads),
+        "trip": trip,
+        "time": np.concatenate([1.7e9 + k * 86_400 + np.cumsum(s) for k, s in enumerate(since)]),
+        "weight": np.concatenate([np.minimum(s, 30.0) for s in since]),
+    }
+
+
+# ---------------------------------------------------------------- the scale
+
+
+def test_r_bar_and_sigma_bar_are_the_mean_and_the_deviation_of_the_mean_reward():
+    data = rewarded(30)
+    calibration = calibrate(**data)
+    mean_reward = data["rewards"].mean(axis=1)
+    assert calibration.step.centre == pytest.approx(mean_reward.mean())
+    assert calibration.step.spread == pytest.approx(mean_reward.std())
+    n, spread = step_normality(data["rewards"], calibration)
+    np.testing.assert_allclose(n, (mean_reward - mean_reward.mean()) / mean_reward.std())
+    np.testing.assert_allclose(spread, data["rewards"].std(axis=1) / mean_reward.std())
+    assert n.mean() == pytest.approx(0.0, abs=1e-9)
+    assert n.std() == pytest.approx(1.0)
+
+
+def test_left_out_trips_are_the_unit_of_trip_scores():
+    data = rewarded(50)
+    calibration = calibrate(**data)
+    scores = trip_normality(**data, calibration=calibration, n_trips=50)
+    for values in (scores.normality, scores.worst_window):
+        assert values.mean() == pytest.approx(0.0, abs=1e-9)
+        assert values.std() == pytest.approx(1.0)
+    np.testing.assert_array_equal(scores.score, np.minimum(scores.normality, scores.worst_window))
+    np.testing.assert_array_equal(np.sort(scores.score), calibration.trips)
+
+
+def test_the_papers_trip_score_is_the_plain_mean_of_n():
+    data = rewarded(20)
+    calibration = calibrate(**data, scale="step")
+    scores = trip_normality(**data, calibration=calibration, n_trips=20)
+    n, _ = step_normality(data["rewards"], calibration)
+    means = [np.average(n[data["trip"] == k], weights=data["weight"][data["trip"] == k]) for k in range(20)]
+    np.testing.assert_allclose(scores.normality, means)
+    np.testing.assert_array_equal(scores.score, scores.normality)  # and it alone decides
+    with pytest.raises(DataError, match="scale is 'trip' or 'step', not 'week'"):
+        calibrate(**data, scale="week")
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize(("factor", "offset"), [(1e3, 0.0), (0.01, 7.0), (3.0, -1e4)])
+def test_scores_do_not_depend_on_the_scale_and_zero_of_the_reward(robust: bool, factor: float, offset: float):
+    left_out, new = rewarded(40, seed=1), rewarded(15, seed=2)
+    results = []
+    for a, b in ((1.0, 0.0), (factor, offset)):
+        calibration = calibrate(**{**left_out, "rewards": a * left_out["rewards"] + b}, robust=robust)
+        rewards = a * new["rewards"] + b
+        scores = trip_normality(**{**new, "rewards": rewards}, calibration=calibration, n_trips=15)
+        results.append([*step_normality(rewards, calibration), *scores])
+    for before, after in zip(*results, strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+
+
+def test_the_uncertainty_of_a_trip_is_the_deviation_of_its_mean_over_the_heads():
+    calibration = calibrate(**rewarded(30, seed=1))
+    data = rewarded(10, seed=3)
+    scores = trip_normality(**data, calibration=calibration, n_trips=10)
+    for k in range(10):
+        own = data["trip"] == k
+        per_head = np.average(data["rewards"][own], axis=0, weights=data["weight"][own])
+        assert scores.uncertainty[k] == pytest.approx(per_head.std() / calibration.step.spread)
+    agreed = {**data, "rewards": np.repeat(data["rewards"][:, :1], 4, axis=1)}
+    assert trip_normality(**agreed, calibration=calibration, n_trips=10).uncertainty == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_robust_scale_bears_five_per_cent_of_wild_values():
+    rng = np.random.default_rng(0)
+    values = rng.normal(10.0, 2.0, 4000)
+    clean = locate(values, robust=True)
+    assert clean.centre == pytest.approx(10.0, abs=0.15)
+    assert clean.spread == pytest.approx(2.0, rel=0.05)  # for a Gaussian both definitions agree
+    values[:200] = -1e6
+    wild = locate(values, robust=True)
+    assert wild.centre == pytest.approx(10.0, abs=0.3)
+    assert wild.spread == pytest.approx(2.0, rel=0.25)
+    assert locate(values).spread > 1e5  # which the plain scale does not
+
+
+def test_what_has_no_spread_keeps_the_unit_of_the_reward():
+    assert locate(np.array([3.0])) == Location(3.0, 1.0)
+    constant = np.full(10_007, np.float32(1000.1))  # in single precision its deviation would be 6e-5
+    assert locate(constant).spread == 1.0
+    assert Location(3.0, 1.0).standardise(np.array([5.0])).tolist() == [2.0]
+    with pytest.raises(DataError, match="at least one trajectory"):
+        locate(np.zeros(0))
+
+
+def test_one_left_out_trip_is_enough_to_go_on():
+    data = rewarded(1)
+    scores = trip_normality(**data, calibration=calibrate(**data), n_trips=1)
+    assert np.isfinite([scores.normality[0], scores.worst_window[0], scores.p_value[0]]).all()
+
+
+def test_trips_may_have_any_numbers_when_the_scale_is_set():
+    data = rewarded(12)
+    sparse = calibrate(**{**data, "trip": data["trip"] * 7 + 100})
+    np.testing.assert_array_equal(sparse.trips, calibrate(**data).trips)
+
+
+# ---------------------------------------------------------------- trips
+
+
+def test_the_mean_of_a_trip_weighs_its_rows_by_their_seconds():
+    values, trip = np.array([1.0, 5.0, 9.0, 4.0, 6.0]), np.array([0, 0, 0, 2, 2])
+    weight = np.array([0.0, 10.0, 30.0, 0.0, 0.0])
+    means = trip_means(values, trip, weight, 4)
+    assert means[[0, 2]].tolist() == [8.0, 5.0]  # where nothing has weight, the plain mean
+    assert np.isnan(means[[1, 3]]).all()
+
+
+def test_a_trip_without_a_usable_row_is_not_a_number():
+    calibration = calibrate(**rewarded(20))
+    data = rewarded(3)
+    kept = data["trip"] != 1
+    scores = trip_normality(**{k: v[kept] for k, v in data.items()}, calibration=calibration, n_trips=4)
+    for values in scores:
+        assert np.isnan(values).tolist() == [False, True, False, True]
+    nothing = trip_normality(**{k: v[:0] for k, v in data.items()}, calibration=calibration, n_trips=2)
+    assert np.isnan(nothing.p_value).all()
+
+
+def slow_worst_windows(n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int) -> list[float]:
+    """Window by window, as the definition reads."""
+    worst = []
+    for k in range(n_trips):
+        rows = np.flatnonzero(trip == k)
+        if not len(rows):
+            worst.append(np.nan)
+            continue
+        lowest = np.average(n[rows], weights=weight[rows] if weight[rows].sum() > 0 else None)
+        begin = rows[0]
+        for i in rows:
+            begin = i if weight[i] == 0 else begin
+            window = [r for r in range(begin, i + 1) if time[r] > time[i] - seconds]
+            if time[i] - time[begin] >= seconds / 2 and weight[window].sum() > 0:
+                lowest = min(lowest, np.average(n[window], weights=weight[window]))
+        worst.append(float(lowest))
+    return worst
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),  # which trip
+            st.sampled_from([1, 5, 10, 29, 30, 60, 100, 400]),  # seconds since the row before
+            st.sampled_from([0.0, 1.0, 10.0, 30.0]),  # weight
+            st.floats(-5, 5),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([60.0, 300.0]),
+)
+def test_worst_windows_are_those_of_a_search_window_by_window(
+    rows: list[tuple[int, int, float, float]], seconds: float
+):
+    rows = sorted(rows, key=lambda row: row[0])
+    trip, since, weight, n = (np.array(column) for column in zip(*rows, strict=True))
+    time = 1.7e9 + np.cumsum(since).astype(float) - 5000.0 * trip  # the trips overlap in time
+    got = worst_windows(n, trip, time, weight, seconds, 5)
+    np.testing.assert_allclose(got, slow_worst_windows(n, trip, time, weight, seconds, 5), atol=1e-9)
+
+
+def test_a_short_detour_shows_in_the_worst_window_but_hides_in_the_mean():
+    time = np.arange(0, 3600, 10.0)
+    n = np.where((time > 1500) & (time <= 1800), -4.0, 0.0)
+    trip, weight = np.zeros(len(time), int), np.full(len(time), 10.0)
+    assert worst_windows(n, trip, time, weight, 300.0)[0] == pytest.approx(-4.0)
+    assert trip_means(n, trip, weight)[0] > -0.5
+
+
+@pytest.mark.parametrize("odd", [1, 101])
+def test_one_odd_fix_at_a_start_is_no_window(odd: int):
+    # Row 100 comes after a gap: like the first of all it begins a path and weighs nothing.
+    time = np.r_[np.arange(100) * 10.0, 9000.0 + np.arange(100) * 10.0]
+    weight = np.full(200, 10.0)
+    weight[[0, 100]] = 0.0
+    n = np.zeros(200)
+    n[odd] = -20.0
+    worst = worst_windows(n, np.zeros(200, int), time, weight, 300.0)[0]
+    assert worst >= -20.0 / 15  # diluted by half a window at least
+
+
+# ---------------------------------------------------------------- p-values
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-5, 5), max_size=20), st.lists(st.integers(-6, 6), max_size=10))
+def test_p_values_count_the_left_out_trips_that_score_as_low(left_out: list[int], new: list[int]):
+    got = p_values(np.array(new, float), np.sort(np.array(left_out, float)))
+    expected = [(1 + sum(s <= x for s in left_out)) / (1 + len(left_out)) for x in new]
+    np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_p_values_are_valid_for_exchangeable_trips(ties: bool):
+    rng = np.random.default_rng(0)
+    n, repeats = 39, 40_000
+    scores = rng.standard_t(3, size=(repeats, n + 1))
+    scores = scores.round() if ties else scores
+    p = np.array([p_values(row[:1], np.sort(row[1:]))[0] for row in scores])
+    for alpha in (0.025, 0.05, 0.1, 0.25, 0.5, 0.9):
+        share, error = (p <= alpha).mean(), 4 * np.sqrt(alpha * (1 - alpha) / repeats)
+        assert share <= alpha + error
+        if not ties:  # and exact where alpha (n + 1) is whole
+            assert share >= alpha - error
+
+
+def test_the_p_value_of_a_whole_pipeline_is_close_to_valid():
+    # Trips of one distribution, half of them left out to set every scale and to be compared with.
+    low = []
+    for seed in range(150):
+        data = rewarded(60, seed=seed)
+        old = data["trip"] < 30
+        calibration = calibrate(**{k: v[old] for k, v in data.items()})
+        new = {k: v[~old] for k, v in data.items()}
+        scores = trip_normality(**{**new, "trip": new["trip"] - 30}, calibration=calibration, n_trips=30)
+        low.append((scores.p_value <= 0.1).mean())
+    assert np.mean(low) < 0.1 + 4 * np.std(low) / np.sqrt(len(low))
+
+
+# ---------------------------------------------------------------- segments
+
+
+def slow_segments(
+    n: list[float], trip: list[int], time: list[float], enter: float, leave: float, min_seconds: float
+) -> list[tuple[int, int, int]]:
+    """Row by row, with one state: inside or outside."""
+    found, start = [], None
+
+    def close(stop: int) -> None:
+        whole = (start == 0 or trip[start - 1] != trip[start]) and (stop == len(n) or trip[stop] != trip[start])
+        if whole or time[stop - 1] - time[start] >= min_seconds:
+            found.append((trip[start], start, stop))
+
+    for i, value in enumerate(n):
+        if start is not None and (trip[i] != trip[start] or value > leave):
+            close(i)
+            start = None
+        if start is None and value <= enter:
+            start = i
+    if start is not None:
+        close(len(n))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([-3.0, -2.0, -1.5, -1.0, 0.0]), st.sampled_from([5, 30, 60])),
+        max_size=60,
+    ),
+    st.sampled_from([(-2.0, -1.0), (-2.0, -2.0), (-1.0, -0.5)]),
+    st.sampled_from([0.0, 60.0, 120.0]),
+)
+def test_segments_are_those_of_a_state_machine(
+    rows: list[tuple[int, float, int]], levels: tuple[float, float], min_seconds: float
+):
+    rows = sorted(rows, key=lambda row: row[0])
+    trip, n = [r[0] for r in rows], [r[1] for r in rows]
+    time = np.cumsum([r[2] for r in rows]).astype(float)
+    got = segments(np.array(n), np.array(trip, int), time, *levels, min_seconds)
+    assert [s[:3] for s in got] == slow_segments(n, trip, time.tolist(), *levels, min_seconds)
+    for s in got:
+        assert s.normality == pytest.approx(np.mean(n[s.start : s.stop]))
+
+
+def test_a_segment_opens_low_and_closes_high():
+    n = np.array([-1.5, -2.0, -1.1, -1.9, -1.0, -0.9, -3.0, -3.0])
+    got = segments(n, np.zeros(8, int), np.arange(8) * 60.0)
+    assert [(s.start, s.stop) for s in got] == [(1, 5), (6, 8)]
+
+
+def test_a_blip_is_noise_unless_it_is_the_whole_trip():
+    n, time = np.array([0.0, -5.0, 0.0, -5.0]), np.array([0.0, 10.0, 20.0, 0.0])
+    assert segments(n, np.array([0, 0, 0, 1]), time) == [Segment(1, 3, 4, -5.0)]
+
+
+def test_a_segment_must_not_close_below_where_it_opens():
+    with pytest.raises(DataError, match="must not close"):
+        segments(np.zeros(2), np.zeros(2, int), np.arange(2.0), enter=-1.0, leave=-2.0)
+
+
+def test_segments_of_very_many_trips_are_found_in_one_pass():
+    trip = np.repeat(np.arange(40_000), 3)
+    n = np.tile([0.0, -3.0, -3.0], 40_000)
+    start = clock.perf_counter()
+    got = segments(n, trip, np.tile([0.0, 60.0, 120.0], 40_000))
+    assert clock.perf_counter() - start < 5.0
+    assert len(got) == 40_000
+    assert got[-1] == Segment(39_999, 119_998, 120_000, -3.0)
+
+
+# ---------------------------------------------------------------- without the training library
+
+
+def test_scoring_does_not_import_torch():
+    code = """
+import sys
+import numpy as np
+import astray, astray.mdp.view, astray.mdp.world, astray.normality, astray.irl.posterior
+from astray.mdp.view import View, ViewConfig
+from astray.normality import calibrate, segments, step_normality, trip_normality
+
+rng = np.random.default_rng(0)
+trips = astray.Trajectories.from_fixes(
+    time=np.arange(300) * 10.0, lat=45 + np.cumsum(rng.normal(size=300)) * 1e-4, lon=np.full(300, 7.0),
+    trajectory=np.repeat(["a", "b", "c"], 100))
+view = View.of(trips, ViewConfig(), rng).remember(trips)
+seen = view.look(trips)
+d = len(view.names)
+layer = rng.normal(size=(1, d, 5)), np.zeros((1, 1, 5))
+posterior = astray.irl.posterior.RewardPosterior(np.zeros(d), np.ones(d), (layer,))
+rewards = posterior(seen.features)
+rows = (seen.steps.trip, seen.steps.time, seen.weight)
+calibration = calibrate(rewards, *rows)
+scores = trip_normality(rewards, *rows, calibration, len(trips))
+n, _ = step_normality(rewards, calibration)
+segments(n, *rows[:2])
+assert np.isfinite(scores.normality).all() and rewards.shape == (300, 5)
+print([m for m in ("torch", "sklearn", "pandas") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
