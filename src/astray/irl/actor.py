@@ -1,0 +1,83 @@
+"""The learned policy as plain arrays: it acts and rolls out without the training library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Actor:
+    """A diagonal Gaussian over actions whose mean is a tanh network of the state.
+
+    Attributes
+    ----------
+    state_mean, state_scale, action_mean, action_scale
+        States and actions are standardised by these.
+    hidden
+        The widths of the hidden layers.
+    theta
+        All parameters in one flat vector, as :class:`astray.irl.policy.GaussianPolicy` holds them: of each layer the
+        weight (outputs x inputs) and the bias, then one log standard deviation an action.
+
+    Examples
+    --------
+    >>> theta = np.zeros(5 * 2 + 2 + 2, np.float32)
+    >>> actor = Actor(np.zeros(5), np.ones(5), np.array([3.0, 0.0]), np.ones(2), (), theta)
+    >>> actor.mean(np.zeros((1, 5))).tolist(), actor.std.tolist()
+    ([[3.0, 0.0]], [1.0, 1.0])
+    """
+
+    state_mean: NDArray[np.float64]
+    state_scale: NDArray[np.float64]
+    action_mean: NDArray[np.float64]
+    action_scale: NDArray[np.float64]
+    hidden: tuple[int, ...]
+    theta: NDArray[np.float32]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The widths of all layers, input first."""
+        return (len(self.state_mean), *self.hidden, len(self.action_mean))
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers ``theta`` must hold."""
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes)) + len(self.action_mean)
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """The standard deviation of each action, in its own units."""
+        return np.asarray(self.action_scale * np.exp(self.theta[-len(self.action_mean) :]), np.float64)
+
+    def mean(self, states: Array) -> NDArray[np.float64]:
+        """The mean action, in its own units, in each state (n, d)."""
+        h = ((states - self.state_mean) / self.state_scale).astype(np.float32)
+        at = 0
+        for layer, (n_in, n_out) in enumerate(pairwise(self.sizes)):
+            end = at + n_in * n_out
+            h = h @ self.theta[at:end].reshape(n_out, n_in).T + self.theta[end : end + n_out]
+            if layer < len(self.hidden):
+                h = np.tanh(h)
+            at = end + n_out
+        return np.asarray(self.action_mean + self.action_scale * h, np.float64)
+
+    def drive(self, states: Array, steps: int, interval: float, noise: Array) -> NDArray[np.float64]:
+        """The ways (n, steps + 1, 2) that GPS states (n, d) lead to when the policy acts for so many steps.
+
+        The columns of a state are those of :class:`astray.mdp.dynamics.Integrator`; ``noise`` (steps, n, 2) picks the
+        actions, 0 the mean ones.
+        """
+        now = states.astype(np.float64)
+        way = [now[:, :2].copy()]
+        for t in range(steps):
+            now[:, :2] += interval * (self.mean(now) + self.std * noise[t])
+            now[:, 4] += interval
+            way.append(now[:, :2].copy())
+        return np.stack(way, axis=1)

@@ -1,0 +1,145 @@
+"""The background: what might have been done instead. Its coverage decides what an anomaly is.
+
+Three sources, mixed by weight, all kept and used again: ``policy`` (the generator's rollouts, the paper's T_s),
+``explore`` (counterfactuals of the agent's own trips) and ``population`` (other agents).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.irl.density import CloneDensity, fused_log_density
+from astray.mdp.world import Rows
+
+Array = NDArray[Any]
+
+SOURCES = ("policy", "explore", "population")
+
+LogDensity = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Whole trajectories drawn for Eq. 9: their rows, and the log-density of each trajectory."""
+
+    features: NDArray[np.float32]
+    path: NDArray[np.int64]
+    log_q: NDArray[np.float64]
+
+
+class Background:
+    """T_s of Algorithm 1, by source; memory is bounded by dropping a source's oldest trajectories.
+
+    Parameters
+    ----------
+    weights
+        How much of a draw comes from each source; a source that has nothing gives its share to the others.
+    capacity
+        The most rows kept of a source.
+    snapshots
+        How many past policies are kept to tell the density of the rollouts that they made.
+    """
+
+    def __init__(self, weights: Mapping[str, float], capacity: int = 100_000, snapshots: int = 8) -> None:
+        unknown = set(weights) - set(SOURCES)
+        if unknown or not any(w > 0 for w in weights.values()):
+            raise DataError(f"background weights are for {', '.join(SOURCES)}, one above 0; got {dict(weights)}")
+        self.weights = dict(weights)
+        self.capacity = capacity
+        self.rows: dict[str, Rows] = {}
+        self.policies: deque[LogDensity] = deque(maxlen=snapshots)
+        self._clones: dict[str, CloneDensity] = {}
+
+    def append(self, source: str, rows: Rows, density: LogDensity | None = None) -> None:
+        """T_s <- T_s with these trajectories; ``density`` tells the log density of actions under what made them."""
+        if not len(rows):
+            return
+        kept = [self.rows[source], rows] if source in self.rows else [rows]
+        merged = Rows.concat(kept)
+        if len(merged) > self.capacity:
+            cut = merged.path[len(merged) - self.capacity]
+            # Whole trajectories leave; a single one longer than the capacity is cut at its start.
+            keep = (
+                merged.path > cut
+                if (merged.path > cut).any()
+                else np.arange(len(merged)) >= len(merged) - self.capacity
+            )
+            merged = merged[keep]
+        self.rows[source] = merged
+        if density is not None:
+            self.policies.append(density)
+        self._clones.pop(source, None)
+
+    def refreshed(self, refresh: Callable[[Rows], Rows]) -> Background:
+        """The same background after the world has changed; counterfactuals are left to be imagined anew."""
+        new = Background(self.weights, self.capacity, self.policies.maxlen or 1)
+        new.policies.extend(self.policies)
+        new.rows = {source: refresh(rows) for source, rows in self.rows.items() if source != "explore"}
+        new._clones = {source: clone for source, clone in self._clones.items() if source in new.rows}
+        return new
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each source that has something to give."""
+        present = {s: self.weights.get(s, 0.0) for s in self.rows if self.weights.get(s, 0.0) > 0}
+        total = sum(present.values())
+        if total == 0:
+            raise DataError("the background is empty; give a population, or explorers, or let the policy roll out")
+        return {s: w / total for s, w in present.items()}
+
+    def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """The features of ``n`` single steps, mixed by weight."""
+        shares = self.shares
+        counts = rng.multinomial(n, list(shares.values()))
+        return np.concatenate(
+            [
+                self.rows[s].features[rng.integers(len(self.rows[s]), size=c)]
+                for s, c in zip(shares, counts, strict=True)
+            ]
+        )
+
+    def draw_paths(self, n: int, demonstrations: Rows, horizon: int, rng: np.random.Generator) -> Batch:
+        """``n`` trajectories mixed by weight, with demonstrations appended (Algorithm 2, lines 2-4), each with log q.
+
+        q is fused over everything that could have proposed a trajectory: each source by a behaviour clone of it, the
+        policy by its own density at every kept snapshot, the demonstrations by their clone.
+        """
+        shares = self.shares
+        counts = rng.multinomial(n, list(shares.values()))
+        parts = [take_paths(self.rows[s], c, horizon, rng) for s, c in zip(shares, counts, strict=True) if c]
+        rows = Rows.concat([*parts, demonstrations])
+        proposals: list[tuple[float, LogDensity]] = []
+        for source, share in shares.items():
+            if source == "policy" and self.policies:
+                proposals += [(n * share / len(self.policies), policy) for policy in self.policies]
+            else:
+                proposals.append((n * share, self._clone(source).log_prob))
+        own = CloneDensity.fit(demonstrations.states, demonstrations.actions)
+        proposals.append((demonstrations.n_paths, own.log_prob))
+        logs = [np.bincount(rows.path, log_prob(rows.states, rows.actions), rows.n_paths) for _, log_prob in proposals]
+        log_q = fused_log_density(np.column_stack(logs), np.array([share for share, _ in proposals]))
+        return Batch(rows.features, rows.path, log_q)
+
+    def _clone(self, source: str) -> CloneDensity:
+        if source not in self._clones:
+            self._clones[source] = CloneDensity.fit(self.rows[source].states, self.rows[source].actions)
+        return self._clones[source]
+
+
+def take_paths(rows: Rows, n: int, horizon: int, rng: np.random.Generator) -> Rows:
+    """``n`` random trajectories, each cut to a random stretch of at most ``horizon`` steps."""
+    starts = np.searchsorted(rows.path, np.arange(rows.n_paths + 1))
+    chosen = rng.integers(rows.n_paths, size=n)
+    length = np.minimum(np.diff(starts)[chosen], horizon)
+    begin = starts[chosen] + rng.integers(np.diff(starts)[chosen] - length + 1)
+    index = np.concatenate([np.arange(b, b + m) for b, m in zip(begin, length, strict=True)])
+    taken = rows[index]
+    # The same trajectory may have been drawn twice in a row: count by draw, not by neighbour.
+    return Rows(taken.features, np.repeat(np.arange(n), length), taken.states, taken.actions, taken.trip, taken.steps)

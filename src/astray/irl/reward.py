@@ -1,0 +1,112 @@
+"""The reward network: a shared trunk that branches into K heads, each trained on its own bootstrap (Section 4.1)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from astray.irl.posterior import RewardPosterior
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """The shape of the reward and what is believed of it before any data."""
+
+    hidden: tuple[int, ...] = (64, 16)  # the trunk's layers
+    heads: int = 10  # K, the heads of each network
+    networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
+    prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
+    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in, as usual for tanh
+    random_prior: float = 0.0  # weight of a fixed random network added to each head (Osband et al. 2018); 0: none
+
+
+class RewardHeads(nn.Module):
+    """r_theta_k(s, a) for k = 1..K, all heads in one pass.
+
+    >>> reward = RewardHeads(3, RewardConfig(heads=4), np.random.default_rng(0))
+    >>> reward(torch.zeros(5, 3)).shape
+    torch.Size([5, 4])
+    """
+
+    mean: Tensor
+    scale: Tensor
+    clip: float = 5.0
+
+    def __init__(self, n_features: int, config: RewardConfig, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.config = config
+        sizes = (n_features, *config.hidden, config.heads)
+        self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
+        self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
+        self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(n_features))
+
+    @property
+    def n_heads(self) -> int:
+        """The number of reward functions: heads times networks."""
+        return self.config.heads * self.config.networks
+
+    def standardise(self, features: Array) -> None:
+        """Set the scale of the inputs from the features that will be trained on."""
+        self.mean.copy_(torch.as_tensor(features.mean(axis=0)))
+        spread = features.std(axis=0)
+        # A constant feature says nothing; leave it at zero instead of dividing by nothing.
+        self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The reward of every row under every head: (rows, heads)."""
+        x = ((features - self.mean) / self.scale).clamp(-self.clip, self.clip)
+        rewards = _forward(list(self.weights), list(self.biases), x)
+        if self.prior:
+            zeros = [torch.zeros_like(b) for b in self.biases]
+            rewards = rewards + self.config.random_prior * _forward(self.prior, zeros, x)
+        return rewards
+
+    def neg_log_prior(self) -> Tensor:
+        """-log p(theta) up to a constant, for one head and the trunk it shares, averaged over the heads.
+
+        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2; the trunk is in every head's sum, so the
+        mean over the heads counts it once and each head's own weights by 1/K.
+        """
+        parameters = [*zip(self.weights, self.biases, strict=True)]
+        trunk = [p for layer in parameters[:-1] for p in layer]
+        squares = torch.stack([p.square().sum() for p in trunk]).sum() if trunk else torch.zeros(())
+        heads = torch.stack([p.square().sum() for p in parameters[-1]]).sum() / self.config.heads
+        return (squares + heads) / (2 * self.config.prior_variance * self.config.networks)
+
+    def posterior(self) -> RewardPosterior:
+        """The reward as arrays that need no torch."""
+
+        def array(p: Tensor) -> NDArray[np.float32]:
+            return p.detach().numpy().copy()
+
+        layers = tuple((array(w), array(b)) for w, b in zip(self.weights, self.biases, strict=True))
+        prior = [(array(w), np.zeros_like(array(b))) for w, b in zip(self.prior, self.biases, strict=False)]
+        if prior:
+            prior[-1] = (prior[-1][0] * np.float32(self.config.random_prior), prior[-1][1])
+        return RewardPosterior(array(self.mean), array(self.scale), layers, tuple(prior), self.clip)
+
+
+def _gaussian_layers(sizes: tuple[int, ...], config: RewardConfig, rng: np.random.Generator) -> list[Tensor]:
+    layers = []
+    for n_in, n_out in itertools.pairwise(sizes):
+        variance = config.initial_variance or 1.0 / n_in
+        draw = rng.normal(scale=variance**0.5, size=(config.networks, n_in, n_out))
+        layers.append(torch.as_tensor(draw, dtype=torch.float32))
+    return layers
+
+
+def _forward(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
+    h = x.unsqueeze(0)
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        h = torch.tanh(h @ weight + bias)
+    return (h @ weights[-1] + biases[-1]).permute(1, 0, 2).reshape(len(x), -1)

@@ -1,0 +1,257 @@
+"""What learning promises: the same seed the same model, doubt where nothing was seen, errors that change nothing."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from astray import Trajectories, simulate
+from astray.errors import DataError, TrainingError
+from astray.irl.background import Background, take_paths
+from astray.irl.learn import KDD19, LearnConfig, Learned, learn
+from astray.irl.reward import RewardConfig, RewardHeads
+from astray.mdp.dynamics import LearnedDynamics
+from astray.mdp.view import View, ViewConfig
+from astray.mdp.world import GeoWorld, Rows, StepWorld
+
+torch.set_num_threads(1)
+
+QUICK = LearnConfig(iterations=6, updates=15, rollouts=16, horizon=20, imagined=150, clone_updates=30)
+
+
+def world_of(trips: Trajectories, seed: int = 0, **view: object) -> GeoWorld:
+    rng = np.random.default_rng(seed)
+    return GeoWorld.of(trips, View.of(trips, ViewConfig(**view), rng))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return simulate.city(people=3, days=21, seed=5).trips
+
+
+@pytest.fixture(scope="module")
+def mine(trips: Trajectories) -> Trajectories:
+    return trips.agent(trips.agents[0])
+
+
+@pytest.fixture(scope="module")
+def learned(trips: Trajectories, mine: Trajectories) -> Learned:
+    others = trips.without(trips.agents[0])
+    return learn(world_of(mine), QUICK, np.random.default_rng(0), population=others)
+
+
+def test_the_same_seed_gives_the_same_model_bit_for_bit(mine: Trajectories, trips: Trajectories, learned: Learned):
+    again = learn(world_of(mine), QUICK, np.random.default_rng(0), population=trips.without(trips.agents[0]))
+    for (w1, b1), (w2, b2) in zip(learned.posterior.layers, again.posterior.layers, strict=True):
+        np.testing.assert_array_equal(w1, w2)
+        np.testing.assert_array_equal(b1, b2)
+    assert learned.history.equals(again.history)
+
+
+def test_the_history_is_tidy_and_watches_what_can_go_wrong(learned: Learned):
+    history = learned.history
+    wanted = {
+        "iteration",
+        "loss",
+        "reward_gap",
+        "effective_sample_size",
+        "kl",
+        "entropy",
+        "head_spread",
+        "held_out_score",
+    }
+    assert wanted <= set(history.columns)
+    assert len(history) <= QUICK.iterations
+    assert history["kl"].max() <= QUICK.policy.max_kl * 1.01
+    assert history["reward_gap"][-1] > history["reward_gap"][0]
+
+
+def test_the_arrays_and_the_network_give_the_same_reward(learned: Learned, mine: Trajectories):
+    features = world_of(mine).demonstrations().features[:200]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            torch.from_numpy(learned.posterior(features)), learned.reward(torch.from_numpy(features)), atol=1e-4, rtol=0
+        )
+
+
+def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
+    learned: Learned, mine: Trajectories, trips: Trajectories
+):
+    world = world_of(mine)
+    rows = world.demonstrations()
+    own = learned.posterior(rows.features[np.isin(rows.trip, learned.held_out)]).mean()
+    other = learned.posterior(world.others(trips.without(trips.agents[0])).features).mean()
+    assert own > other + 1.0
+
+
+@pytest.mark.parametrize("reward", [RewardConfig(), RewardConfig(random_prior=1.0), RewardConfig(heads=1, networks=10)])
+def test_heads_disagree_far_from_everything_they_saw(reward: RewardConfig):
+    """Demonstrations on a line of a plane, a background around it: at a distance the spread is a multiple."""
+    rng = np.random.default_rng(0)
+    states = [np.column_stack([np.linspace(-1, 1, 40), rng.normal(0, 0.1, 40)]) for _ in range(40)]
+    actions = [rng.normal(0, 0.3, (40, 1)) for _ in range(40)]
+    trajectories = Trajectories.from_steps(states, actions)
+    dynamics = LearnedDynamics.fit(trajectories, rng)
+    world = StepWorld.of(trajectories, dynamics, rng, waves=0)
+    config = replace(QUICK, reward=reward, rollouts=0, explorers=("exchange",), iterations=12)
+    result = learn(world, config, rng)
+    near = result.posterior(world.demonstrations().features).std(axis=1).mean()
+    far = rng.normal(size=(500, 2)) * 0.3 + np.array([6.0, 6.0]) * rng.choice([-1, 1], (500, 2))
+    away = result.posterior(world.encode(far, rng.normal(0, 0.3, (500, 1)))).std(axis=1).mean()
+    assert away > 2.0 * near
+
+
+def test_the_paper_to_the_letter_runs_and_tells_of_its_collapsing_weights(mine: Trajectories):
+    config = replace(KDD19, iterations=3, updates=5, rollouts=16, horizon=30)
+    result = learn(world_of(mine, encoder="raw"), config, np.random.default_rng(0))
+    assert result.posterior.n_heads == 10
+    assert 0.0 < result.history["effective_sample_size"].min() < 0.5
+
+
+def test_trajectory_and_step_objectives_both_separate(mine: Trajectories, trips: Trajectories):
+    others = trips.without(trips.agents[0])
+    config = replace(QUICK, objective="trajectory", rollouts=0)
+    result = learn(world_of(mine), config, np.random.default_rng(0), population=others)
+    assert result.history["held_out_score"][-1] > 0.5
+
+
+def test_a_loss_that_is_not_a_number_is_a_typed_error_and_changes_nothing(mine: Trajectories, learned: Learned):
+    world = world_of(mine)
+    before = copy.deepcopy(learned.reward.state_dict())
+    broken = replace(QUICK, learning_rate=1e30)
+    with pytest.raises(TrainingError, match="learning_rate"):
+        learn(world, broken, np.random.default_rng(0), start=learned)
+    for name, value in learned.reward.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_going_on_from_an_earlier_result_keeps_reward_background_and_memory(trips: Trajectories, mine: Trajectories):
+    half = len(mine) // 2
+    first_world = world_of(mine[:half])
+    others = trips.without(trips.agents[0])
+    first = learn(first_world, QUICK, np.random.default_rng(0), population=others)
+    world = GeoWorld.of(mine, first_world.view)
+    assert set(first_world.view.memory.trip_ids) < set(world.view.memory.trip_ids)
+    later = learn(world, replace(QUICK, iterations=1, updates=1), np.random.default_rng(1), start=first)
+    assert len(later.background.rows["population"]) == len(first.background.rows["population"])
+    assert len(later.background.rows["policy"]) >= len(first.background.rows["policy"])
+    # It goes on where it was: one small step does not undo what was learned.
+    assert later.history["held_out_score"][0] > 0.7 * first.history["held_out_score"][-1]
+
+
+def test_one_reward_serves_several_agents(trips: Trajectories):
+    agents = trips.agents
+    worlds = [world_of(trips.agent(a)) for a in agents[:2]]
+    result = learn(worlds, QUICK, np.random.default_rng(0), population=[trips.without(a) for a in agents[:2]])
+    assert result.generator is None
+    # The third agent was never seen: its own left-out trips still stand above other people's.
+    world = world_of(trips.agent(agents[2]))
+    own = result.posterior(world.demonstrations().features).mean()
+    other = result.posterior(world.others(trips.agent(agents[0])).features).mean()
+    assert own > other + 1.0
+
+
+def test_progress_is_told_after_every_iteration(mine: Trajectories):
+    seen: list[tuple[int, int]] = []
+    config = replace(QUICK, iterations=3, rollouts=0)
+    learn(world_of(mine), config, np.random.default_rng(0), progress=lambda i, n, _: seen.append((i, n)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def line(n: int, seed: int = 0, trip: str = "t", spacing: float = 10.0) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    lat = 45 + 1e-4 * np.arange(n) + rng.normal(0, 1e-5, n)
+    return Trajectories.from_fixes(
+        time=spacing * np.arange(n), lat=lat, lon=np.full(n, 7.0), agent="a", trajectory=trip
+    )
+
+
+@pytest.mark.parametrize(
+    "demonstrations",
+    [
+        pytest.param(line(100), id="one trajectory"),
+        pytest.param(line(2), id="two fixes"),
+        pytest.param(Trajectories.concat([line(100, 0, f"t{i}") for i in range(10)]), id="all identical"),
+        pytest.param(
+            Trajectories.from_fixes(
+                time=np.tile(np.arange(100) * 10.0, 5),
+                lat=np.full(500, 45.0),
+                lon=np.full(500, 7.0),
+                trajectory=np.repeat([f"t{i}" for i in range(5)], 100),
+            ),
+            id="never moves",
+        ),
+        pytest.param(
+            Trajectories.concat([line(60_000, 0, "long"), *(line(100, i, f"t{i}") for i in range(40))]),
+            id="one of 60,000 fixes beside forty of 100",
+        ),
+    ],
+)
+def test_odd_training_sets_are_survived(demonstrations: Trajectories):
+    config = replace(QUICK, iterations=2, updates=5, imagined=30)
+    result = learn(world_of(demonstrations), config, np.random.default_rng(0))
+    assert np.isfinite(result.posterior(world_of(demonstrations).demonstrations().features)).all()
+
+
+def test_one_very_long_trip_is_not_all_that_is_learned_from():
+    trips = Trajectories.concat([line(20_000, 0, "long"), *(line(100, i, f"t{i}") for i in range(10))])
+    rows = world_of(trips).demonstrations()
+    from astray.irl.learn import _capped
+
+    kept = _capped(rows, 300, np.random.default_rng(0))
+    assert np.bincount(kept.trip).max() == 300
+    assert (np.diff(kept.path) >= 0).all()
+
+
+def test_one_fix_cannot_be_learned_from():
+    with pytest.raises(DataError, match="two usable fixes"):
+        world_of(line(1))
+
+
+def rows(n_paths: int, length: int, value: float) -> Rows:
+    n = n_paths * length
+    return Rows(
+        np.full((n, 2), value, np.float32),
+        np.repeat(np.arange(n_paths), length),
+        np.zeros((n, 1)),
+        np.random.default_rng(0).normal(size=(n, 1)),
+        np.full(n, -1),
+    )
+
+
+def test_the_background_is_mixed_by_weight_and_bounded():
+    background = Background({"policy": 1.0, "explore": 3.0, "population": 5.0}, capacity=100)
+    background.append("policy", rows(4, 10, 1.0))
+    background.append("explore", rows(4, 10, 2.0))
+    drawn = background.draw_rows(4000, np.random.default_rng(0))[:, 0]
+    # The population has nothing to give, so its share goes to the others.
+    assert (drawn == 1.0).mean() == pytest.approx(0.25, abs=0.03)
+    for i in range(20):
+        background.append("policy", rows(4, 10, float(i)))
+    assert len(background.rows["policy"]) <= 100
+    assert background.rows["policy"].features.max() == 19.0, "the newest are kept"
+
+
+def test_an_empty_background_and_unknown_sources_are_refused():
+    with pytest.raises(DataError, match="empty"):
+        Background({"policy": 1.0}).draw_rows(1, np.random.default_rng(0))
+    with pytest.raises(DataError, match="policy, explore, population"):
+        Background({"crowd": 1.0})
+
+
+def test_drawn_trajectories_are_stretches_of_at_most_the_horizon():
+    taken = take_paths(rows(5, 30, 0.0), 7, 12, np.random.default_rng(0))
+    assert np.bincount(taken.path).tolist() == [12] * 7
+
+
+def test_the_prior_pulls_every_weight_towards_zero_as_a_gaussian_does():
+    """d(-log p)/d theta = theta / sigma^2 for the trunk, and 1/K of it for each head's own weights."""
+    reward = RewardHeads(3, RewardConfig(hidden=(4,), heads=5, prior_variance=0.5), np.random.default_rng(0))
+    reward.neg_log_prior().backward()
+    trunk, heads = reward.weights
+    torch.testing.assert_close(trunk.grad, trunk.detach() / 0.5)
+    torch.testing.assert_close(heads.grad, heads.detach() / 0.5 / 5)
