@@ -34,7 +34,7 @@ EXPLORERS_OF = {
     "loiter": ("stop",),
     "speeding": ("pace",),
 }
-CLASSIC = ("knn-location", "lof", "one-class-svm", "isolation-forest")
+CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
 
 def watch(job: tuple[int, int, int, bool]) -> list[dict[str, object]]:

@@ -13,6 +13,7 @@ from astray import Trajectories, simulate
 from astray.errors import DataError, TrainingError
 from astray.irl.background import Background, take_paths
 from astray.irl.learn import KDD19, LearnConfig, Learned, learn
+from astray.irl.policy import Improvement, Rollout
 from astray.irl.reward import RewardConfig, RewardHeads
 from astray.mdp.dynamics import LearnedDynamics
 from astray.mdp.view import View, ViewConfig
@@ -160,6 +161,37 @@ def test_progress_is_told_after_every_iteration(mine: Trajectories):
     config = replace(QUICK, iterations=3, rollouts=0)
     learn(world_of(mine), config, np.random.default_rng(0), progress=lambda i, n, _: seen.append((i, n)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+class StandStill:
+    """A generator of another kind: it never moves, and counts how often it was told to improve."""
+
+    def __init__(self) -> None:
+        self.improved = 0
+
+    def rollout(self, dynamics, n, horizon, rng, lengths=None):
+        states = dynamics.reset(n, rng)
+        actions = np.zeros((n, 1, 2))
+        after, _ = dynamics.step(states, actions[:, 0], rng)
+        return Rollout(
+            states[:, None], actions, np.zeros((n, 1)), np.ones((n, 1), bool), after[:, None], np.zeros(n, bool)
+        )
+
+    def improve(self, rollout, rewards):
+        self.improved += 1
+        return Improvement(0.0, 0.0, 0.0, 0.0, 0, False)
+
+    def log_prob(self, states, actions):
+        return np.zeros(len(states))
+
+
+def test_another_policy_method_can_be_put_in(mine: Trajectories):
+    generator = StandStill()
+    config = replace(QUICK, iterations=2)
+    result = learn(world_of(mine), config, np.random.default_rng(0), generator=generator)
+    assert generator.improved == 2
+    assert result.generator is generator
+    assert len(result.background.rows["policy"]) == 2 * config.rollouts
 
 
 def line(n: int, seed: int = 0, trip: str = "t", spacing: float = 10.0) -> Trajectories:

@@ -103,6 +103,7 @@ def learn(
     rng: np.random.Generator,
     *,
     population: Trajectories | Sequence[Trajectories | None] | None = None,
+    generator: Generator | None = None,
     start: Learned | None = None,
     progress: Progress | None = None,
 ) -> Learned:
@@ -115,6 +116,8 @@ def learn(
         then, for each agent would need its own).
     population
         Other agents' trajectories for the background; with several worlds, one set for each.
+    generator
+        A policy with its own way to improve, in place of TRPO.
     start
         An earlier result to go on from, after the world has gained demonstrations: its reward, policy and background
         are kept, the background is seen anew through the present memory.
@@ -140,8 +143,9 @@ def learn(
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
     background = _background(all_worlds, crowds, config, rng, start)
     reward = _reward(demonstrations, background, config, rng, start)
-    generator = None
-    if config.rollouts and not several:
+    if several or not config.rollouts:
+        generator = None
+    elif generator is None:
         generator = copy.deepcopy(start.generator) if start else _generator(demonstrations, config, rng)
     bootstrap = _bootstrap(n_trips, reward.n_heads, training, rng)
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
@@ -355,7 +359,8 @@ def _capped(rows: Rows, most: int, rng: np.random.Generator) -> Rows:
 
 
 def _n_held_out(n_trips: int, share: float) -> int:
-    return 0 if n_trips < 2 else max(int(share > 0), round(share * n_trips)) if share else 0
+    """At least one where any are to be held out, but never the only demonstration."""
+    return max(1, round(share * n_trips)) if share > 0 and n_trips > 1 else 0
 
 
 @torch.no_grad()
