@@ -1,0 +1,41 @@
+# Every target makes its own virtual environment first; nothing else is needed than Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint types tests bench clean
+
+demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to demo/
+	$(BIN)/python examples/demo.py
+
+test: lint types tests  ## what continuous integration runs
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+tests: $(VENV)/.installed
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a while
+	$(BIN)/python bench/trpo.py
+	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/detection.py
+
+clean:
+	rm -rf $(VENV) demo bench/out .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	touch $@

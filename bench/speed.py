@@ -1,0 +1,210 @@
+"""How fast one person is learned and scored, against an LSTM autoencoder and LOF; and how both costs grow.
+
+    python bench/speed.py            (three or four minutes; --quick for a first look in one)
+
+Everything is measured in one run, on one core with one thread, in processor seconds; where two contenders are
+compared they take turns, and the ratio is of the same turn, so that the load of the machine cancels out.
+
+The data are made by `astray.simulate`. Its trips are short, so consecutive trips of a person are strung together, a
+minute between them, until an outing has lasted 43 minutes: about 100 steps of 30 s, and some 800 fixes. The person
+has lived in the city for years; the first outings are learned from, later ones scored. To score more fixes than the
+person has made, the same outings come again weeks later under new names. Other people's outings are the population.
+
+1. Fit: 400 outings with the default settings (memory, reward, policy, calibration), against training an LSTM
+   autoencoder on the same outings until its held-out error falls no more. Ratio astray / LSTM-AE, wanted: at most 1.
+2. Score: every fix of unseen outings (features, K rewards, trip scores), against LOF fitted on the 30 s steps of the
+   same 400 outings and given the states and actions of the same fixes. LOF is timed on a part of the fixes and scaled
+   linearly, which it is. Ratio LOF / astray, wanted: at least 10.
+3. Growth: seconds a fix of the parts of a fit that depend on the data; seconds a fix and the peak of memory of scoring.
+   Each size is scored in a process of its own, whose peak is counted from where it began.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+
+from astray import Trajectories
+from astray.baselines import LOF, KNNLocation, LSTMAutoencoder
+from astray.irl.learn import LearnConfig, learn
+from astray.mdp.view import View, ViewConfig
+from astray.mdp.world import GeoWorld
+from astray.simulate import city
+from engine import Engine
+
+MINUTES = 43.0  # that an outing lasts at least
+PAUSE = 60.0  # seconds between the trips of an outing
+CHUNK = 40_000  # fixes that are scored at a time
+WEEK = 7 * 86_400.0
+
+
+def outings(trips: Trajectories) -> Trajectories:
+    """Consecutive trips of a person strung together until they have lasted long enough."""
+    clock = trips.columns["time"]
+    first, last = clock[trips.offsets[:-1]], clock[trips.offsets[1:] - 1]
+    begins, shift = np.zeros(len(trips), bool), np.zeros(len(trips))
+    start = now = -np.inf
+    for i in range(len(trips)):
+        if i == 0 or trips.agent_ids[i] != trips.agent_ids[i - 1] or now - start >= 60 * MINUTES:
+            begins[i], start, now = True, first[i], first[i]
+        shift[i] = now - first[i]
+        now += last[i] - first[i] + PAUSE
+    heads = np.flatnonzero(begins)
+    return Trajectories(
+        {"time": clock + shift[trips.trajectory_of_row], "lat": trips.columns["lat"], "lon": trips.columns["lon"]},
+        np.append(trips.offsets[heads], trips.n_rows),
+        trips.agent_ids[heads],
+        trips.trajectory_ids[heads],
+    )
+
+
+def later(trips: Trajectories, n_fixes: int) -> Iterator[Trajectories]:
+    """Chunks of about 40,000 fixes, ``n_fixes`` in all: the outings, then the same again weeks later, and so on."""
+    size = max(1, round(CHUNK / float(trips.lengths.mean())))
+    span = WEEK * np.ceil(np.ptp(trips.columns["time"]) / WEEK)
+    made = again = 0
+    while made < n_fixes:
+        for i in range(0, len(trips), size):
+            part = trips[i : i + size]
+            names = np.char.add(part.trajectory_ids, f"-{again}")
+            moved = {**part.columns, "time": part.columns["time"] + again * span}
+            yield Trajectories(moved, part.offsets, part.agent_ids, names)
+            made += part.n_rows
+            if made >= n_fixes:
+                return
+        again += 1
+
+
+def timed(call: Callable[..., Any], *args: Any, **settings: Any) -> tuple[float, Any]:
+    """Processor seconds of a call, and what it gave."""
+    begin = time.process_time()
+    result = call(*args, **settings)
+    return time.process_time() - begin, result
+
+
+def row(widths: tuple[int, ...], *cells: object) -> None:
+    first, *rest = zip(cells, widths, strict=False)
+    print(f"{first[0]:<{first[1]}}" + "".join(f"{cell:>{width}}" for cell, width in rest), flush=True)
+
+
+COMPARED = (48, 10, 10, 8, 22)
+
+
+def verdict(met: bool, wanted: str) -> str:
+    return f"{wanted}: {'met' if met else 'MISSED'}"
+
+
+def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> Engine:
+    engine: Engine
+    ours, theirs = [], []
+    for _ in range(turns):
+        spent, engine = timed(Engine.fit, train, population, seed=0)
+        ours.append(spent)
+        spent, recurrent = timed(LSTMAutoencoder().fit, train)
+        theirs.append(spent)
+    ratio = float(np.median(np.array(ours) / np.array(theirs)))
+    cells = (f"{np.median(ours):.1f}", f"{np.median(theirs):.1f}", f"{ratio:.2f}", verdict(ratio <= 1.0, "at most 1"))
+    row(COMPARED, f"fit {len(train)} outings: astray, LSTM-AE (s)", *cells)
+    row(COMPARED, "    iterations, epochs to the plateau", len(engine.learned.history), len(recurrent.history_))
+    return engine
+
+
+def compare_scores(engine: Engine, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
+    lof = LOF().fit(train)
+    assert lof.view_ is not None
+    assert lof.scaling_ is not None
+    rng = np.random.default_rng(0)
+    ours, theirs, n, points = [], [], 0, 0
+    for chunk in later(unseen, fixes):
+        ours.append(timed(engine.score, chunk)[0])
+        # The same fixes as LOF sees them; a run of neighbours, as they would come.
+        seen = lof.scaling_.standardise(lof.view_.look(chunk).features)
+        some = round(share * len(seen))
+        begin = int(rng.integers(len(seen) - some + 1))
+        theirs.append(timed(lof.estimator_.score_samples, seen[begin : begin + some])[0])
+        n, points = n + chunk.n_rows, points + some
+    mine, its = 1e6 * sum(ours) / n, 1e6 * sum(theirs) / points
+    cells = (f"{mine:.2f}", f"{its:.1f}", f"{its / mine:.1f}", verdict(its >= 10.0 * mine, "at least 10"))
+    row(COMPARED, "score 1 M fixes: astray, LOF (s)", *cells)
+    row(COMPARED, "    fixes that were timed", f"{n:,}", f"{points:,}")
+
+
+def growth_of_fit(person: Trajectories, population: Trajectories, sizes: list[int]) -> None:
+    widths = (10, 12, 18, 18, 24)
+    print("\nfit: microseconds a fix of what depends on the data; seconds of learning, 5 iterations of it")
+    row(widths, "outings", "fixes", "memory", "demonstrations", "learning")
+    for size in sizes:
+        train, rng = person[:size], np.random.default_rng(0)
+        memory, world = timed(lambda train, rng: GeoWorld.of(train, View.of(train, ViewConfig(), rng)), train, rng)
+        rows, _ = timed(world.demonstrations)
+        learning, _ = timed(learn, world, LearnConfig(iterations=5), rng, population=population)
+        a_fix = [f"{1e6 * spent / train.n_rows:.2f}" for spent in (memory, rows)]
+        row(widths, size, f"{train.n_rows:,}", *a_fix, f"{learning:.2f}")
+
+
+def growth_of_scoring(engine: Engine, unseen: Trajectories, sizes: list[int]) -> None:
+    widths = (22, 22, 28)
+    print("\nscore: chunk by chunk, each size in a process of its own")
+    row(widths, "fixes", "microseconds a fix", "peak above the start, MB")
+    fork = multiprocessing.get_context("fork")
+    for size in sizes:
+        receive, send = fork.Pipe(duplex=False)
+        child = fork.Process(target=score_apart, args=(engine, unseen, size, send))
+        child.start()
+        spent, n, peak = receive.recv()
+        child.join()
+        row(widths, f"{n:,}", f"{1e6 * spent / n:.2f}", f"{peak / 2**20:.0f}")
+
+
+def score_apart(engine: Engine, unseen: Trajectories, fixes: int, answer: Connection) -> None:
+    before, spent, n = peak_memory(), 0.0, 0
+    for chunk in later(unseen, fixes):
+        spent += timed(engine.score, chunk)[0]
+        n += chunk.n_rows
+    answer.send((spent, n, peak_memory() - before))
+
+
+def peak_memory() -> int:
+    """The largest resident size of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a quarter of the data, one turn: only a first look")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    part = 4 if options.quick else 1
+
+    n_train = 400 // part
+    person = outings(city(people=[0], days=1000 // part).trips)
+    others = outings(city(people=range(1, 20), days=60).trips)
+    population = others[np.random.default_rng(0).permutation(len(others))[: 600 // part]]
+    train, unseen = person[:n_train], person[n_train : 2 * n_train]
+    steps = len(KNNLocation().fit(train).look(train).path) / n_train
+    fixes = train.lengths.mean()
+    print(f"{n_train} outings of {steps:.0f} steps and {fixes:.0f} fixes on average; one thread, processor seconds")
+    print("a first look; what is wanted is wanted of the full run\n" if options.quick else "")
+
+    row(COMPARED, "", "astray", "other", "ratio", "wanted")
+    engine = compare_fit(train, population, turns=1 if options.quick else 2)
+    compare_scores(engine, train, unseen, 1_000_000 // part, share=0.05)
+    growth_of_fit(person, population, [size // part for size in (100, 200, 400, 800)])
+    growth_of_scoring(engine, unseen, [size // part for size in (250_000, 500_000, 1_000_000, 2_000_000)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Baselines: what a sequential anomaly detector is compared with, behind one interface.
+
+>>> sorted(BASELINES)
+['fnn-ae', 'iforest', 'knn-location', 'knn-location-start', 'lof', 'lstm-ae', 'ocsvm']
+>>> BASELINES["lof"](seed=1)
+LOF(interval=30.0, seed=1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from astray.baselines.autoencoders import FNNAutoencoder, LSTMAutoencoder, Training
+from astray.baselines.baseline import Baseline, StepScores
+from astray.baselines.classic import LOF, IsolationForest, KNNLocation, OneClassSVM
+
+BASELINES: dict[str, Callable[..., Baseline]] = {
+    "knn-location": KNNLocation,
+    "knn-location-start": partial(KNNLocation, start=True),
+    "lof": LOF,
+    "ocsvm": OneClassSVM,
+    "iforest": IsolationForest,
+    "fnn-ae": FNNAutoencoder,
+    "lstm-ae": LSTMAutoencoder,
+}
+"""Every baseline by its short name; call with ``interval`` and ``seed``, or with nothing."""
+
+__all__ = [
+    "BASELINES",
+    "LOF",
+    "Baseline",
+    "FNNAutoencoder",
+    "IsolationForest",
+    "KNNLocation",
+    "LSTMAutoencoder",
+    "OneClassSVM",
+    "StepScores",
+    "Training",
+]

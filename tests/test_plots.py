@@ -1,0 +1,258 @@
+"""Pictures: they draw whatever an explanation may hold, say what they mean, and the demonstration makes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from astray.errors import DataError
+from astray.explain import Explanation, Stretch
+from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
+
+START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
+DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
+
+
+def a_trip() -> Explanation:
+    """Forty fixes a minute apart, eastwards; not normal from the tenth to the nineteenth; the thirtieth faulty."""
+    n = 40
+    time = START + 60.0 * np.arange(n)
+    lat, lon = np.full(n, 41.15), -8.61 + 0.002 * np.arange(n)
+    normality = np.where((np.arange(n) >= 10) & (np.arange(n) < 20), -3.0, 0.5)
+    uncertainty = np.full(n, 0.2)
+    fault = np.full(n, "", dtype="U20")
+    fault[30], normality[30], uncertainty[30] = "impossible speed", np.nan, np.nan
+    stretch = Stretch(10, 20, time[10], time[19], -3.0, 0.2, "0 of 304 past trips came through this street")
+    return Explanation(
+        agent="ann",
+        trajectory="t7",
+        time=time,
+        lat=lat,
+        lon=lon,
+        normality=normality,
+        uncertainty=uncertainty,
+        lo=normality - 0.4,
+        hi=normality + 0.4,
+        fault=fault,
+        segments=(stretch,),
+        trip_normality=-2.4,
+        trip_uncertainty=0.2,
+        worst_window=-3.1,
+        score=-3.1,
+        p_value=0.04,
+        history=304.0,
+        decision="anomaly",
+        eps=-2.0,
+        gamma=1.5,
+        habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
+        expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
+    )
+
+
+def text_of(figure: Figure, folder: Path) -> str:
+    """All that is written in a figure, as it stands in its SVG file."""
+    save_figure(figure, folder / "figure.svg")
+    return "\n".join(re.findall(r"<text[^>]*>([^<]*)</text>", (folder / "figure.svg").read_text("utf-8")))
+
+
+def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) -> None:
+    said = text_of(explanation_figure(a_trip()), tmp_path)
+    assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 UTC" in said
+    assert "N(τ) = −2.4 ± 0.2" in said
+    assert "p = 0.04: about 1 normal trip in 25 scores as low" in said
+    assert "0 of 304 past trips came through this street" in said
+    for label in ("habitual ways", "not normal", "expected way", "faulty fixes", "start", "end", "1 km"):
+        assert label in said.splitlines(), label
+    for label in ("minutes since the start", "normality n(s, a)", "opens: −2", "closes: −1"):
+        assert label in said.splitlines(), label
+
+
+def test_what_a_trip_does_not_have_is_not_in_its_legend(tmp_path: Path) -> None:
+    trip = a_trip()
+    plain = replace(
+        trip,
+        segments=(),
+        habitual=(),
+        expected=(),
+        fault=np.full(40, "", dtype="U20"),
+        normality=np.full(40, 0.5),
+        lo=np.full(40, 0.1),
+        hi=np.full(40, 0.9),
+        decision="normal",
+        score=0.4,
+        p_value=0.6,
+    )
+    said = text_of(explanation_figure(plain), tmp_path)
+    assert "Normal: trip t7" in said
+    assert "about 60 % of normal trips score as low" in said
+    assert not {"habitual ways", "not normal", "expected way", "faulty fixes"} & set(said.splitlines())
+
+
+def test_a_kilometre_is_as_long_eastwards_as_northwards() -> None:
+    # At 60 degrees north a degree of longitude is half as long as one of latitude.
+    trip = a_trip()
+    north = replace(trip, lat=np.full(40, 60.0), lon=np.linspace(10.0, 10.2, 40), habitual=(), expected=())
+    axes = explanation_figure(north).axes[0]
+    line = next(line for line in axes.lines if len(line.get_xdata()) == 39)  # all fixes but the faulty one
+    width = np.ptp(np.asarray(line.get_xdata(), float))
+    assert width == pytest.approx(0.2 * 111.195 / 2, rel=1e-3)
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    box = axes.get_window_extent()
+    assert (right - left) / box.width == pytest.approx((top - bottom) / box.height, rel=1e-6)
+
+
+def test_a_trip_far_from_all_habits_still_shows_them() -> None:
+    trip = a_trip()
+    axes = explanation_figure(replace(trip, habitual=((trip.lat + 0.2, trip.lon),))).axes[0]
+    assert axes.get_ylim()[1] > 0.2 * 111.19
+
+
+def test_a_trip_across_the_antimeridian_stays_in_one_piece() -> None:
+    lon = (179.96 + 0.002 * np.arange(40) + 180.0) % 360.0 - 180.0
+    axes = explanation_figure(replace(a_trip(), lon=lon, habitual=(), expected=())).axes[0]
+    assert np.ptp(axes.get_xlim()) < 30.0
+
+
+def test_a_long_stop_is_marked(tmp_path: Path) -> None:
+    trip = a_trip()
+    lon = trip.lon.copy()
+    lon[10:22] = lon[10]
+    assert "stood 11 minutes" in text_of(explanation_figure(replace(trip, lon=lon)), tmp_path)
+    assert "stood" not in text_of(explanation_figure(trip), tmp_path)
+
+
+def test_nothing_is_drawn_across_a_gap_in_time() -> None:
+    trip = a_trip()
+    time = trip.time + np.where(np.arange(40) >= 25, 3600.0, 0.0)
+    curve = explanation_figure(replace(trip, time=time)).axes[-1].lines[2]
+    assert np.flatnonzero(np.isnan(np.asarray(curve.get_ydata(), float))).tolist() == [25]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_short_trips_draw(n: int, tmp_path: Path) -> None:
+    trip = a_trip()
+    arrays = {name: getattr(trip, name)[:n] for name in ("time", "lat", "lon", "normality", "uncertainty", "lo", "hi")}
+    save_figure(explanation_figure(replace(trip, **arrays, fault=trip.fault[:n], segments=())), tmp_path / "short.png")
+    assert (tmp_path / "short.png").stat().st_size > 1000
+
+
+def test_a_trip_without_a_usable_fix_draws_and_says_so(tmp_path: Path) -> None:
+    nothing = np.full(40, np.nan)
+    trip = replace(
+        a_trip(),
+        normality=nothing,
+        uncertainty=nothing,
+        lo=nothing,
+        hi=nothing,
+        fault=np.full(40, "repeated"),
+        segments=(),
+        expected=(),
+        score=np.nan,
+        trip_normality=np.nan,
+        p_value=np.nan,
+        decision="review",
+    )
+    said = text_of(explanation_figure(trip), tmp_path)
+    assert "For review" in said
+    assert "no usable fix, so no score" in said
+
+
+def test_states_and_actions_have_no_map(tmp_path: Path) -> None:
+    trip = a_trip()
+    steps = replace(
+        trip,
+        time=np.arange(40.0),
+        lat=np.zeros(0),
+        lon=np.zeros(0),
+        habitual=(),
+        expected=(),
+        segments=(replace(trip.segments[0], start_time=10.0, end_time=19.0, words="state 1 lies above its mean"),),
+    )
+    figure = explanation_figure(steps)
+    said = text_of(figure, tmp_path)
+    assert len(figure.axes) == 1
+    assert "step" in said.splitlines()
+    assert "10–19  state 1 lies above its mean" in said
+
+
+def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
+    history = pl.DataFrame({"iteration": [0, 1, 2], "loss": [1.0, 0.7, 0.6], "held_out_score": [1.0, 2.0, 1.5]})
+    said = text_of(history_figure(history), tmp_path).splitlines()
+    assert {"loss", "score of left-out trips", "best", "iteration"} <= set(said)
+    assert "entropy of the policy" not in said
+    with pytest.raises(DataError, match="history_"):
+        history_figure(history.select("iteration"))
+
+
+def test_scores_count_what_lies_at_or_under_the_threshold(tmp_path: Path) -> None:
+    scores = [-3.0, -2.0, -1.9, 0.0, 0.5, np.nan]
+    said = text_of(scores_figure(scores, ["detour", "", "loiter", "", "", ""]), tmp_path)
+    assert "threshold −2: 2 of 5 trips at or under it" in said
+    assert {"normal", "detour", "loiter", "normal (3)", "anomalous (2)"} <= set(said.splitlines())
+    assert "anomalous" not in text_of(scores_figure(scores), tmp_path)
+
+
+def test_no_bar_of_the_scores_stands_on_both_sides_of_the_threshold() -> None:
+    axes = scores_figure(np.linspace(-3, 1, 50), eps=-1.9).axes[0]
+    edges = [patch.get_x() for patch in axes.patches]
+    assert np.isclose(edges, -1.9).any()
+
+
+def test_scores_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(DataError, match="one of each"):
+        scores_figure([0.0, 1.0], ["detour"])
+    with pytest.raises(DataError, match="nothing to draw"):
+        scores_figure([np.nan])
+
+
+def test_files_are_png_or_svg_and_the_same_every_time(tmp_path: Path) -> None:
+    for name, start in (("a.png", b"\x89PNG"), ("a.SVG", b"<?xml")):
+        save_figure(explanation_figure(a_trip()), tmp_path / name)
+        first = (tmp_path / name).read_bytes()
+        assert first.startswith(start)
+        save_figure(explanation_figure(a_trip()), tmp_path / name)
+        assert (tmp_path / name).read_bytes() == first
+    with pytest.raises(DataError, match=r"\.png or \.svg"):
+        save_figure(Figure(), tmp_path / "a.pdf")
+    with pytest.raises(DataError, match="make it first"):
+        save_figure(Figure(), tmp_path / "nowhere" / "a.png")
+
+
+def test_matplotlib_is_imported_only_to_draw() -> None:
+    check = "import sys, astray.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def the_demo() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("demo", DEMO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_demonstration_prints_a_table_and_writes_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = the_demo().main(["--out", str(tmp_path / "out"), "--people", "3", "--days", "14", "--iterations", "2"])
+    printed = capsys.readouterr()
+    assert status == 0
+    assert re.search(r"^precision [01]\.\d\d \(\d+ of \d+\)", printed.out, re.MULTILINE)
+    assert re.search(r"^recall    [01]\.\d\d \(\d+ of \d+\)", printed.out, re.MULTILINE)
+    assert re.search(r"^p00-\d{4} .* anomaly", printed.out, re.MULTILINE)
+    assert "past trips came through" in printed.out
+    assert "iteration 2 of at most 2" in printed.err
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"history.png", "scores.png"} < written
+    assert written == set(re.findall(r"^  ([\w-]+\.png)$", printed.out, re.MULTILINE))
