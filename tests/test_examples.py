@@ -25,6 +25,6 @@ def example(name: str) -> ModuleType:
 
 @pytest.mark.parametrize("dynamics", ["learned", "gym"])
 def test_another_controller_of_the_pendulum_is_told_from_the_usual_one(dynamics: str, capsys: pytest.CaptureFixture):
-    auroc = example("pendulum").main(dynamics, n=40, steps=60)
+    auroc = example("pendulum").main(dynamics)
     assert auroc > 0.9
     assert "flagged" in capsys.readouterr().out

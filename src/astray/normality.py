@@ -48,7 +48,7 @@ def locate(values: Array, robust: bool = False) -> Location:
     else:
         centre, spread = values.mean(), float(values.std())
     # One trip, or identical ones, have no spread: then a unit of reward is the unit.
-    return Location(float(centre), spread if spread > 1e-6 else 1.0)
+    return Location(float(centre), spread if spread > 1e-3 else 1.0)
 
 
 @dataclass(frozen=True)

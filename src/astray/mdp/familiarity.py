@@ -61,7 +61,7 @@ PLACE = tuple(Habit(cell=c) for c in (150, 500, 1500, 5000))
 HEADING = tuple(Habit(cell=c, heading=True) for c in (300, 1000))
 ORIGIN = (Habit(cell=200, origin=500), Habit(cell=500, origin=2000), Habit(cell=300, origin=500, heading=True))
 HOUR = (Habit(cell=500, hours=2), Habit(cell=1000, heading=True, hours=3), Habit(origin=500, hours=2))
-SPEED = (Habit(cell=200, speed=True), Habit(cell=1000, speed=True))
+SPEED = (Habit(cell=200, speed=True), Habit(cell=1000, speed=True), Habit(speed=True))
 WAY = (Habit(cell=150, trail=0), Habit(cell=500, trail=1))
 
 DEFAULT_HABITS = PLACE + HEADING + ORIGIN + HOUR + SPEED + WAY

@@ -161,8 +161,11 @@ class Memory:
 
     def number_of(self, trip_ids: Array) -> NDArray[np.int64]:
         """The number of each trip, for ``without``; -1 for trips that are not remembered."""
-        table = {t: i for i, t in enumerate(self.trip_ids)}
-        return np.array([table.get(str(t), -1) for t in trip_ids], np.int64)
+        return np.array([self._numbers.get(str(t), -1) for t in trip_ids], np.int64)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {t: i for i, t in enumerate(self.trip_ids)}
 
 
 def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:

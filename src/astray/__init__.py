@@ -1,0 +1,55 @@
+"""astray: is this behaviour still normal for this agent?"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray import simulate
+    from astray.decide import ByContext, ByHour
+    from astray.detector import IRLDetector
+    from astray.explain import Explanation
+    from astray.fleet import FleetDetector
+    from astray.modelfile import load
+    from astray.readers import read
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ByContext",
+    "ByHour",
+    "Explanation",
+    "FleetDetector",
+    "IRLDetector",
+    "Trajectories",
+    "__version__",
+    "load",
+    "read",
+    "simulate",
+]
+
+# Imported when first asked for, so that ``import astray`` is quick.
+_HOMES = {
+    "ByContext": "astray.decide",
+    "ByHour": "astray.decide",
+    "Explanation": "astray.explain",
+    "FleetDetector": "astray.fleet",
+    "IRLDetector": "astray.detector",
+    "load": "astray.modelfile",
+    "read": "astray.readers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "simulate":
+        return importlib.import_module("astray.simulate")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'astray' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,154 @@
+"""From scores to decisions: normal, anomaly, or review. Thresholds may depend on the hour or on a trip's context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from astray.errors import DataError
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
+
+
+@dataclass(frozen=True)
+class ByHour:
+    """A threshold by the hour of the day at which a trip starts.
+
+    Parameters
+    ----------
+    hours
+        Hour (0 to 23) to threshold.
+    otherwise
+        The threshold in the hours that are not named.
+    utc_offset
+        Seconds that local time is ahead of UTC; by default by the longitude, as models have it.
+
+    Examples
+    --------
+    >>> trips = Trajectories.from_fixes(time=[0, 50_000], lat=[0, 0], lon=[0, 0], trajectory=["night", "day"])
+    >>> ByHour({0: -3.0, 1: -3.0}, otherwise=-2.0)(trips)
+    array([-3., -2.])
+    """
+
+    hours: Mapping[int, float]
+    otherwise: float
+    utc_offset: float | None = None
+
+    def __call__(self, trips: Trajectories) -> Floats:
+        """One threshold a trip."""
+        if not trips.is_gps:
+            raise DataError("these trajectories have no time, so thresholds cannot depend on the hour")
+        wrong = [h for h in self.hours if h not in range(24)]
+        if wrong:
+            raise DataError(f"{wrong[0]!r} is not an hour of the day; hours are 0 to 23")
+        starts = trips.offsets[:-1]
+        offset: Any = self.utc_offset
+        if offset is None:
+            offset = 3600.0 * np.round(trips.columns["lon"][starts] / 15.0)
+        hour = ((trips.columns["time"][starts] + offset) % 86_400.0 // 3600.0).astype(np.int64)
+        table = np.array([self.hours.get(h, self.otherwise) for h in range(24)], np.float64)
+        return np.asarray(table[hour])
+
+
+@dataclass(frozen=True)
+class ByContext:
+    """A threshold by a context column of the trips (the kind of call, the driver's shift, ...).
+
+    >>> trips = Trajectories.from_fixes(time=[0, 0], lat=[0, 0], lon=[0, 0], trajectory=["a", "b"],
+    ...                                 context={"call": ["stand", "street"]})
+    >>> ByContext("call", {"street": -2.5}, otherwise=-2.0)(trips)
+    array([-2. , -2.5])
+    """
+
+    column: str
+    thresholds: Mapping[str, float]
+    otherwise: float
+
+    def __call__(self, trips: Trajectories) -> Floats:
+        """One threshold a trip."""
+        if self.column not in trips.context:
+            known = ", ".join(trips.context) or "none"
+            raise DataError(f"no context column {self.column!r} in these trajectories; there are: {known}")
+        labels = trips.context[self.column].astype(str).tolist()
+        return np.array([self.thresholds.get(label, self.otherwise) for label in labels], np.float64)
+
+
+Threshold = float | ByHour | ByContext | Callable[[Trajectories], ArrayLike]
+
+
+def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Floats:
+    """One threshold a trip: of a number, or of a function of the trips such as :class:`ByHour`."""
+    given = np.asarray(value(trips) if callable(value) else value, np.float64)
+    if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
+        raise DataError(f"{name} must be a number, or a function that gives one for each of the {len(trips)} trips")
+    return np.broadcast_to(given, len(trips)).astype(np.float64)
+
+
+def decide(
+    low: Array,
+    uncertainty: Array,
+    history: Array,
+    *,
+    gamma: Array | float = 1.5,
+    min_history: float = 5.0,
+) -> NDArray[np.str_]:
+    """Normal, anomaly or review, for each trip.
+
+    Parameters
+    ----------
+    low
+        Whether the trip scored low: N(tau) <= eps, or a p-value at or below the rate of false alarms that is borne.
+    uncertainty
+        The spread over the heads. A trip without a single usable fix has none, and is for review.
+    history
+        How many past trips stand behind the score.
+    gamma
+        Above this spread the heads disagree: what scored low is for review instead of being called an anomaly.
+    min_history
+        Below this many past trips nothing is called an anomaly either.
+
+    Examples
+    --------
+    >>> decide(np.array([False, True, True, True]), np.array([9, 1, 9, 1]), np.array([50, 50, 50, 2])).tolist()
+    ['normal', 'anomaly', 'review', 'review']
+    """
+    unusable = np.isnan(np.asarray(uncertainty, np.float64))
+    unsure = unusable | (uncertainty > np.asarray(gamma)) | (np.asarray(history) < min_history)
+    return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), NORMAL)
+
+
+def low_scores(
+    trips: Trajectories,
+    score: Array,
+    p_value: Array,
+    n_calibration: Array,
+    *,
+    eps: Threshold = -2.0,
+    false_alarm_rate: float | None = None,
+) -> NDArray[np.bool_]:
+    """Which trips score low: at most ``eps``, or, if a rate is given, a p-value of at most that rate.
+
+    If new normal trips are exchangeable with the left-out ones, at most that share of them is flagged (conformal
+    prediction). A rate that so few left-out trips cannot promise is refused.
+    """
+    if false_alarm_rate is None:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(score <= threshold(eps, trips))
+    if not 0.0 < false_alarm_rate < 1.0:
+        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.01")
+    fewest = int(np.min(n_calibration, initial=np.iinfo(np.int64).max))
+    if len(score) and false_alarm_rate * (1 + fewest) < 1.0:
+        raise DataError(
+            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {fewest} left-out trips; "
+            f"ask for at least {1 / (1 + fewest):.2g}, or fit on more trips"
+        )
+    with np.errstate(invalid="ignore"):
+        return np.asarray(p_value <= false_alarm_rate)

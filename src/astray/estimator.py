@@ -1,0 +1,211 @@
+"""What every detector can say of new trips, once it is fitted; chunk by chunk, so that memory stays flat."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.decide import Threshold, decide, low_scores, threshold
+from astray.errors import DataError
+from astray.irl.posterior import RewardPosterior
+from astray.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Result = TypeVar("Result")
+
+
+class Detector(ABC):
+    """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
+
+    A subclass sets the parameters below in its constructor, and says how it sees a chunk of trips (:meth:`_see`), in
+    which order it wants to see them (:meth:`_order`), and what it scores with (``posterior_`` and ``scales_``).
+    """
+
+    KIND: ClassVar[str]
+
+    eps: Threshold
+    gamma: Threshold
+    min_history: float
+    n_jobs: int
+    posterior_: RewardPosterior
+    scales_: tuple[Scale, ...]
+
+    # ---------------------------------------------------------------- parameters
+
+    @classmethod
+    def _parameters(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters given to the constructor, by name."""
+        return {name: getattr(self, name) for name in self._parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; thresholds count at once, the others at the next fit."""
+        known = self._parameters()
+        for name, value in params.items():
+            if name not in known:
+                raise DataError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        signature = inspect.signature(type(self).__init__).parameters
+        given = self.get_params().items()
+        said = [f"{k}={v!r}" for k, v in given if v is not signature[k].default and v != signature[k].default]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+    # ---------------------------------------------------------------- for subclasses
+
+    @abstractmethod
+    def _require_fitted(self) -> None:
+        """Refuse to go on before :meth:`fit`."""
+
+    def _order(self, trips: Trajectories) -> Array | None:
+        """The order in which trips are best seen; None for theirs."""
+        return None
+
+    @abstractmethod
+    def _see(self, trips: Trajectories) -> Seen:
+        """A chunk of trips, as the reward sees them."""
+
+    @abstractmethod
+    def lens(self, agent: str, near: tuple[float, float] | None = None) -> Lens:
+        """How one agent's GPS trips are seen and measured; for a stranger, around a place (lat, lon)."""
+
+    # ---------------------------------------------------------------- scoring
+
+    def _score(self, trips: Trajectories) -> Scores:
+        enter = -2.0 if callable(self.eps) else float(self.eps)
+        return score_chunk(trips, self._see(trips), self.posterior_, self.scales_, enter)
+
+    def _map(self, trips: Trajectories, what: Callable[[Scores], Result]) -> list[tuple[Array, Result]]:
+        """``what`` of the scores of each chunk, with the positions of the chunk's trips."""
+        self._require_fitted()
+        order = self._order(trips)
+        ordered = trips if order is None else trips[order]
+        position = np.arange(len(trips)) if order is None else order
+
+        def of(chunk: slice) -> tuple[Array, Result]:
+            return position[chunk], what(self._score(ordered[chunk]))
+
+        found = chunks(ordered.lengths)
+        if self.n_jobs <= 1:
+            return [of(chunk) for chunk in found]
+        with ThreadPoolExecutor(self.n_jobs) as pool:
+            return list(pool.map(of, found))
+
+    def _table(self, trips: Trajectories) -> pl.DataFrame:
+        parts = self._map(trips, trip_table)
+        if not parts:
+            raise DataError("no trajectories were given; at least one is needed")
+        position = pl.Series("position", np.concatenate([p for p, _ in parts]))
+        return pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
+
+    def score_samples(self, trips: Trajectories) -> Floats:
+        """N(tau), one a trip: high is normal; a trip without a usable fix is not a number."""
+        normality = np.full(len(trips), np.nan)
+        for position, values in self._map(trips, lambda scores: scores.of_trips.normality):
+            normality[position] = values
+        return normality
+
+    def decision_function(self, trips: Trajectories) -> Floats:
+        """How far each trip is above ``eps``: the lower of N(tau) and the worst window, less ``eps``."""
+        score = np.full(len(trips), np.nan)
+        for position, values in self._map(trips, lambda scores: scores.of_trips.score):
+            score[position] = values
+        return score - threshold(self.eps, trips)
+
+    def predict(self, trips: Trajectories) -> NDArray[np.int64]:
+        """+1 for normal trips, -1 for those that score at most ``eps``, however sure that is; see :meth:`decide`."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.decision_function(trips) <= 0.0, -1, 1)
+
+    def decide(
+        self,
+        trips: Trajectories,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> NDArray[np.str_]:
+        """``normal``, ``anomaly`` or ``review`` for each trip.
+
+        A trip that scores low is an anomaly if the heads agree (uncertainty at most ``gamma``) and enough history
+        (``min_history`` trips) stands behind it; otherwise it is for a person to look at.
+
+        Parameters
+        ----------
+        trips
+            New trips.
+        eps, gamma
+            Other thresholds than the detector's own: numbers, or functions of the trips (:class:`astray.decide.ByHour`,
+            :class:`astray.decide.ByContext`, or one's own).
+        false_alarm_rate
+            Instead of ``eps``: call low what at most this share of normal trips would be (by conformal p-values).
+        """
+        return self.score(trips, eps=eps, gamma=gamma, false_alarm_rate=false_alarm_rate)["decision"].to_numpy()
+
+    def score(
+        self,
+        trips: Trajectories,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> pl.DataFrame:
+        """A table with one row a trip.
+
+        Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
+        deviation over the heads), worst_window (the same of the worst few minutes), score (the lower of the two, which
+        decides), p_value (conformal), decision, history (past trips behind the score), and the segment in which the
+        trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
+        """
+        table = self._table(trips)
+        low = low_scores(
+            trips,
+            table["score"].to_numpy(),
+            table["p_value"].to_numpy(),
+            table["n_calibration"].to_numpy(),
+            eps=self.eps if eps is None else eps,
+            false_alarm_rate=false_alarm_rate,
+        )
+        decision = decide(
+            low,
+            table["uncertainty"].to_numpy(),
+            table["history"].to_numpy(),
+            gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),
+            min_history=self.min_history,
+        )
+        scores = ("normality", "uncertainty", "worst_window", "score", "p_value")
+        return (
+            table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None))
+            .select("agent", "trajectory", *scores, "decision", "history", "^segment_.*$")
+            .rechunk()
+        )
+
+    def score_fixes(self, trips: Trajectories) -> pl.DataFrame:
+        """A table with one row a fix.
+
+        Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
+        lo and hi (two standard deviations over the heads either side), and fault: what is wrong with a fix that the
+        receiver got wrong, which has no scores, or an empty text.
+        """
+        parts = self._map(trips, fix_table)
+        if not parts:
+            raise DataError("no trajectories were given; at least one is needed")
+        table = pl.concat([t for _, t in parts])
+        trip = np.concatenate([p for p, _ in parts])
+        if (np.diff(trip) > 0).all():
+            return table.rechunk()
+        position = pl.Series("position", np.repeat(trip, trips.lengths[trip]))
+        return table.with_columns(position).sort("position", maintain_order=True).drop("position")

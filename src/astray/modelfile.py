@@ -1,0 +1,351 @@
+"""The model file: one safetensors file, arrays and a JSON header, versioned and checked; no pickle, no torch.
+
+The header holds one entry, ``astray``: the format's version, the kind of model, its plain values, and a checksum over
+these and every array. A file that is cut, bent, forged or newer than this program is refused whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from astray.atomic import replacing
+from astray.errors import DataError, ModelFileError
+
+if TYPE_CHECKING:
+    from astray.detector import IRLDetector
+    from astray.fleet import FleetDetector
+
+Array = NDArray[Any]
+FilePath = str | os.PathLike[str]
+T = TypeVar("T")
+
+VERSION = 1
+_ENTRY = "astray"
+_CODES = {
+    "float64": "F64",
+    "float32": "F32",
+    "int64": "I64",
+    "uint64": "U64",
+    "int32": "I32",
+    "uint32": "U32",
+    "int8": "I8",
+    "uint8": "U8",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """The contents of a model file, as read; every look into it is checked."""
+
+    path: Path
+    kind: str
+    values: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+
+    def value(self, name: str, hint: Any) -> Any:
+        """A plain value, made into what it was: a number, a text, a configuration."""
+        if name not in self.values:
+            raise self.wrong(f"{name} is missing")
+        try:
+            return restore(hint, self.values[name])
+        except (TypeError, ValueError) as error:
+            raise self.wrong(f"{name}: {error}") from error
+
+    def within(self, name: str) -> ModelFile:
+        """The same file, with the values that stand under ``name``."""
+        return dataclasses.replace(self, values=self.value(name, dict[str, Any]))
+
+    def array(self, name: str, dtype: DTypeLike, *shape: int | None) -> Array:
+        """An array of this type and shape; None for a length that may be anything."""
+        if name not in self.arrays:
+            raise self.wrong(f"the array {name} is missing")
+        array = self.arrays[name]
+        fits = len(shape) == array.ndim and all(s in (None, n) for s, n in zip(shape, array.shape, strict=True))
+        if array.dtype != np.dtype(dtype) or not fits:
+            wanted = "x".join("n" if s is None else str(s) for s in shape)
+            raise self.wrong(
+                f"the array {name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} {wanted}"
+            )
+        return array
+
+    def offsets(self, name: str, total: int, n: int | None = None) -> NDArray[np.int64]:
+        """Offsets that cut ``total`` rows into pieces (``n`` of them, where that is known)."""
+        offsets = self.array(name, np.int64, None if n is None else n + 1)
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+            raise self.wrong(f"the offsets {name} do not cut {total} rows")
+        return offsets
+
+    def text(self, name: str, n: int | None = None) -> list[str]:
+        """Texts that :func:`pack_text` packed."""
+        letters = self.array(f"{name}.utf8", np.uint8, None)
+        offsets = self.offsets(f"{name}.ends", len(letters), n).tolist()
+        try:
+            whole = letters.tobytes()
+            return [whole[a:b].decode() for a, b in pairwise(offsets)]
+        except UnicodeDecodeError as error:
+            raise self.wrong(f"{name} is not text") from error
+
+    def wrong(self, what: str) -> ModelFileError:
+        """An error that says what is wrong with this file."""
+        return ModelFileError(f"{self.path}: {what}; the file is damaged or was not written by astray: save it again")
+
+
+def pack_text(name: str, texts: Sequence[str]) -> dict[str, Array]:
+    """Texts as two arrays: their letters, and where each ends."""
+    encoded = [t.encode() for t in texts]
+    return {
+        f"{name}.utf8": np.frombuffer(b"".join(encoded), np.uint8),
+        f"{name}.ends": np.cumsum([0, *(len(e) for e in encoded)], dtype=np.int64),
+    }
+
+
+# -------------------------------------------------------------------- writing
+
+
+def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array | Sequence[Array]]) -> None:
+    """Write a model file, whole or not at all.
+
+    An array may be given in parts, which the file holds one after the other: a large model is not copied to be saved.
+    Equal contents give equal bytes.
+    """
+    target = Path(path)
+    parts = {name: _parts(given) for name, given in arrays.items()}
+    # The widest types first, as readers that map the file into memory want their arrays aligned.
+    order = sorted(parts, key=lambda name: (-parts[name][0].itemsize, name))
+    entries: dict[str, Any] = {}
+    at = 0
+    for name in order:
+        dtype, shape, size = _describe(parts[name])
+        entries[name] = {"dtype": _CODES[dtype], "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    head = {"version": VERSION, "kind": kind, "values": plain(values)}
+    try:
+        signed = head | {"checksum": _checksum(head, parts)}
+    except ValueError as error:
+        raise ModelFileError(f"{target}: the model holds a number that is not finite, and was not saved") from error
+    header = json.dumps({"__metadata__": {_ENTRY: _canonical(signed)}, **entries}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    if target.is_dir():
+        raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
+    try:
+        with replacing(target) as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            for name in order:
+                for part in parts[name]:
+                    file.write(_bytes(part))
+    except OSError as error:
+        raise ModelFileError(
+            f"{target}: the model was not saved ({error.strerror or error}); an older file of that name is untouched. "
+            "Make room or choose another place, and save again"
+        ) from error
+
+
+def _parts(given: Array | Sequence[Array]) -> list[Array]:
+    arrays = [given] if isinstance(given, np.ndarray) else list(given)
+    # The format is little-endian.
+    return [np.ascontiguousarray(a, a.dtype.newbyteorder("<")).reshape(a.shape) for a in arrays]
+
+
+def _describe(parts: Sequence[Array]) -> tuple[str, list[int], int]:
+    first = parts[0]
+    if any(p.dtype != first.dtype or p.shape[1:] != first.shape[1:] for p in parts):
+        raise ModelFileError("the parts of one array differ in type or width; they cannot be saved as one")
+    shape = list(first.shape) if len(parts) == 1 else [sum(len(p) for p in parts), *first.shape[1:]]
+    return first.dtype.name, shape, sum(p.nbytes for p in parts)
+
+
+def _bytes(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _checksum(head: Mapping[str, Any], parts: Mapping[str, Sequence[Array]]) -> str:
+    digest = hashlib.blake2b(_canonical(head).encode(), digest_size=16)
+    for name in sorted(parts):
+        digest.update(f"{name} {_describe(parts[name])}".encode())
+        for part in parts[name]:
+            digest.update(_bytes(part))
+    return digest.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+# -------------------------------------------------------------------- reading
+
+
+def read(path: FilePath) -> ModelFile:
+    """Read a model file whole, and check it against its checksum."""
+    from safetensors import SafetensorError, safe_open
+
+    source = Path(path)
+    if source.is_dir():
+        raise ModelFileError(f"{source}: a folder where a model file was expected")
+    try:
+        with safe_open(source, framework="np") as file:
+            entry = (file.metadata() or {}).get(_ENTRY)
+            if entry is None:
+                raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
+            head = json.loads(entry)
+            _check_version(source, head)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{source}: there is no such file") from error
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        raise ModelFileError(
+            f"{source}: not a whole model file ({error}); copy it again, or fit and save the model again"
+        ) from error
+    checksum = head.pop("checksum", None)
+    model = ModelFile(source, str(head.get("kind")), head.get("values", {}), arrays)
+    if not isinstance(model.values, dict):
+        raise model.wrong("its values are not a mapping")
+    if checksum != _checksum(head, {name: [array] for name, array in arrays.items()}):
+        raise model.wrong("its contents do not match their checksum")
+    return model
+
+
+def _check_version(path: Path, head: Any) -> None:
+    version = head.get("version") if isinstance(head, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise ModelFileError(f"{path}: the file does not say which version of the format it has; save the model again")
+    if version > VERSION:
+        raise ModelFileError(
+            f"{path}: written in version {version} of the format, this astray reads up to {VERSION}; upgrade astray"
+        )
+
+
+def load(path: FilePath) -> IRLDetector | FleetDetector:
+    """Open a model that was saved; it scores at once, and needs the training library only to go on learning.
+
+    Parameters
+    ----------
+    path
+        A file that :meth:`IRLDetector.save` or :meth:`FleetDetector.save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not whole, not a model, or of a newer version.
+    """
+    from astray.detector import IRLDetector
+    from astray.fleet import FleetDetector
+
+    model = read(path)
+    kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
+    if model.kind not in kinds:
+        raise model.wrong(f"a model of the unknown kind {model.kind!r}")
+    try:
+        return kinds[model.kind].from_file(model)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        # The checksum held, so somebody wrote this on purpose, or an older astray did.
+        raise model.wrong(f"its parts do not fit together ({error})") from error
+
+
+# -------------------------------------------------------------------- plain values
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: dataclasses become mappings, tuples lists, numpy's numbers plain ones.
+
+    >>> from astray.mdp.memory import Forgetting
+    >>> plain({"rule": Forgetting(max_trips=3), "sizes": (1, 2)})
+    {'rule': {'max_trips': 3, 'window': None, 'half_life': None}, 'sizes': [1, 2]}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain_field(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (str, bool, int, float, NoneType)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Iterable):
+        return [plain(v) for v in value]
+    raise ModelFileError(f"{value!r} cannot be saved in a model file; set it to a plain value before saving")
+
+
+def _plain_field(owner: Any, name: str) -> Any:
+    """A field as its type has it: 5 where a float belongs is 5.0, so that what was read is written as it was."""
+    value = plain(getattr(owner, name))
+    try:
+        return plain(restore(get_type_hints(type(owner))[name], value))
+    except TypeError:
+        return value
+
+
+def restore(hint: Any, value: Any) -> Any:
+    """The value of type ``hint`` that :func:`plain` made plain; what does not fit the type is a ``TypeError``.
+
+    >>> from astray.mdp.view import ViewConfig
+    >>> restore(ViewConfig, plain(ViewConfig(interval=10.0))) == ViewConfig(interval=10.0)
+    True
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, UnionType):
+        return _restore_any(inner, value)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        hints = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        return tuple(restore(h, v) for h, v in zip(hints, value, strict=True))
+    if origin is dict and isinstance(value, Mapping):
+        return {restore(inner[0], k): restore(inner[1], v) for k, v in value.items()}
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        hints_by_name = get_type_hints(hint)
+        unknown = sorted(set(value) - set(hints_by_name))
+        if unknown:
+            raise TypeError(f"{getattr(hint, '__name__', hint)} has no field named {unknown[0]!r}")
+        return hint(**{name: restore(hints_by_name[name], v) for name, v in value.items()})  # type: ignore[operator]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and isinstance(value, hint) and isinstance(value, bool) == (hint is bool):
+        return value
+    raise TypeError(f"{value!r} is not a value of {hint}")
+
+
+def _restore_any(hints: Sequence[Any], value: Any) -> Any:
+    for hint in hints:
+        try:
+            return restore(hint, value)
+        except TypeError:
+            continue
+    raise TypeError(f"{value!r} is none of {', '.join(map(str, hints))}")
+
+
+def configured(default: T, given: T | Mapping[str, Any] | None) -> T:
+    """A configuration: the one given, or the default with those (nested) fields changed that a mapping names.
+
+    >>> from astray.mdp.view import ViewConfig
+    >>> changed = configured(ViewConfig(), {"interval": 10.0, "faults": {"gap": 600.0}})
+    >>> changed.interval, changed.faults.gap, changed.faults.top_speed
+    (10.0, 600.0, 100.0)
+    """
+    if given is None:
+        return default
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        changed: T = restore(type(default), _overridden(plain(default), given))
+    except TypeError as error:
+        raise DataError(f"{type(default).__name__}: {error}") from None
+    return changed
+
+
+def _overridden(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = {k: (values.get(k), v) for k, v in given.items()}
+    nested = {k: _overridden(a, b) for k, (a, b) in pairs.items() if isinstance(a, Mapping) and isinstance(b, Mapping)}
+    return {**values, **plain(given), **nested}

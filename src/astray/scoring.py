@@ -1,0 +1,225 @@
+"""Scoring: from what is seen of a chunk of trips to scores, segments and tables. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.irl.posterior import RewardPosterior
+from astray.mdp.faults import FAULT_NAMES
+from astray.mdp.steps import Steps
+from astray.mdp.view import Sight, View
+from astray.normality import Calibration, Segment, TripScores, segments, step_normality, trip_normality
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+CHUNK_FIXES = 50_000
+LEAST_SEGMENT = 60.0  # seconds of a segment; what is shorter is noise
+LEAST_STEPS = 2.0  # and steps, where there is no time
+BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
+
+
+class Seen(NamedTuple):
+    """A chunk of trips as a detector sees them; one row a usable fix."""
+
+    features: NDArray[np.float32]
+    trip: NDArray[np.int64]
+    time: Floats
+    weight: Floats
+    row: NDArray[np.int64]  # which fix of the chunk
+    fault: NDArray[np.int8]  # one a fix of the chunk
+    history: Floats  # one a trip: how many past trips stand behind its score
+    scale: NDArray[np.int64]  # one a trip: which of the detector's scales it is measured on
+    least_segment: float  # seconds; what is shorter is noise
+    steps: Steps | None = None
+
+    @classmethod
+    def of_fixes(cls, sight: Sight, history: Floats, scale: NDArray[np.int64]) -> Seen:
+        """GPS trips, as a view sees them."""
+        s = sight.steps
+        return cls(
+            sight.features, s.trip, s.time, sight.weight, sight.row, sight.fault, history, scale, LEAST_SEGMENT, s
+        )
+
+    @classmethod
+    def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: float) -> Seen:
+        """Trajectories of states and actions: every row is usable and weighs the same; steps stand for seconds."""
+        n, rows, trip = len(trips), np.arange(trips.n_rows), trips.trajectory_of_row
+        step = (rows - trips.offsets[:-1][trip]).astype(np.float64)
+        no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
+        past = np.full(n, history)
+        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, past, one_scale, LEAST_STEPS)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """What scores are measured on.
+
+    ``step_noise`` and ``trip_noise`` are standard deviations, in sigma_bar, that a short history adds to the heads'
+    own: how far scores would move had as many other trips of the agent been seen.
+    """
+
+    calibration: Calibration
+    step_noise: float = 0.0
+    trip_noise: float = 0.0
+
+
+class Lens(NamedTuple):
+    """How one agent's GPS trips are seen and measured, and how many past trips stand behind it: for scoring live."""
+
+    view: View
+    scale: Scale
+    history: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of a chunk of trips: of each usable fix, and of each trip."""
+
+    trips: Trajectories
+    seen: Seen
+    normality: Floats
+    uncertainty: Floats
+    of_trips: TripScores
+    n_calibration: NDArray[np.int64]
+    segments: tuple[Segment, ...]
+
+
+def score_chunk(
+    trips: Trajectories, seen: Seen, posterior: RewardPosterior, scales: Sequence[Scale], enter: float
+) -> Scores:
+    """Rewards, normality and segments of a chunk; a segment opens at a normality of ``enter``."""
+    rewards = posterior(seen.features)
+    normality, spread = np.empty(len(rewards)), np.empty(len(rewards))
+    of_trips = TripScores(*(np.full(len(trips), np.nan) for _ in TripScores._fields))
+    for k in np.unique(seen.scale):
+        scale, chosen = scales[k], seen.scale == k
+        rows = slice(None) if chosen.all() else chosen[seen.trip]
+        normality[rows], heads = step_normality(rewards[rows], scale.calibration)
+        spread[rows] = np.hypot(heads, scale.step_noise)
+        found = trip_normality(
+            rewards[rows], seen.trip[rows], seen.time[rows], seen.weight[rows], scale.calibration, len(trips)
+        )
+        found = found._replace(uncertainty=np.hypot(found.uncertainty, scale.trip_noise))
+        for whole, part in zip(of_trips, found, strict=True):
+            whole[chosen] = part[chosen]
+    return Scores(
+        trips,
+        seen,
+        normality,
+        spread,
+        of_trips,
+        np.array([len(scales[k].calibration.trips) for k in seen.scale], np.int64),
+        _segments(seen, normality, of_trips, scales, enter),
+    )
+
+
+def _segments(
+    seen: Seen, normality: Floats, of_trips: TripScores, scales: Sequence[Scale], enter: float
+) -> tuple[Segment, ...]:
+    """Where the trips are not normal; what opens at ``enter`` closes half-way back to normal.
+
+    A trip may score low without a single fix that is: then the bar is its own worst window.
+    """
+    found = segments(normality, seen.trip, seen.time, enter, max(enter, enter / 2), seen.least_segment)
+    with np.errstate(invalid="ignore"):
+        low = set(np.flatnonzero(of_trips.score <= enter).tolist())
+    for trip in low - {s.trip for s in found}:
+        window = scales[seen.scale[trip]].calibration.window
+        worst = window.centre + window.spread * of_trips.worst_window[trip] + 1e-9
+        a, b = np.searchsorted(seen.trip, [trip, trip + 1]).tolist()
+        inside = segments(normality[a:b], seen.trip[a:b], seen.time[a:b], worst, max(worst, worst / 2), 0.0)
+        found += [Segment(s.trip, s.start + a, s.stop + a, s.normality) for s in inside]
+    return tuple(sorted(found, key=lambda s: s.start))
+
+
+def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
+    """Runs of neighbouring trips of at most ``most`` fixes together, or of one trip that is longer.
+
+    >>> list(chunks(np.array([3, 3, 9, 1]), most=6))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    start, size = 0, 0
+    for i, n in enumerate(lengths.tolist()):
+        if size and size + n > most:
+            yield slice(start, i)
+            start, size = i, 0
+        size += n
+    if start < len(lengths):
+        yield slice(start, len(lengths))
+
+
+# -------------------------------------------------------------------- tables
+
+
+def worst_segments(scores: Scores) -> list[Segment | None]:
+    """Of each trip the segment that it lost most normality in: the mean times the duration."""
+    worst: list[Segment | None] = [None] * len(scores.trips)
+    lowest = np.zeros(len(scores.trips))
+    for segment in scores.segments:
+        lasted = scores.seen.time[segment.stop - 1] - scores.seen.time[segment.start]
+        lost = segment.normality * max(lasted, 1.0)
+        if worst[segment.trip] is None or lost < lowest[segment.trip]:
+            worst[segment.trip], lowest[segment.trip] = segment, lost
+    return worst
+
+
+def trip_table(scores: Scores) -> pl.DataFrame:
+    """One row a trip, without the decision."""
+    worst = worst_segments(scores)
+    time = scores.seen.time
+    starts = [None if s is None else float(time[s.start]) for s in worst]
+    ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
+    table = pl.DataFrame(
+        {
+            "agent": scores.trips.agent_ids,
+            "trajectory": scores.trips.trajectory_ids,
+            **scores.of_trips._asdict(),
+            "history": scores.seen.history,
+            "segment_start": pl.Series(starts, dtype=pl.Float64),
+            "segment_end": pl.Series(ends, dtype=pl.Float64),
+            "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
+            "n_calibration": scores.n_calibration,
+        }
+    )
+    return _moments(table, "segment_start", "segment_end") if scores.trips.is_gps else table
+
+
+def fix_table(scores: Scores) -> pl.DataFrame:
+    """One row a fix; a faulty fix has no scores."""
+    trips, seen = scores.trips, scores.seen
+    fix = trips.trajectory_of_row
+    low, high = scores.normality - BAND * scores.uncertainty, scores.normality + BAND * scores.uncertainty
+    scored = {}
+    for name, values in zip(
+        ("normality", "uncertainty", "lo", "hi"), (scores.normality, scores.uncertainty, low, high), strict=True
+    ):
+        scored[name] = np.full(trips.n_rows, np.nan)
+        scored[name][seen.row] = values
+    where = {name: trips.columns[name] for name in ("time", "lat", "lon")} if trips.is_gps else {}
+    step = {} if trips.is_gps else {"step": np.arange(trips.n_rows) - trips.offsets[:-1][fix]}
+    table = pl.DataFrame(
+        {
+            "agent": trips.agent_ids[fix],
+            "trajectory": trips.trajectory_ids[fix],
+            **where,
+            **step,
+            **scored,
+            "fault": np.array(FAULT_NAMES)[seen.fault],
+        }
+    ).with_columns(pl.col(*scored).fill_nan(None))
+    return _moments(table, "time") if trips.is_gps else table
+
+
+def _moments(table: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Seconds since 1970 as date-times in UTC."""
+    return table.with_columns(
+        (pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC"))  # NaN-free: null where none
+    )

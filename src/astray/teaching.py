@@ -1,0 +1,252 @@
+"""Teaching a detector: which trips teach, what is remembered of them, and what is kept of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.continuation import Generated, one_thread
+from astray.errors import DataError
+from astray.irl.posterior import RewardPosterior
+from astray.mdp.memory import Memory
+from astray.mdp.paths import resample
+from astray.mdp.view import View, trip_names
+from astray.mdp.world import GeoWorld, Rows, StepWorld
+from astray.modelfile import ModelFile
+from astray.modelparts import (
+    Packed,
+    pack_posterior,
+    pack_scales,
+    pack_table,
+    pack_trips,
+    pack_view,
+    unpack_posterior,
+    unpack_scales,
+    unpack_table,
+    unpack_trips,
+    unpack_view,
+)
+from astray.normality import Calibration, calibrate
+from astray.scoring import Scale, chunks
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.irl.learn import LearnConfig, Learned
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, Mapping[str, float]], None]
+
+REMEMBER_FIXES = 500_000  # looked at in one go while remembering
+FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
+WINDOW = 120.0  # seconds of the worst window
+WINDOW_STEPS = 10.0  # and steps, where there is no time
+
+
+# -------------------------------------------------------------------- which trips teach
+
+
+def teachable(
+    trips: Trajectories, y: ArrayLike | None = None, refused: Iterable[str] = (), known: frozenset[str] = frozenset()
+) -> NDArray[np.bool_]:
+    """Which trips may teach.
+
+    Not those marked -1, not those named in ``refused``, and not those that are ``known`` to be anomalous, unless they
+    are marked +1 now. Two trips of one name are refused altogether.
+
+    >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
+    >>> teachable(trips, [1, -1, 1], refused=["z"]).tolist()
+    [True, False, False]
+    """
+    names = trip_names(trips)
+    if len(set(names)) < len(names):
+        distinct, times = np.unique(names, return_counts=True)
+        twice = str(distinct[np.argmax(times)])
+        raise DataError(f"two trajectories are called {twice!r}; give each trajectory of an agent an id of its own")
+    unwanted = np.isin(names, sorted(named(names, refused)))
+    if y is None:
+        return ~unwanted & ~np.isin(names, sorted(known))
+    labels = np.asarray(y)
+    if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
+        raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
+    return np.asarray(~unwanted & (labels == 1), bool)
+
+
+def named(names: Iterable[str], wanted: Iterable[str]) -> set[str]:
+    """Those of the full names (agent/trajectory) that are meant by ``wanted``, full names or trajectories alone."""
+    full = set(wanted)
+    return {n for n in names if n in full or any(n.endswith(f"/{w}") for w in full)}
+
+
+def without(trips: Trajectories, names: Iterable[str]) -> Trajectories:
+    """The trips that are not called one of these full names."""
+    return trips[~np.isin(trip_names(trips), sorted(names))]
+
+
+def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
+    """At most so many trips, drawn at random, in their order."""
+    return trips if len(trips) <= most else trips[np.sort(rng.choice(len(trips), most, replace=False))]
+
+
+def others(population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
+    """At most so many trips of a population, none of them by the agents of ``mine``."""
+    if population.is_gps != mine.is_gps:
+        raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
+    # Agents without a name cannot be told apart, so nobody is left out by it.
+    found = population[~np.isin(population.agent_ids, [a for a in mine.agents if a])]
+    if not len(found):
+        raise DataError("the population has no trip of another agent; leave it out, or give others' trips")
+    return sample(found, most, rng)
+
+
+# -------------------------------------------------------------------- what is remembered, what is kept
+
+
+def remember(view: View, trips: Trajectories) -> View:
+    """A view that remembers these trips too; those that it remembered under the same names are replaced."""
+    again = set(view.memory.trip_ids).intersection(trip_names(trips))
+    view = view.forget(sorted(again)) if again else view
+    blank = view.with_memory(Memory())
+    # In pieces, so that looking at very many trips takes little memory; merged in pairs, so that none moves too often.
+    memories = [blank.remember(trips[chunk]).memory for chunk in chunks(trips.lengths, REMEMBER_FIXES)]
+    while len(memories) > 1:
+        merged = [a.merge(b) for a, b in zip(memories[::2], memories[1::2], strict=False)]
+        memories = merged + memories[2 * len(merged) :]
+    return view.with_memory(view.memory.merge(memories[0])) if memories else view
+
+
+def thin(trips: Trajectories, view: View) -> Trajectories:
+    """The same trips as a model keeps them: resampled to the view's interval, without faulty fixes."""
+    paths = resample(view.paths(trips), view.config.interval)
+    lat, lon = view.projection.to_degrees(paths.columns["xy"])
+    lengths = np.bincount(paths.context["trip"], paths.lengths, len(trips)).astype(np.int64)
+    present = lengths > 0
+    wanted = (*view.config.context.numeric, *view.config.context.categorical)
+    return Trajectories(
+        {"time": paths.columns["time"], "lat": lat, "lon": lon},
+        np.r_[0, np.cumsum(lengths[present])],
+        trips.agent_ids[present],
+        trips.trajectory_ids[present],
+        {name: trips.context[name][present] for name in wanted},
+    )
+
+
+class Unknown:
+    """The dynamics of a world that came out of a file: it can be looked at, but not acted in."""
+
+    def reset(self, n: int, rng: np.random.Generator) -> Array:
+        """Refuse to begin."""
+        raise DataError("a model file holds no dynamics; set_params(dynamics=...) before letting a policy act")
+
+    def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """Refuse to go on."""
+        return self.reset(len(states), rng), np.zeros(len(states), bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """All that a detector has after learning, and all that its file holds beside the parameters."""
+
+    posterior: RewardPosterior
+    scale: Scale
+    view: View | None  # for GPS
+    world: StepWorld | None  # for states and actions
+    history: pl.DataFrame
+    generated: Generated | None
+    kept: Trajectories
+    population: Trajectories | None
+
+    def pack(self) -> Packed:
+        """As a model file holds it."""
+        parts = [
+            pack_posterior("reward", self.posterior),
+            pack_scales("scales", [self.scale]),
+            pack_table("history", self.history),
+            pack_trips("kept", self.kept),
+        ]
+        if self.view is not None:
+            parts.append(pack_view("view", self.view))
+        if self.world is not None:
+            w = self.world
+            parts.append(Packed({}, {"world.mean": w.mean, "world.scale": w.scale, "world.waves": w.frequencies}))
+        if self.population is not None and len(self.population):
+            parts.append(pack_trips("population", self.population))
+        if self.generated is not None:
+            parts.append(self.generated.pack("policy"))
+        return Packed.together(parts)
+
+    @classmethod
+    def unpack(cls, model: ModelFile) -> Taught:
+        """Out of a model file."""
+        posterior, kept = unpack_posterior(model, "reward"), unpack_trips(model, "kept")
+        view = unpack_view(model, "view") if kept.is_gps else None
+        world = None
+        if view is None:
+            width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
+            mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
+            world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
+        n_features = len(view.names) if view is not None else len(mean) + 2 * world.frequencies.shape[1] if world else 0
+        if n_features != len(posterior.mean):
+            raise model.wrong(f"its reward sees {len(posterior.mean)} features, its view gives {n_features}")
+        return cls(
+            posterior,
+            unpack_scales(model, "scales")[0],
+            view,
+            world,
+            unpack_table(model, "history"),
+            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
+            kept,
+            unpack_trips(model, "population") if "population" in model.values else None,
+        )
+
+
+def teach(
+    world: GeoWorld | StepWorld,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    *,
+    population: Trajectories | None,
+    start: Learned | None = None,
+    keep: int = 300,
+    robust: bool = False,
+    scale: str = "trip",
+    window: float | None = None,
+    progress: Progress | None = None,
+) -> Taught:
+    """Algorithm 1, then the scales on left-out trips, then what is kept."""
+    from astray.irl.learn import learn
+
+    with one_thread():
+        learned = learn(world, config, rng, population=population, start=start, progress=progress)
+    rows = world.demonstrations()
+    left_out = np.isin(rows.trip, learned.held_out)
+    # Of a handful of trips the spread cannot be told: then those that taught must do, each left out of its own counts.
+    few = len(np.unique(rows.trip[left_out])) < FEW_LEFT_OUT
+    measured = calibrated(learned.posterior, rows if few else rows[left_out], robust, scale, window)
+    if isinstance(world, GeoWorld):
+        view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
+        others = None if population is None else thin(sample(population, keep // 3, rng), view)
+    else:
+        view, kept = None, sample(world.trajectories, keep, rng)
+        others = None if population is None else sample(population, keep // 3, rng)
+    steps = None if isinstance(world, GeoWorld) else replace(world, trajectories=kept)
+    history, generated = learned.history, Generated.of(learned)
+    return Taught(learned.posterior, Scale(measured), view, steps, history, generated, kept, others)
+
+
+def calibrated(
+    posterior: RewardPosterior, rows: Rows, robust: bool, scale: str = "trip", window: float | None = None
+) -> Calibration:
+    """The scales that demonstrations set."""
+    if rows.steps is None:
+        time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
+        seconds = WINDOW_STEPS if window is None else window
+    else:
+        time, seconds = rows.steps.time, WINDOW if window is None else window
+    rewards = posterior(rows.features)
+    weight = np.ones(len(rows))
+    return calibrate(rewards, rows.trip, time, weight, robust=robust, scale=scale, window_seconds=seconds)

@@ -1,0 +1,472 @@
+"""FleetDetector: one reward for everybody; a new agent is counted, not trained; what is forgotten leaves no trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+import astray
+from astray import FleetDetector, Trajectories, crowd
+from astray.crowd import Member
+from astray.errors import DataError, ModelFileError, NotFittedError
+from astray.explain import ways_on
+from astray.mdp.context import Context, ContextSpec
+from astray.mdp.memory import Forgetting
+from astray.mdp.view import View, ViewConfig
+from astray.modelfile import read, write
+from astray.normality import step_normality
+from astray.sharing import Pupil, SharingConfig, band_of
+from astray.simulate import Simulation, city
+
+QUICK: dict[str, Any] = {"iterations": 6, "sharing": {"demonstrations": 30, "short_demonstrations": 10, "others": 10}}
+TRAINED = [f"p{i:02d}" for i in range(6)]
+NEW = ["p06", "p07", "p08"]
+
+
+@pytest.fixture(scope="module")
+def sim() -> Simulation:
+    return city(people=9, days=21, seed=1)
+
+
+@pytest.fixture(scope="module")
+def past(sim: Simulation) -> Trajectories:
+    return sim.split(0.3)[0]
+
+
+@pytest.fixture(scope="module")
+def future(sim: Simulation) -> Trajectories:
+    return sim.split(0.3)[1]
+
+
+@pytest.fixture(scope="module")
+def fitted(past: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a fleet of six; each test opens its own."""
+    path = tmp_path_factory.mktemp("models") / "fleet.astray"
+    FleetDetector(**QUICK, seed=0).fit(some(past, TRAINED)).save(path)
+    return path
+
+
+@pytest.fixture
+def fleet(fitted: Path) -> FleetDetector:
+    return opened(fitted)
+
+
+def opened(path: Path) -> FleetDetector:
+    fleet = astray.load(path)
+    assert isinstance(fleet, FleetDetector)
+    return fleet
+
+
+def some(trips: Trajectories, agents: list[str]) -> Trajectories:
+    return trips[np.isin(trips.agent_ids, agents)]
+
+
+def handed(trips: Trajectories, agent: str) -> Trajectories:
+    """The same trips in somebody else's name."""
+    ids = [f"as-{agent}-{t}" for t in trips.trajectory_ids.tolist()]
+    return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), ids, trips.context)
+
+
+def line(n: int, agent: str, name: str, lon: float = 7.0, start: float = 1.7e9) -> Trajectories:
+    time = start + 10.0 * np.arange(n)
+    return Trajectories.from_fixes(
+        time=time, lat=45 + 4.5e-4 * np.arange(n), lon=np.full(n, lon), agent=agent, trajectory=name
+    )
+
+
+class TestNewAgents:
+    def test_enrolling_is_counting_and_the_reward_knows_people_it_has_never_met(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        reward, scales = fleet.posterior_, fleet.scales_
+        assert fleet.enroll(some(past, NEW)) == len(some(past, NEW))
+        assert fleet.posterior_ is reward
+        assert fleet.scales_ is scales
+        assert fleet.agents == TRAINED + NEW
+        areas = []
+        for agent in NEW:
+            own, strange = future.agent(agent), handed(future.without(agent)[::3], agent)
+            score = fleet.score_samples(Trajectories.concat([own, strange]))
+            areas.append(roc_auc_score(np.r_[np.ones(len(own)), np.zeros(len(strange))], score))
+        assert np.mean(areas) > 0.85
+
+    def test_a_score_says_how_much_history_stands_behind_it(self, fleet: FleetDetector, past: Trajectories) -> None:
+        trips = past.agent("p06")
+        for n in (3, 10, 25):
+            fleet.enroll(trips[:n])
+            assert fleet.score(trips[25:30])["history"].to_list() == [n] * 5
+        # A remembered trip does not vouch for itself.
+        assert fleet.score(trips[:4])["history"].to_list() == [24] * 4
+
+    def test_somebody_unknown_is_for_review_at_worst(self, fleet: FleetDetector, future: Trajectories) -> None:
+        table = fleet.score(future.agent("p08"))
+        assert set(table["history"]) == {0.0}
+        assert "anomaly" not in set(table["decision"])
+        assert "p08" not in fleet.agents
+
+    def test_a_cold_start_widens_the_uncertainty(self, fleet: FleetDetector, past: Trajectories) -> None:
+        trips = past.agent("p07")
+        noise = [(s.step_noise, s.trip_noise) for s in fleet.scales_]
+        assert noise[0][0] > noise[1][0] > 0.0
+        assert noise[0][1] > noise[1][1] > 0.0
+        uncertainty = []
+        for n in (2, 15):
+            fleet.enroll(trips[:n])
+            uncertainty.append(fleet.score(trips[-10:])["uncertainty"].mean())
+        assert uncertainty[0] > uncertainty[1]
+
+    def test_eps_means_the_same_with_little_history_as_with_much(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        normal = some(future, NEW)
+        for n in (3, 10, 25):
+            for agent in NEW:
+                fleet.enroll(past.agent(agent)[:n])
+            score = fleet.score_samples(normal)
+            assert abs(np.mean(score)) < 1.0
+            assert np.mean(score <= -2.0) < 0.2
+
+    def test_one_agent_through_its_lens(self, fleet: FleetDetector, past: Trajectories) -> None:
+        trips = past.agent("p06")
+        fleet.enroll(trips[:30])
+        for agent, near in (
+            ("p06", None),
+            ("stranger", (float(trips.columns["lat"][0]), float(trips.columns["lon"][0]))),
+        ):
+            trip = handed(trips[35:36], agent)
+            view, scale, history = fleet.lens(agent, near)
+            n, _ = step_normality(fleet.posterior_(view.look(trip).features), scale.calibration)
+            assert np.allclose(n, fleet.score_fixes(trip)["normality"].to_numpy(), atol=1e-4)
+            assert fleet.score(trip)["history"].to_list() == [history]
+
+    def test_trips_in_any_order_get_the_same_scores(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        fleet.enroll(some(past, NEW))
+        order = np.random.default_rng(0).permutation(len(future))
+        ordered, mixed = fleet.score(future), fleet.score(future[order])
+        assert mixed["trajectory"].to_list() == future.trajectory_ids[order].tolist()
+        assert np.allclose(mixed["score"].to_numpy(), ordered["score"].to_numpy()[order], atol=1e-5)
+        by_fix = fleet.score_fixes(future[order[:20]])
+        assert by_fix["trajectory"].to_list() == future[order[:20]].to_frame()["trajectory"].to_list()
+        assert by_fix["lat"].to_list() == future[order[:20]].columns["lat"].tolist()
+
+
+class TestMemories:
+    def test_what_is_observed_becomes_familiar(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        fleet.enroll(past.agent("p06"))
+        moved = handed(past.agent("p07"), "p06")
+        before = fleet.score_samples(moved[:10]).mean()
+        assert fleet.observe(moved[10:]) == len(moved) - 10
+        assert fleet.score_samples(moved[:10]).mean() > before + 0.5
+
+    def test_the_same_trip_twice_counts_once(self, fleet: FleetDetector, past: Trajectories) -> None:
+        trips = past.agent("p06")
+        assert fleet.enroll(trips[:10]) == 10
+        assert fleet.observe(trips[:12]) == 2
+        assert fleet.observe(trips[:12]) == 0
+        assert len(fleet.members_["p06"].memory) == 12
+        with pytest.raises(DataError, match="two trajectories are called"):
+            fleet.enroll(Trajectories.concat([trips[12:13], trips[12:13]]))
+
+    def test_strangers_are_enrolled_first(self, fleet: FleetDetector, past: Trajectories) -> None:
+        with pytest.raises(DataError, match="'p06' is not enrolled; call enroll"):
+            fleet.observe(past.agent("p06"))
+        for asked in (fleet.forget, fleet.lens):
+            with pytest.raises(DataError, match="'p06' is not enrolled"):
+                asked("p06")
+
+    def test_a_forgotten_agent_leaves_no_trace(
+        self, fleet: FleetDetector, fitted: Path, past: Trajectories, tmp_path: Path
+    ) -> None:
+        fleet.enroll(past.agent("p06"))
+        fleet.forget_trips("p06", ["p06-0003"], anomalous=True)
+        fleet.save(tmp_path / "with")
+        assert b"p06" in (tmp_path / "with").read_bytes()
+        fleet.forget("p06")
+        fleet.save(tmp_path / "without")
+        assert (tmp_path / "without").read_bytes() == fitted.read_bytes()
+
+    def test_a_trip_that_proved_anomalous_is_taken_out_and_never_counted_again(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        fleet.enroll(past.agent("p06"))
+        poison = handed(future.agent("p07")[:8], "p06")
+        later = handed(poison, "p06")
+        clean = fleet.score_samples(later)
+        fleet.observe(poison)
+        fooled = fleet.score_samples(later)
+        assert (fooled > clean).all()
+        assert fleet.forget_trips("p06", poison.trajectory_ids.tolist(), anomalous=True) == 8
+        assert np.array_equal(fleet.score_samples(later), clean)
+        assert fleet.enroll(poison) == 0
+        assert fleet.observe(poison) == 0
+        assert np.array_equal(fleet.score_samples(later), clean)
+
+    def test_a_trip_may_be_forgotten_and_come_back(self, fleet: FleetDetector, past: Trajectories) -> None:
+        trips = past.agent("p06")
+        fleet.enroll(trips)
+        before = fleet.score_samples(trips)
+        assert fleet.forget_trips("p06", [str(trips.trajectory_ids[4]), "unheard"]) == 1
+        assert fleet.observe(trips) == 1
+        assert np.allclose(fleet.score_samples(trips), before, atol=1e-5)
+
+    def test_scoring_changes_nothing(
+        self, fleet: FleetDetector, fitted: Path, future: Trajectories, tmp_path: Path
+    ) -> None:
+        fleet.score(future)
+        fleet.score_fixes(future[:5])
+        fleet.explain(future, 0)
+        fleet.save(tmp_path / "m")
+        assert (tmp_path / "m").read_bytes() == fitted.read_bytes()
+
+    def test_a_way_of_forgetting_holds_for_every_memory(self, past: Trajectories) -> None:
+        view = ViewConfig(forgetting=Forgetting(max_trips=7))
+        fleet = FleetDetector(iterations=1, config={"updates": 1, "imagined": 10}, view=view).fit(past[::6])
+        fleet.observe(past.agent("p00"))
+        assert len(fleet.members_["p00"].memory) == 7
+
+
+class TestACrowd:
+    """Many agents at once see what each would see alone."""
+
+    @pytest.mark.parametrize("spec", [ContextSpec(), ContextSpec(True, True, categorical=("mode",))])
+    def test_to_the_last_bit(self, past: Trajectories, spec: ContextSpec) -> None:
+        config = ViewConfig(context=spec)
+        trips = past[::4]
+        far = Trajectories(
+            trips.columns | {"lon": trips.columns["lon"] + 90.0},
+            trips.offsets,
+            [f"far-{a}" for a in trips.agent_ids.tolist()],
+            trips.trajectory_ids,
+            trips.context,
+        )
+        everybody = Trajectories.concat([trips, far])
+        context = Context.of(spec, everybody, Member.of(trips, config).projection)
+        blank = {a: Member.of(everybody.agent(a), config) for a in everybody.agents}
+        assert len({m.utc_offset for m in blank.values()}) == 2
+        of_trip = [blank[a] for a in everybody.agent_ids.tolist()]
+        members = {
+            str(everybody.agent_ids[first]): member for first, member in crowd.remember(everybody, of_trip, config, 3)
+        }
+        sight = crowd.look(everybody, [members[a] for a in everybody.agent_ids.tolist()], config, context)
+        at = 0
+        for agent in everybody.agents:
+            mine = everybody.agent(agent)
+            alone = members[agent].view(config, context)
+            own = View.of(mine, config, np.random.default_rng(0)).remember(mine)
+            assert np.array_equal(own.memory.keys, alone.memory.keys)
+            assert np.array_equal(own.memory.trips, alone.memory.trips)
+            assert own.memory.trip_ids == alone.memory.trip_ids
+            assert np.array_equal(own.memory.times, alone.memory.times)
+            assert len(members[agent].ways) == min(3, len(mine))
+            seen = alone.look(mine)
+            rows = slice(at, at + len(seen.features))
+            assert np.array_equal(sight.features[rows], seen.features)
+            assert np.array_equal(sight.weight[rows][1:], seen.weight[1:])
+            at += len(seen.features)
+        assert at == len(sight.features)
+
+    def test_the_tables_of_look_ups_are_not_kept(self, fleet: FleetDetector, future: Trajectories) -> None:
+        fleet.score(future)
+        assert not any("_index" in vars(m.memory) for m in fleet.members_.values())
+
+    def test_a_fleet_grows_with_its_trips_not_with_its_agents(self, fleet: FleetDetector, tmp_path: Path) -> None:
+        sizes = []
+        for agents, trips in ((100, 1), (100, 3), (300, 1)):
+            crowd_of = [
+                line(20, f"a{i}", f"t{k}", lon=7.0 + 0.1 * k, start=1.7e9 + 1e6 * k)
+                for i in range(agents)
+                for k in range(trips)
+            ]
+            fleet.enroll(Trajectories.concat(crowd_of))
+            fleet.save(tmp_path / "m")
+            sizes.append((tmp_path / "m").stat().st_size)
+            for i in range(agents):
+                fleet.forget(f"a{i}")
+        fleet.save(tmp_path / "m")
+        empty = (tmp_path / "m").stat().st_size
+        one, by_trips, by_agents = (s - empty for s in sizes)
+        assert by_trips == pytest.approx(3 * one, rel=0.1)
+        assert by_agents == pytest.approx(by_trips, rel=0.1)
+
+
+class TestFiles:
+    def test_save_load_score_is_bit_identical_and_the_same_seed_gives_the_same_bytes(
+        self, past: Trajectories, future: Trajectories, fitted: Path, tmp_path: Path
+    ) -> None:
+        first = FleetDetector(**QUICK, seed=0).fit(some(past, TRAINED))
+        first.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == fitted.read_bytes()
+        loaded = opened(fitted)
+        assert loaded.get_params() == first.get_params()
+        for fleet in (first, loaded):
+            fleet.enroll(some(past, NEW))
+        assert loaded.score(future).equals(first.score(future), null_equal=True)
+        assert loaded.score_fixes(future[:9]).equals(first.score_fixes(future[:9]), null_equal=True)
+        for fleet, name in ((first, "a"), (loaded, "b")):
+            fleet.save(tmp_path / name)
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+    def test_enrolling_and_scoring_need_no_torch(
+        self, fleet: FleetDetector, fitted: Path, past: Trajectories, tmp_path: Path
+    ) -> None:
+        new = past.agent("p06")
+        new.to_frame().write_parquet(tmp_path / "trips.parquet")
+        code = """
+            import sys
+            import astray, polars as pl
+            trips = astray.Trajectories.from_frame(pl.read_parquet(sys.argv[2]))
+            fleet = astray.load(sys.argv[1])
+            fleet.enroll(trips[:20])
+            fleet.explain(trips, 25)
+            fleet.score(trips).write_parquet(sys.argv[3])
+            assert "torch" not in sys.modules
+            """
+        arguments = [str(fitted), str(tmp_path / "trips.parquet"), str(tmp_path / "scores.parquet")]
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], check=True)
+        fleet.enroll(new[:20])
+        assert pl.read_parquet(tmp_path / "scores.parquet").equals(fleet.score(new), null_equal=True)
+
+    def test_forged_arrays_are_refused(self, fitted: Path, tmp_path: Path) -> None:
+        model = read(fitted)
+        for name, array in model.arrays.items():
+            for forged in (array[:-1], array.astype(np.float64 if array.dtype != np.float64 else np.float32)):
+                # There may be any number of left-out trips; of anomalous ones there is none here.
+                if forged.dtype != array.dtype or (len(array) and not name.startswith("scales")):
+                    write(tmp_path / "forged", model.kind, model.values, {**model.arrays, name: forged})
+                    with pytest.raises(ModelFileError):
+                        astray.load(tmp_path / "forged")
+        trips = model.arrays["postings.trips"].copy()
+        trips[0] = 99_999
+        write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "postings.trips": trips})
+        with pytest.raises(ModelFileError, match="not there"):
+            astray.load(tmp_path / "forged")
+
+    def test_an_empty_fleet_can_be_kept(self, fleet: FleetDetector, past: Trajectories, tmp_path: Path) -> None:
+        for agent in fleet.agents:
+            fleet.forget(agent)
+        fleet.save(tmp_path / "m")
+        loaded = opened(tmp_path / "m")
+        assert loaded.agents == []
+        assert loaded.enroll(past.agent("p01")) == len(past.agent("p01"))
+
+
+class TestLearning:
+    def test_bands_of_history(self) -> None:
+        assert band_of(np.array([0, 4.9, 5, 19, 20, 50, 1e6]), (5, 20, 50)).tolist() == [0, 0, 1, 1, 2, 3, 3]
+
+    def test_left_out_trips_are_in_no_history(self, past: Trajectories) -> None:
+        pupil = Pupil.of(past.agent("p00"), ViewConfig(), SharingConfig(), np.random.default_rng(0))
+        left_out = {f"p00/{t}" for t in pupil.left_out.trajectory_ids.tolist()}
+        assert len(left_out) == round(0.2 * len(past.agent("p00")))
+        assert not left_out & set(pupil.view.memory.trip_ids)
+        few = pupil.with_history(np.array([1, 4]))
+        names = pupil.training.trajectory_ids
+        assert set(few.memory.trip_ids) == {f"p00/{names[1]}", f"p00/{names[4]}"}
+
+    def test_bands_of_a_fitted_fleet_stay(self, fleet: FleetDetector, future: Trajectories) -> None:
+        before = fleet.score(future[:20])
+        assert fleet.set_params(bands=(2, 3)).score(future[:20]).equals(before, null_equal=True)
+
+    def test_parameters_are_those_of_an_estimator(self, fleet: FleetDetector) -> None:
+        copy = clone(fleet)
+        assert copy.get_params() == fleet.get_params()
+        with pytest.raises(NotFittedError, match="FleetDetector has not been fitted"):
+            _ = copy.agents
+        assert repr(FleetDetector(max_agents=3)) == "FleetDetector(max_agents=3)"
+
+    @pytest.mark.parametrize(
+        ("params", "message"),
+        [
+            ({"bands": (20, 5)}, "rising numbers"),
+            ({"view": {"encoder": "raw"}}, "by their familiarity"),
+            ({"view": ViewConfig(context=ContextSpec(landmarks=((45.0, 7.0),)))}, "landmarks"),
+            ({"sharing": {"pupils": 3}}, "no field named 'pupils'"),
+        ],
+    )
+    def test_wrong_ones_are_refused_by_fit(self, params: dict[str, Any], message: str, past: Trajectories) -> None:
+        with pytest.raises(DataError, match=message):
+            FleetDetector(**params).fit(past[:20])
+
+    def test_only_gps(self, fleet: FleetDetector) -> None:
+        steps = Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))])
+        for asked in (FleetDetector().fit, fleet.enroll, fleet.score):
+            with pytest.raises(DataError, match="GPS"):
+                asked(steps)
+
+    def test_anomalous_trips_do_not_teach(self, past: Trajectories) -> None:
+        trips = past[::6]
+        marks = np.where(np.arange(len(trips)) % 5 == 0, -1, 1)
+        fleet = FleetDetector(iterations=1, config={"updates": 1, "imagined": 10}).fit(trips, marks)
+        remembered = {t for m in fleet.members_.values() for t in m.memory.trip_ids}
+        assert len(remembered) == (marks == 1).sum()
+        assert len(fleet.anomalous_) == (marks == -1).sum()
+        assert not remembered & fleet.anomalous_
+
+    @pytest.mark.parametrize("case", ["one trip", "two fixes", "one trip each", "never moves"])
+    def test_hard_data(self, case: str, tmp_path: Path) -> None:
+        match case:
+            case "one trip":
+                trips = line(60, "a", "t")
+            case "two fixes":
+                trips = line(2, "a", "t")
+            case "one trip each":
+                trips = Trajectories.concat([line(60, f"a{i}", "t", lon=7 + 0.1 * i) for i in range(4)])
+            case _:
+                days = [line(30, "a", f"t{i}", start=1.7e9 + 86_400 * i) for i in range(8)]
+                trips = Trajectories.concat(days)
+                trips = trips.with_columns({"lat": np.full(trips.n_rows, 45.0)})
+        fleet = FleetDetector(iterations=1, config={"updates": 2, "imagined": 20}).fit(trips)
+        table = fleet.score(trips)
+        assert np.isfinite(table["score"].to_numpy()).all()
+        assert str(fleet.explain(trips))
+        fleet.save(tmp_path / "m")
+        assert opened(tmp_path / "m").score(trips).equals(table, null_equal=True)
+
+    def test_nothing_usable_is_refused(self) -> None:
+        with pytest.raises(DataError, match="two usable fixes"):
+            FleetDetector().fit(line(1, "a", "t"))
+        with pytest.raises(DataError, match="no trajectory to learn from"):
+            FleetDetector().fit(line(9, "a", "t"), y=-1)
+
+
+class TestExplanations:
+    def test_where_the_past_trips_went_on(self, fleet: FleetDetector) -> None:
+        past = [line(80, "a", f"t{i}", start=1.7e9 + 86_400 * i) for i in range(12)]
+        fleet.enroll(Trajectories.concat(past))
+        lat = 45 + 4.5e-4 * np.minimum(np.arange(80), 30)
+        lon = 7 + 6e-4 * np.maximum(np.arange(80) - 30, 0)
+        time = 1.7e9 + 86_400 * 20 + 10.0 * np.arange(80)
+        turned = Trajectories.from_fixes(time=time, lat=lat, lon=lon, agent="a", trajectory="turned")
+        known, strange = (
+            float(np.median(fleet.explain(turned).normality[part])) for part in (slice(30), slice(40, 80))
+        )
+        assert strange < known
+        said = fleet.set_params(eps=(known + strange) / 2).explain(turned)
+        assert len(said.habitual) == 12
+        assert said.segments
+        assert "0 of 12 past trips came through this street" in str(said)
+        assert said.segments[-1].stop == 80
+        assert said.expected
+        for north, east in said.expected:
+            assert north[-1] > said.lat.max()
+            assert np.allclose(east, 7.0, atol=1e-3)
+
+    def test_past_ways_are_followed_in_the_direction_of_travel(self) -> None:
+        north = np.column_stack([np.zeros(50), np.arange(50) * 100.0])
+        found = ways_on([north[::-1], north, north + 5000.0], np.array([10.0, 1000.0]), np.array([0.0, 5.0]), most=1)
+        assert len(found) == 1
+        assert found[0][0].tolist() == [0.0, 1000.0]
+        assert found[0][-1].tolist() == [0.0, 4900.0]
