@@ -4,8 +4,8 @@
 
 Bring your own copy of GeoLife 1.3. Trips under 100 fixes, and byte-identical ones that stand under two users, are left
 out. Each person has 190 unseen normal trips and 10 of other people; the rest is for training. The users are split in
-halves: injected trips come from one half, the population (and the shared reward) from the other, and nobody of the ten
-is in it.
+halves: injected trips come from one half, the population from the other; the shared reward is learned from that other
+half too, without any of the ten.
 """
 
 from __future__ import annotations
@@ -51,11 +51,10 @@ def load(folder: str) -> Trajectories:
 
 
 def halves(trips: Trajectories, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the trips that may be injected, and of those that may be in a background."""
-    others = np.random.default_rng([seed, 1]).permutation([a for a in trips.agents if a not in TEN])
-    half = len(others) // 2
-    injected = np.isin(trips.agent_ids, [*others[:half], *TEN])
-    return np.flatnonzero(injected), np.flatnonzero(np.isin(trips.agent_ids, others[half:]))
+    """Two halves of the users: positions of the trips that may be injected, and of those for a background."""
+    users = np.random.default_rng([seed, 1]).permutation(trips.agents)
+    injected = np.isin(trips.agent_ids, users[: len(users) // 2])
+    return np.flatnonzero(injected), np.flatnonzero(~injected)
 
 
 def case(user: str, seed: int) -> tuple[Trajectories, Trajectories, np.ndarray, Trajectories]:
@@ -65,7 +64,7 @@ def case(user: str, seed: int) -> tuple[Trajectories, Trajectories, np.ndarray, 
     own = rng.permutation(np.flatnonzero(_trips.agent_ids == user))
     normal, train = own[:190], own[190:]
     foreign, crowd = halves(_trips, seed)
-    foreign = foreign[_trips.agent_ids[foreign] != user]
+    foreign, crowd = (half[_trips.agent_ids[half] != user] for half in (foreign, crowd))
     test = _trips[np.r_[normal, rng.choice(foreign, 10, replace=False)]]
     claimed = Trajectories(
         test.columns, test.offsets, np.full(len(test), user), [f"test-{i}" for i in range(len(test))]
@@ -113,7 +112,8 @@ def _shared(seed: int) -> astray.FleetDetector:
     assert _trips is not None
     if seed not in _fleets:
         crowd = _trips[halves(_trips, seed)[1]]
-        _fleets[seed] = astray.FleetDetector(seed=seed).fit(crowd)
+        strangers = crowd[~np.isin(crowd.agent_ids, TEN)]
+        _fleets[seed] = astray.FleetDetector(seed=seed).fit(strangers)
     return _fleets[seed]
 
 

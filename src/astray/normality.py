@@ -130,7 +130,7 @@ def trip_normality(
     """Score trips from the rewards of their rows; a trip without a usable row is not a number."""
     n = calibration.step.standardise(rewards.mean(axis=1))
     mean = trip_means(n, trip, weight, n_trips)
-    heads = np.column_stack([trip_means(rewards[:, k], trip, weight, n_trips) for k in range(rewards.shape[1])])
+    heads = _head_means(rewards, trip, weight, n_trips)
     worst = worst_windows(n, trip, time, weight, calibration.window_seconds, n_trips)
     (normality, window), score = _decide(calibration, mean, worst)
     return TripScores(
@@ -140,6 +140,15 @@ def trip_normality(
         score,
         p_values(score, calibration.trips),
     )
+
+
+def _head_means(rewards: Array, trip: Array, weight: Array, n_trips: int) -> Floats:
+    """The weighted mean of each trip under each head: (trips, heads)."""
+    total, counts = np.bincount(trip, weight, n_trips), np.bincount(trip, minlength=n_trips)
+    # What each row contributes to its trip's mean; where a trip has no weight at all, the plain mean.
+    share = np.where(total[trip] > 0, weight, 1.0) / np.where(total > 0, total, counts)[trip]
+    means = np.column_stack([np.bincount(trip, share * head, n_trips) for head in rewards.T])
+    return np.where(counts[:, None] > 0, means, np.nan)
 
 
 def _decide(calibration: Calibration, mean: Floats, worst: Floats) -> tuple[tuple[Floats, Floats], Floats]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -69,27 +70,39 @@ DEFAULT_LAGS = (60.0, 300.0)
 
 
 def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> NDArray[np.uint64]:
-    """The keys of every step: an array of shape (steps, habits, grids)."""
-    keys = np.empty((len(steps), len(habits), GRIDS), np.uint64)
-    cells: dict[tuple[int, float, float], Array] = {}
-
-    def cell(which: int, size: float, shift: float) -> Array:
-        # The same places are asked for by many habits.
-        if (which, size, shift) not in cells:
-            xy = (steps.location, steps.origin)[which] if which < 2 else steps.trail[:, which - 2]
-            ij = np.floor(xy / size + shift).astype(np.int64).view(np.uint64)
-            cells[which, size, shift] = _mix(ij[:, 0], ij[:, 1])
-        return cells[which, size, shift]
-
+    """The keys of every step: an array of shape (steps, habits, grids), in memory habit by habit."""
+    keys = np.empty((len(habits), GRIDS, len(steps)), np.uint64)
+    places = (steps.location, steps.origin, *np.moveaxis(steps.trail, 1, 0))
     speed = np.hypot(steps.velocity[:, 0], steps.velocity[:, 1])
     turn = np.arctan2(steps.velocity[:, 1], steps.velocity[:, 0]) / (2 * np.pi) * SECTORS
+    band = 2 * np.log2(np.maximum(speed, STANDING) / STANDING)
     local = steps.time + utc_offset
+    hour = local % DAY / DAY
     # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
-    weekend = np.isin(np.floor(local / DAY) % 7, (2, 3))
+    weekend = np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.uint64)
+
+    # Many habits ask for the same cell, sector, band or hour: each is made once.
+    @cache
+    def cell(which: int, size: float, shift: float) -> Array:
+        ij = np.floor(places[which].T / size + shift).astype(np.int64).view(np.uint64)
+        return _mix(ij[0], ij[1])
+
+    @cache
+    def sector(shift: float) -> Array:
+        return np.where(speed < STANDING, SECTORS, np.floor(turn + shift) % SECTORS).astype(np.uint64)
+
+    @cache
+    def pace(shift: float) -> Array:
+        return np.floor(band + shift).astype(np.uint64)
+
+    @cache
+    def slot(slots: int, shift: float) -> Array:
+        return (np.floor(hour * slots + shift) % slots).astype(np.uint64)
+
     for grid in range(GRIDS):
         shift = grid / GRIDS
         for h, habit in enumerate(habits):
-            key = np.full(len(steps), h * GRIDS + grid + 1, np.uint64)
+            key: Array = np.full(1, h * GRIDS + grid + 1, np.uint64)
             if habit.cell is not None:
                 key = _mix(key, cell(0, habit.cell, shift))
             if habit.origin is not None:
@@ -97,19 +110,15 @@ def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> N
             if habit.trail is not None:
                 key = _mix(key, cell(2 + habit.trail, habit.cell or 1000.0, shift))
             if habit.heading:
-                sector = np.floor(turn + shift) % SECTORS
-                key = _mix(key, np.where(speed < STANDING, SECTORS, sector).astype(np.uint64))
+                key = _mix(key, sector(shift))
             if habit.speed:
-                band = np.floor(2 * np.log2(np.maximum(speed, STANDING) / STANDING) + shift)
-                key = _mix(key, band.astype(np.uint64))
+                key = _mix(key, pace(shift))
             if habit.hours is not None:
-                slots = round(24 / habit.hours)
-                slot = np.floor(local % DAY / DAY * slots + shift) % slots
-                key = _mix(key, slot.astype(np.uint64))
+                key = _mix(key, slot(round(24 / habit.hours), shift))
             if habit.weekend:
-                key = _mix(key, weekend.astype(np.uint64))
-            keys[:, h, grid] = _mix(key, np.uint64(0))
-    return keys
+                key = _mix(key, weekend)
+            keys[h, grid] = key
+    return keys.transpose(2, 0, 1)
 
 
 def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> dict[int, NDArray[np.uint64]]:
@@ -127,17 +136,27 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0)
 
 def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
     """log(1 + count) of every habit, averaged over the grids: an array of shape (steps, habits)."""
-    excluded = None if without is None else without[:, None, None]
-    return np.asarray(np.log1p(memory.counts(keys, excluded)).mean(axis=2, dtype=np.float32))
+    n, habits, grids = keys.shape
+    rows = keys.transpose(1, 2, 0).reshape(habits * grids, n)
+    # A step mostly has the key of the step before, for a cell is larger than a step: look every run of equals up once.
+    fresh = np.ones(rows.shape, bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
+    if without is not None:
+        fresh[:, 1:] |= without[1:] != without[:-1]
+    run = np.flatnonzero(fresh)
+    counts = memory.counts(rows.ravel()[run], None if without is None else without[run % n])
+    logs = np.repeat(np.log1p(counts), np.diff(run, append=rows.size)).reshape(habits, grids, n)
+    return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 
 
-def _mix(a: Array, b: Array | np.uint64) -> NDArray[np.uint64]:
+def _mix(a: Array, b: Array) -> NDArray[np.uint64]:
     """Hash two words into one (a multiply, xor-shift round as in SplitMix64, Steele et al. 2014)."""
     # Neighbouring cells are small numbers: spread the first word over all bits before the second one comes in.
     h = a * np.uint64(0x9E3779B97F4A7C15) + b
-    h ^= h >> np.uint64(30)
+    shifted = h >> np.uint64(30)
+    h ^= shifted
     h *= np.uint64(0xBF58476D1CE4E5B9)
-    h ^= h >> np.uint64(27)
+    h ^= np.right_shift(h, np.uint64(27), out=shifted)
     h *= np.uint64(0x94D049BB133111EB)
-    h ^= h >> np.uint64(31)
+    h ^= np.right_shift(h, np.uint64(31), out=shifted)
     return np.asarray(h)
