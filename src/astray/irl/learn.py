@@ -53,7 +53,7 @@ class LearnConfig:
     horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over
     rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy
     clone_updates: int = 300  # gradient steps that first make the policy imitate the demonstrations
-    weights: tuple[tuple[str, float], ...] = (("policy", 0.3), ("explore", 4.0), ("population", 1.0))
+    weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 2.0), ("population", 4.0))
     explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
     imagined: int = 600  # counterfactual trips
     most_rows: int = 300  # of one trip: a very long one must not be all that is learned from
