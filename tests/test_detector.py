@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import astray
-from astray import ByContext, ByHour, IRLDetector, Trajectories, scoring
-from astray.continuation import Generated, revive
+from astray import ByContext, ByHour, IRLDetector, Trajectories
 from astray.decide import decide
+from astray.detectors import scoring
+from astray.detectors.continuation import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.explain import familiar_words
 from astray.irl.learn import LearnConfig

@@ -15,8 +15,10 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 import astray
-from astray import FleetDetector, Trajectories, crowd
-from astray.crowd import Member
+from astray import FleetDetector, Trajectories
+from astray.detectors import crowd
+from astray.detectors.crowd import Member
+from astray.detectors.sharing import Pupil, SharingConfig, band_of
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
 from astray.mdp.context import Context, ContextSpec
@@ -24,7 +26,6 @@ from astray.mdp.memory import Forgetting
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import read, write
 from astray.normality import step_normality
-from astray.sharing import Pupil, SharingConfig, band_of
 from astray.simulate import Simulation, city
 
 QUICK: dict[str, Any] = {"iterations": 6, "sharing": {"demonstrations": 30, "short_demonstrations": 10, "others": 10}}

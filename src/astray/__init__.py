@@ -10,9 +10,9 @@ from astray.trajectories import Trajectories
 if TYPE_CHECKING:
     from astray import simulate
     from astray.decide import ByContext, ByHour
-    from astray.detector import IRLDetector
+    from astray.detectors.detector import IRLDetector
+    from astray.detectors.fleet import FleetDetector
     from astray.explain import Explanation
-    from astray.fleet import FleetDetector
     from astray.modelfile import load
     from astray.readers import read
 
@@ -36,8 +36,8 @@ _HOMES = {
     "ByContext": "astray.decide",
     "ByHour": "astray.decide",
     "Explanation": "astray.explain",
-    "FleetDetector": "astray.fleet",
-    "IRLDetector": "astray.detector",
+    "FleetDetector": "astray.detectors.fleet",
+    "IRLDetector": "astray.detectors.detector",
     "load": "astray.modelfile",
     "read": "astray.readers",
 }

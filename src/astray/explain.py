@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.decide import decide, low_scores, threshold
+from astray.detectors.estimator import Detector
+from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
-from astray.estimator import Detector
 from astray.irl.actor import Actor
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.familiarity import Habit, keys_of
@@ -21,7 +22,6 @@ from astray.mdp.steps import Steps
 from astray.mdp.view import View, trip_names
 from astray.mdp.world import policy_states
 from astray.normality import Segment
-from astray.scoring import BAND, Scores
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

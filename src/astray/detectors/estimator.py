@@ -13,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import Threshold, decide, low_scores, threshold
+from astray.detectors.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
-from astray.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

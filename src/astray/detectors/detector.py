@@ -10,10 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.continuation import Generated, revive
 from astray.decide import Threshold
+from astray.detectors.continuation import Generated, revive
+from astray.detectors.estimator import Detector
+from astray.detectors.scoring import Lens, Scale, Seen
+from astray.detectors.teaching import Progress, Taught, named, others, remember, sample, teach, teachable, without
 from astray.errors import DataError, NotFittedError
-from astray.estimator import Detector
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps, position_of
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.dynamics import Dynamics, LearnedDynamics
@@ -21,9 +23,7 @@ from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import STEP_COUNTERFACTUALS, GeoWorld, StepWorld
 from astray.modelfile import FilePath, ModelFile, configured, plain, write
-from astray.modelparts import plain_threshold, restore_threshold
-from astray.scoring import Lens, Scale, Seen
-from astray.teaching import Progress, Taught, named, others, remember, sample, teach, teachable, without
+from astray.modelfile.parts import plain_threshold, restore_threshold
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import ByContext, ByHour, Threshold
+from astray.detectors.scoring import Scale
 from astray.errors import ModelFileError
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
@@ -25,7 +26,6 @@ from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
 from astray.normality import Calibration, Location
-from astray.scoring import Scale
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
 Array = NDArray[Any]

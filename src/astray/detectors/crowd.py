@@ -23,7 +23,7 @@ from astray.mdp.projection import Projection
 from astray.mdp.steps import steps_of
 from astray.mdp.view import Sight, View, ViewConfig, trip_names
 from astray.modelfile import ModelFile, pack_text
-from astray.modelparts import Packed, sound
+from astray.modelfile.parts import Packed, sound
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

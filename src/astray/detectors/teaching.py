@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.continuation import Generated, one_thread
+from astray.detectors.continuation import Generated, one_thread
+from astray.detectors.scoring import Scale, chunks
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.memory import Memory
@@ -18,7 +19,7 @@ from astray.mdp.paths import resample
 from astray.mdp.view import View, trip_names
 from astray.mdp.world import GeoWorld, Rows, StepWorld
 from astray.modelfile import ModelFile
-from astray.modelparts import (
+from astray.modelfile.parts import (
     Packed,
     pack_posterior,
     pack_scales,
@@ -32,7 +33,6 @@ from astray.modelparts import (
     unpack_view,
 )
 from astray.normality import Calibration, calibrate
-from astray.scoring import Scale, chunks
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

@@ -6,30 +6,24 @@ these and every array. A file that is cut, bent, forged or newer than this progr
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from astray.atomic import replacing
-from astray.errors import DataError, ModelFileError
-
-if TYPE_CHECKING:
-    from astray.detector import IRLDetector
-    from astray.fleet import FleetDetector
+from astray.errors import ModelFileError
+from astray.modelfile.values import plain, restore
 
 Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
-T = TypeVar("T")
 
 VERSION = 1
 _ENTRY = "astray"
@@ -65,7 +59,7 @@ class ModelFile:
 
     def within(self, name: str) -> ModelFile:
         """The same file, with the values that stand under ``name``."""
-        return dataclasses.replace(self, values=self.value(name, dict[str, Any]))
+        return replace(self, values=self.value(name, dict[str, Any]))
 
     def array(self, name: str, dtype: DTypeLike, *shape: int | None) -> Array:
         """An array of this type and shape; None for a length that may be anything."""
@@ -224,128 +218,3 @@ def _check_version(path: Path, head: Any) -> None:
         raise ModelFileError(
             f"{path}: written in version {version} of the format, this astray reads up to {VERSION}; upgrade astray"
         )
-
-
-def load(path: FilePath) -> IRLDetector | FleetDetector:
-    """Open a model that was saved; it scores at once, and needs the training library only to go on learning.
-
-    Parameters
-    ----------
-    path
-        A file that :meth:`IRLDetector.save` or :meth:`FleetDetector.save` wrote.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not whole, not a model, or of a newer version.
-    """
-    from astray.detector import IRLDetector
-    from astray.fleet import FleetDetector
-
-    model = read(path)
-    kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
-    if model.kind not in kinds:
-        raise model.wrong(f"a model of the unknown kind {model.kind!r}")
-    try:
-        return kinds[model.kind].from_file(model)
-    except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        # The checksum held, so somebody wrote this on purpose, or an older astray did.
-        raise model.wrong(f"its parts do not fit together ({error})") from error
-
-
-# -------------------------------------------------------------------- plain values
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: dataclasses become mappings, tuples lists, numpy's numbers plain ones.
-
-    >>> from astray.mdp.memory import Forgetting
-    >>> plain({"rule": Forgetting(max_trips=3), "sizes": (1, 2)})
-    {'rule': {'max_trips': 3, 'window': None, 'half_life': None}, 'sizes': [1, 2]}
-    """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain_field(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (str, bool, int, float, NoneType)):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Iterable):
-        return [plain(v) for v in value]
-    raise ModelFileError(f"{value!r} cannot be saved in a model file; set it to a plain value before saving")
-
-
-def _plain_field(owner: Any, name: str) -> Any:
-    """A field as its type has it: 5 where a float belongs is 5.0, so that what was read is written as it was."""
-    value = plain(getattr(owner, name))
-    try:
-        return plain(restore(get_type_hints(type(owner))[name], value))
-    except TypeError:
-        return value
-
-
-def restore(hint: Any, value: Any) -> Any:
-    """The value of type ``hint`` that :func:`plain` made plain; what does not fit the type is a ``TypeError``.
-
-    >>> from astray.mdp.view import ViewConfig
-    >>> restore(ViewConfig, plain(ViewConfig(interval=10.0))) == ViewConfig(interval=10.0)
-    True
-    """
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, UnionType):
-        return _restore_any(inner, value)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        hints = inner[:1] * len(value) if inner[1:] == (...,) else inner
-        return tuple(restore(h, v) for h, v in zip(hints, value, strict=True))
-    if origin is dict and isinstance(value, Mapping):
-        return {restore(inner[0], k): restore(inner[1], v) for k, v in value.items()}
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        hints_by_name = get_type_hints(hint)
-        unknown = sorted(set(value) - set(hints_by_name))
-        if unknown:
-            raise TypeError(f"{getattr(hint, '__name__', hint)} has no field named {unknown[0]!r}")
-        return hint(**{name: restore(hints_by_name[name], v) for name, v in value.items()})  # type: ignore[operator]
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and isinstance(value, hint) and isinstance(value, bool) == (hint is bool):
-        return value
-    raise TypeError(f"{value!r} is not a value of {hint}")
-
-
-def _restore_any(hints: Sequence[Any], value: Any) -> Any:
-    for hint in hints:
-        try:
-            return restore(hint, value)
-        except TypeError:
-            continue
-    raise TypeError(f"{value!r} is none of {', '.join(map(str, hints))}")
-
-
-def configured(default: T, given: T | Mapping[str, Any] | None) -> T:
-    """A configuration: the one given, or the default with those (nested) fields changed that a mapping names.
-
-    >>> from astray.mdp.view import ViewConfig
-    >>> changed = configured(ViewConfig(), {"interval": 10.0, "faults": {"gap": 600.0}})
-    >>> changed.interval, changed.faults.gap, changed.faults.top_speed
-    (10.0, 600.0, 100.0)
-    """
-    if given is None:
-        return default
-    if not isinstance(given, Mapping):
-        return given
-    try:
-        changed: T = restore(type(default), _overridden(plain(default), given))
-    except TypeError as error:
-        raise DataError(f"{type(default).__name__}: {error}") from None
-    return changed
-
-
-def _overridden(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    pairs = {k: (values.get(k), v) for k, v in given.items()}
-    nested = {k: _overridden(a, b) for k, (a, b) in pairs.items() if isinstance(a, Mapping) and isinstance(b, Mapping)}
-    return {**values, **plain(given), **nested}

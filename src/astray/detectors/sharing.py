@@ -15,15 +15,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.continuation import one_thread
+from astray.detectors.continuation import one_thread
+from astray.detectors.scoring import Scale
+from astray.detectors.teaching import Progress, calibrated, remember, sample, thin
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.paths import resample
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, Rows
 from astray.normality import step_normality, trip_means
-from astray.scoring import Scale
-from astray.teaching import Progress, calibrated, remember, sample, thin
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.modelfile import ModelFile
-from astray.modelparts import Packed, pack_actor, unpack_actor
+from astray.modelfile.parts import Packed, pack_actor, unpack_actor
 
 if TYPE_CHECKING:
     from astray.irl.learn import LearnConfig, Learned

@@ -10,18 +10,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray import crowd
-from astray.crowd import Member, pack_members, unpack_members
 from astray.decide import Threshold
+from astray.detectors import crowd
+from astray.detectors.crowd import Member, pack_members, unpack_members
+from astray.detectors.estimator import Detector
+from astray.detectors.scoring import Lens, Scale, Seen, chunks
+from astray.detectors.sharing import SharingConfig, band_of, share
+from astray.detectors.teaching import Progress, teachable
 from astray.errors import DataError, NotFittedError
-from astray.estimator import Detector
 from astray.explain import Explanation, explain_fixes, position_of
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
 from astray.mdp.projection import Projection
 from astray.mdp.view import ViewConfig, trip_names
 from astray.modelfile import FilePath, ModelFile, configured, pack_text, plain, write
-from astray.modelparts import (
+from astray.modelfile.parts import (
     Packed,
     pack_posterior,
     pack_scales,
@@ -32,9 +35,6 @@ from astray.modelparts import (
     unpack_scales,
     unpack_table,
 )
-from astray.scoring import Lens, Scale, Seen, chunks
-from astray.sharing import SharingConfig, band_of, share
-from astray.teaching import Progress, teachable
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class FleetDetector(Detector):
         For experts, likewise; a mapping of fields that differ from the default. The encoder is ``familiarity``, and
         landmarks, which belong to a place, are not for a fleet.
     sharing
-        For experts: how agents stand in the training (:class:`~astray.sharing.SharingConfig`, or a mapping of fields).
+        For experts: how agents stand in the training (:class:`~astray.detectors.sharing.SharingConfig`, or a mapping of
+        fields).
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class FleetDetector(Detector):
     scales_, bands_
         What scores are measured on, one for each band of history; and the bands' edges.
     members_
-        Agent to :class:`~astray.crowd.Member`: its centre, memory and some ways.
+        Agent to :class:`~astray.detectors.crowd.Member`: its centre, memory and some ways.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
     history_
