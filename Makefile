@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test lint types tests bench clean
 
 demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to demo/
-	$(BIN)/python examples/demo.py
+	$(BIN)/astray demo
 
 test: lint types tests  ## what continuous integration runs
 

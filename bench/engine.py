@@ -41,7 +41,15 @@ class Engine:
         held = learned.held_out if len(learned.held_out) else np.arange(len(train))
         sight = world.view.look(train[np.sort(held)])
         rewards = learned.posterior(sight.features)
-        calibration = calibrate(rewards, sight.steps.trip, sight.steps.time, sight.weight, scale=scale)
+        calibration = calibrate(
+            rewards,
+            sight.steps.trip,
+            sight.steps.time,
+            sight.weight,
+            aspects=learned.posterior.aspects,
+            backgrounds=learned.background_rewards(),
+            scale=scale,
+        )
         return cls(world.view, learned, calibration)
 
     def score(self, trips: Trajectories) -> TripScores:

@@ -181,7 +181,7 @@ class TestScores:
 
     def test_one_trip_through_the_lens(self, detector: IRLDetector, new: Trajectories) -> None:
         view, scale, history = detector.lens("p00")
-        n, _ = step_normality(detector.posterior_(view.look(new[0]).features), scale.calibration)
+        n = step_normality(detector.posterior_(view.look(new[0]).features), scale.calibration).normality
         assert np.array_equal(n, detector.score_fixes(new[0])["normality"].to_numpy())
         assert detector.score(new[0])["history"].to_list() == [history]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.normality import (
+    WINDOW_TOLERANCE,
     Location,
     Segment,
     calibrate,
@@ -30,15 +31,16 @@ from astray.normality import (
 Array = NDArray[Any]
 
 
-def rewarded(n_trips: int, seed: int = 0, heads: int = 4) -> dict[str, Array]:
-    """Rewards of trips of different lengths and rates, as a detector has them."""
+def rewarded(n_trips: int, seed: int = 0, heads: int = 4, aspects: int = 1) -> dict[str, Array]:
+    """Rewards (rows, aspects, heads) of trips of different lengths and rates, as a detector has them."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, 60, n_trips)
     since = [np.r_[0.0, rng.integers(1, 60, m - 1)] for m in lengths]
-    level = rng.normal(size=n_trips)
+    level = rng.normal(size=(n_trips, aspects, 1))
     trip = np.repeat(np.arange(n_trips), lengths)
+    noise = rng.normal(size=(len(trip), aspects, heads)) + 0.3 * rng.normal(size=heads)
     return {
-        "rewards": level[trip, None] + rng.normal(size=(len(trip), heads)) + 0.3 * rng.normal(size=heads),
+        "rewards": level[trip] + noise,
         "trip": trip,
         "time": np.concatenate([1.7e9 + k * 86_400 + np.cumsum(s) for k, s in enumerate(since)]),
         "weight": np.concatenate([np.minimum(s, 30.0) for s in since]),
@@ -51,12 +53,12 @@ def rewarded(n_trips: int, seed: int = 0, heads: int = 4) -> dict[str, Array]:
 def test_r_bar_and_sigma_bar_are_the_mean_and_the_deviation_of_the_mean_reward():
     data = rewarded(30)
     calibration = calibrate(**data)
-    mean_reward = data["rewards"].mean(axis=1)
-    assert calibration.step.centre == pytest.approx(mean_reward.mean())
-    assert calibration.step.spread == pytest.approx(mean_reward.std())
-    n, spread = step_normality(data["rewards"], calibration)
+    mean_reward = data["rewards"][:, 0].mean(axis=1)
+    assert calibration.step[0].centre == pytest.approx(mean_reward.mean())
+    assert calibration.step[0].spread == pytest.approx(mean_reward.std())
+    n, spread, _ = step_normality(data["rewards"], calibration)
     np.testing.assert_allclose(n, (mean_reward - mean_reward.mean()) / mean_reward.std())
-    np.testing.assert_allclose(spread, data["rewards"].std(axis=1) / mean_reward.std())
+    np.testing.assert_allclose(spread, data["rewards"][:, 0].std(axis=1) / mean_reward.std())
     assert n.mean() == pytest.approx(0.0, abs=1e-9)
     assert n.std() == pytest.approx(1.0)
 
@@ -65,7 +67,7 @@ def test_left_out_trips_are_the_unit_of_trip_scores():
     data = rewarded(50)
     calibration = calibrate(**data)
     scores = trip_normality(**data, calibration=calibration, n_trips=50)
-    for values in (scores.normality, scores.worst_window):
+    for values in (scores.normality, scores.worst_window * WINDOW_TOLERANCE):
         assert values.mean() == pytest.approx(0.0, abs=1e-9)
         assert values.std() == pytest.approx(1.0)
     np.testing.assert_array_equal(scores.score, np.minimum(scores.normality, scores.worst_window))
@@ -76,7 +78,7 @@ def test_the_papers_trip_score_is_the_plain_mean_of_n():
     data = rewarded(20)
     calibration = calibrate(**data, scale="step")
     scores = trip_normality(**data, calibration=calibration, n_trips=20)
-    n, _ = step_normality(data["rewards"], calibration)
+    n = step_normality(data["rewards"], calibration).normality
     means = [np.average(n[data["trip"] == k], weights=data["weight"][data["trip"] == k]) for k in range(20)]
     np.testing.assert_allclose(scores.normality, means)
     np.testing.assert_array_equal(scores.score, scores.normality)  # and it alone decides
@@ -104,9 +106,9 @@ def test_the_uncertainty_of_a_trip_is_the_deviation_of_its_mean_over_the_heads()
     scores = trip_normality(**data, calibration=calibration, n_trips=10)
     for k in range(10):
         own = data["trip"] == k
-        per_head = np.average(data["rewards"][own], axis=0, weights=data["weight"][own])
-        assert scores.uncertainty[k] == pytest.approx(per_head.std() / calibration.step.spread)
-    agreed = {**data, "rewards": np.repeat(data["rewards"][:, :1], 4, axis=1)}
+        per_head = np.average(data["rewards"][own, 0], axis=0, weights=data["weight"][own])
+        assert scores.uncertainty[k] == pytest.approx(per_head.std() / calibration.step[0].spread)
+    agreed = {**data, "rewards": np.repeat(data["rewards"][:, :, :1], 4, axis=2)}
     assert trip_normality(**agreed, calibration=calibration, n_trips=10).uncertainty == pytest.approx(0.0, abs=1e-12)
 
 
@@ -144,6 +146,62 @@ def test_trips_may_have_any_numbers_when_the_scale_is_set():
     np.testing.assert_array_equal(sparse.trips, calibrate(**data).trips)
 
 
+# ---------------------------------------------------------------- aspects
+
+
+@pytest.mark.parametrize("off", [(), (9.0, 9.0, 9.0), (9.0, 2.0, 0.1)])
+def test_with_several_aspects_left_out_steps_and_trips_are_still_the_unit(off: tuple[float, ...]):
+    data = rewarded(60, aspects=3)
+    backgrounds = [np.random.default_rng(0).normal(-far, 1.0, 50) for far in off]
+    calibration = calibrate(**data, aspects=("place", "manner", "time"), backgrounds=backgrounds)
+    scores = trip_normality(**data, calibration=calibration, n_trips=60)
+    worst = scores.worst_window * WINDOW_TOLERANCE
+    for values in (step_normality(data["rewards"], calibration).normality, scores.normality, worst):
+        assert values.mean() == pytest.approx(0.0, abs=1e-9)
+        assert values.std() == pytest.approx(1.0)
+
+
+def test_a_trip_is_as_normal_as_its_worst_aspect():
+    data = rewarded(60, aspects=3)
+    calibration = calibrate(**data, aspects=("place", "manner", "time"))
+    before = trip_normality(**data, calibration=calibration, n_trips=60)
+    odd = data["rewards"].copy()
+    odd[data["trip"] == 5, 1] -= 20.0  # one trip, in one aspect
+    odd[data["trip"] == 6] += 20.0  # more than usual in all of them is no fault
+    after = trip_normality(**{**data, "rewards": odd}, calibration=calibration, n_trips=60)
+    assert after.score.argmin() == 5
+    assert after.aspect[5] == 1
+    assert after.score[6] > before.score[6]
+    others = np.delete(np.arange(60), [5, 6])
+    np.testing.assert_allclose(after.score[others], before.score[others], atol=1e-9)
+    steps = step_normality(odd, calibration)
+    assert (steps.aspect[data["trip"] == 5] == 1).all()
+
+
+def test_an_aspect_that_tells_little_apart_has_to_be_further_off():
+    data = rewarded(60, aspects=2)
+    told, untold = (
+        calibrate(**data, aspects=("place", "time"), backgrounds=[np.full(9, -9.0), np.full(9, off)])
+        for off in (-9.0, 0.0)
+    )
+    assert told.tolerance == (1.0, 1.0)
+    assert untold.tolerance == (1.0, 10.0)
+    odd = data["rewards"].copy()
+    odd[data["trip"] == 5, 1] -= 4.0
+    scores = [trip_normality(**{**data, "rewards": odd}, calibration=c, n_trips=60) for c in (told, untold)]
+    assert scores[0].score[5] < scores[1].score[5]
+
+
+def test_the_tolerance_is_three_over_the_separation_in_pooled_deviations():
+    data = rewarded(60, aspects=2)
+    plain = calibrate(**data, aspects=("place", "time"))
+    # Mean rewards of trips that stand 1.5 deviations of left-out trips off, half a deviation more or less.
+    step, trip = plain.step[1], plain.trip[1]
+    rewards = step.centre + step.spread * (trip.centre + trip.spread * np.array([-2.0, -1.0, -2.0, -1.0]))
+    calibration = calibrate(**data, aspects=("place", "time"), backgrounds=[rewards, rewards])
+    assert calibration.tolerance[1] == pytest.approx(3.0 / (1.5 / np.sqrt((1 + 0.25) / 2)))
+
+
 # ---------------------------------------------------------------- trips
 
 
@@ -160,8 +218,9 @@ def test_a_trip_without_a_usable_row_is_not_a_number():
     data = rewarded(3)
     kept = data["trip"] != 1
     scores = trip_normality(**{k: v[kept] for k, v in data.items()}, calibration=calibration, n_trips=4)
-    for values in scores:
+    for values in scores[:5]:
         assert np.isnan(values).tolist() == [False, True, False, True]
+    assert scores.aspect.tolist() == [0, -1, 0, -1]
     nothing = trip_normality(**{k: v[:0] for k, v in data.items()}, calibration=calibration, n_trips=2)
     assert np.isnan(nothing.p_value).all()
 
@@ -363,9 +422,8 @@ rewards = posterior(seen.features)
 rows = (seen.steps.trip, seen.steps.time, seen.weight)
 calibration = calibrate(rewards, *rows)
 scores = trip_normality(rewards, *rows, calibration, len(trips))
-n, _ = step_normality(rewards, calibration)
-segments(n, *rows[:2])
-assert np.isfinite(scores.normality).all() and rewards.shape == (300, 5)
+segments(step_normality(rewards, calibration).normality, *rows[:2])
+assert np.isfinite(scores.normality).all() and rewards.shape == (300, 1, 5)
 print([m for m in ("torch", "sklearn", "pandas") if m in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -32,7 +32,8 @@ def a_trip() -> Explanation:
     uncertainty = np.full(n, 0.2)
     fault = np.full(n, "", dtype="U20")
     fault[30], normality[30], uncertainty[30] = "impossible speed", np.nan, np.nan
-    stretch = Stretch(10, 20, time[10], time[19], -3.0, 0.2, "0 of 304 past trips came through this street")
+    words = "0 of 304 past trips came through this street"
+    stretch = Stretch(10, 20, time[10], time[19], -3.0, 0.2, "place", words)
     return Explanation(
         agent="ann",
         trajectory="t7",
@@ -49,11 +50,13 @@ def a_trip() -> Explanation:
         trip_uncertainty=0.2,
         worst_window=-3.1,
         score=-3.1,
+        aspect="place",
         p_value=0.04,
         history=304.0,
         decision="anomaly",
         eps=-2.0,
         gamma=1.5,
+        leave=-1.0,
         habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
         expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
     )
@@ -70,7 +73,7 @@ def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) 
     assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 UTC" in said
     assert "N(τ) = −2.4 ± 0.2" in said
     assert "p = 0.04: about 1 normal trip in 25 scores as low" in said
-    assert "0 of 304 past trips came through this street" in said
+    assert "21:30–21:39  out of place: 0 of 304 past trips came through this street" in said
     for label in ("habitual ways", "not normal", "expected way", "faulty fixes", "start", "end", "1 km"):
         assert label in said.splitlines(), label
     for label in ("minutes since the start", "normality n(s, a)", "opens: −2", "closes: −1"):
@@ -182,13 +185,13 @@ def test_states_and_actions_have_no_map(tmp_path: Path) -> None:
     said = text_of(figure, tmp_path)
     assert len(figure.axes) == 1
     assert "step" in said.splitlines()
-    assert "10–19  state 1 lies above its mean" in said
+    assert "10–19  out of place: state 1 lies above its mean" in said
 
 
 def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
-    history = pl.DataFrame({"iteration": [0, 1, 2], "loss": [1.0, 0.7, 0.6], "held_out_score": [1.0, 2.0, 1.5]})
+    history = pl.DataFrame({"iteration": [0, 1, 2], "loss": [1.0, 0.7, 0.6], "held_out_loss": [1.0, 0.6, 0.8]})
     said = text_of(history_figure(history), tmp_path).splitlines()
-    assert {"loss", "score of left-out trips", "best", "iteration"} <= set(said)
+    assert {"loss", "loss on left-out trips", "best", "iteration"} <= set(said)
     assert "entropy of the policy" not in said
     with pytest.raises(DataError, match="history_"):
         history_figure(history.select("iteration"))

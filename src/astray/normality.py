@@ -7,7 +7,8 @@ eps = -2 asks of a trip what it asks of a step; ``scale="step"`` leaves it as th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,12 @@ from astray.errors import DataError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+
+
+# Chosen on simulated people and on GeoLife users outside the ten of the published table (docs/results).
+DISTINCT = 3.0  # an aspect whose counterfactuals stand this far off, in deviations, is trusted as it is
+MOST_TOLERANT = 10.0
+WINDOW_TOLERANCE = 1.35  # a short stretch has to be further off than a whole trip
 
 
 class Location(NamedTuple):
@@ -51,16 +58,35 @@ def locate(values: Array, robust: bool = False) -> Location:
     return Location(float(centre), spread if spread > 1e-3 else 1.0)
 
 
+class Overall(NamedTuple):
+    """Centre and spread of the lowest aspect: of steps, of trips, of worst windows."""
+
+    step: Location
+    trip: Location
+    window: Location
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What is normal for this agent, measured on demonstrations that the reward was not trained on.
 
+    A reward may have several aspects (place, route, manner, time), each with heads of its own. Every aspect is measured
+    on its own scale, divided by its tolerance, and the lowest of them counts: somebody in the right place at the wrong
+    speed is not normal. What the lowest comes to is measured once more, so that eps means the same for any number of
+    aspects.
+
     Attributes
     ----------
+    aspects
+        Their names.
+    tolerance
+        How far each aspect has to be off to count as much as the first one that is off by 1.
     step
-        r_bar and sigma_bar: centre and spread of the reward of single steps.
+        r_bar and sigma_bar of each aspect: centre and spread of the reward of single steps.
     trip, window
-        Centre and spread of the mean n of left-out trips, and of their worst window.
+        Of each aspect: centre and spread of the mean n of left-out trips, and of their worst window.
+    overall
+        The same of the lowest aspect, whichever it is.
     trips
         The scores of the left-out trips, sorted: what conformal p-values are read from.
     window_seconds
@@ -69,22 +95,38 @@ class Calibration:
         "trip" (default): N is standardised over trips; "step": N is the plain mean of n, as printed in the paper.
     """
 
-    step: Location
-    trip: Location
-    window: Location
+    aspects: tuple[str, ...]
+    tolerance: tuple[float, ...]
+    step: tuple[Location, ...]
+    trip: tuple[Location, ...]
+    window: tuple[Location, ...]
+    overall: Overall
     trips: Floats
     window_seconds: float = 120.0
     scale: str = "trip"
+
+    def of_steps(self, rewards: Array) -> Floats:
+        """The n(s, a) of each aspect: (rows, aspects), from rewards (rows, aspects, heads)."""
+        return _standardised(rewards.mean(axis=2), self.step)
+
+
+class StepScores(NamedTuple):
+    """Scores of steps, one entry a row."""
+
+    normality: Floats  # n(s, a), of the lowest aspect
+    uncertainty: Floats  # standard deviation over the heads of that aspect, in the same unit
+    aspect: NDArray[np.int64]  # which aspect is lowest
 
 
 class TripScores(NamedTuple):
     """Scores of trips, one entry a trip."""
 
-    normality: Floats  # N(tau)
+    normality: Floats  # N(tau), of the lowest aspect
     uncertainty: Floats  # standard deviation over the heads of the trip's mean, in sigma_bar
-    worst_window: Floats  # the lowest mean of n over a window, standardised over left-out trips
+    worst_window: Floats  # the lowest mean of n over a window, standardised over left-out trips, by WINDOW_TOLERANCE
     score: Floats  # the lower of the two, which decides
     p_value: Floats  # the share of left-out trips that score as low; small = anomalous
+    aspect: NDArray[np.int64]  # which aspect the score is of; -1 where there is none
 
 
 def calibrate(
@@ -93,69 +135,132 @@ def calibrate(
     time: Array,
     weight: Array,
     *,
+    aspects: Sequence[str] = ("behaviour",),
+    backgrounds: Sequence[Array] = (),
     robust: bool = False,
     scale: str = "trip",
     window_seconds: float = 120.0,
 ) -> Calibration:
-    """Set r_bar, sigma_bar and the scales of trips from the rewards (rows, heads) of left-out demonstrations."""
+    """Set r_bar, sigma_bar and the scales of trips, from left-out demonstrations' rewards (rows, aspects, heads).
+
+    ``backgrounds`` holds, for each aspect, the mean rewards of what that aspect was trained against, one a trajectory:
+    they set the tolerances. Without them all aspects are trusted alike.
+    """
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
-    step = locate(rewards.mean(axis=1), robust)
-    n = step.standardise(rewards.mean(axis=1))
-    of = np.unique(trip, return_inverse=True)[1]
-    mean = trip_means(n, of, weight)
-    worst = worst_windows(n, of, time, weight, window_seconds)
     plain = Location(0.0, 1.0)
+    step = tuple(locate(r, robust) for r in rewards.mean(axis=2).T)
+    n = _standardised(rewards.mean(axis=2), step)
+    of = np.unique(trip, return_inverse=True)[1]
+    means = np.column_stack([trip_means(values, of, weight) for values in n.T])
+    worst = worst_windows(n, of, time, weight, window_seconds)
     blank = Calibration(
+        tuple(aspects),
+        (1.0,) * len(step),
         step,
-        locate(mean, robust) if scale == "trip" else plain,
-        locate(worst, robust),
+        tuple(locate(m, robust) for m in means.T) if scale == "trip" else (plain,) * len(step),
+        tuple(locate(w, robust) for w in worst.T),
+        Overall(plain, plain, Location(0.0, WINDOW_TOLERANCE)),
         np.zeros(0),
         window_seconds,
         scale,
     )
-    score = _decide(blank, mean, worst)[1]
-    return Calibration(step, blank.trip, blank.window, np.sort(score), window_seconds, scale)
+    if backgrounds:
+        blank = replace(blank, tolerance=_tolerances(blank, backgrounds))
+    if len(step) > 1:
+        lowest = [
+            lowest_aspect(blank, v)[0]
+            for v in (n, _standardised(means, blank.trip), _standardised(worst, blank.window))
+        ]
+        of_step, of_trip, (centre, spread) = (locate(values, robust) for values in lowest)
+        blank = replace(blank, overall=Overall(of_step, of_trip, Location(centre, WINDOW_TOLERANCE * spread)))
+    score = _decide(blank, means, worst)[2]
+    return replace(blank, trips=np.sort(score))
 
 
-def step_normality(rewards: Array, calibration: Calibration) -> tuple[Floats, Floats]:
-    """n(s, a) of every row, and the standard deviation over the heads, both in sigma_bar."""
-    n = calibration.step.standardise(rewards.mean(axis=1))
-    return n, np.asarray(rewards.std(axis=1) / calibration.step.spread, np.float64)
+def _tolerances(calibration: Calibration, backgrounds: Sequence[Array]) -> tuple[float, ...]:
+    """How far off each aspect has to be: the less, the better it tells the agent's trips from their counterfactuals.
+
+    Where they can hardly be told apart (some people go at any hour), a low value means little. The first aspect,
+    whether it was this agent at all, is what the others are measured by.
+    """
+    found = [1.0]
+    for rewards, step, trip in list(zip(backgrounds, calibration.step, calibration.trip, strict=True))[1:]:
+        away = -trip.standardise(step.standardise(rewards))
+        distinct = away.mean() / np.sqrt((1.0 + away.var()) / 2.0)
+        found.append(float(np.clip(DISTINCT / max(distinct, 1e-9), 1.0, MOST_TOLERANT)))
+    return tuple(found)
+
+
+def lowest_aspect(calibration: Calibration, values: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The lowest of standardised values (rows, aspects), each over its aspect's tolerance; and which that is."""
+    over = values / np.asarray(calibration.tolerance)
+    which = over.argmin(axis=1)
+    return over[np.arange(len(over)), which], which
+
+
+def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
+    """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
+    low, which = lowest_aspect(calibration, calibration.of_steps(rewards))
+    spread = rewards[np.arange(len(rewards)), which].std(axis=1) / _units(calibration)[which]
+    return StepScores(calibration.overall.step.standardise(low), np.asarray(spread, np.float64), which)
 
 
 def trip_normality(
     rewards: Array, trip: Array, time: Array, weight: Array, calibration: Calibration, n_trips: int
 ) -> TripScores:
-    """Score trips from the rewards of their rows; a trip without a usable row is not a number."""
-    n = calibration.step.standardise(rewards.mean(axis=1))
-    mean = trip_means(n, trip, weight, n_trips)
-    heads = _head_means(rewards, trip, weight, n_trips)
+    """Score trips from the rewards (rows, aspects, heads) of their rows; one without a usable row is not a number."""
+    n = calibration.of_steps(rewards)
+    means = np.column_stack([trip_means(values, trip, weight, n_trips) for values in n.T])
     worst = worst_windows(n, trip, time, weight, calibration.window_seconds, n_trips)
-    (normality, window), score = _decide(calibration, mean, worst)
-    return TripScores(
-        normality,
-        np.asarray(heads.std(axis=1) / calibration.step.spread),
-        window,
-        score,
-        p_values(score, calibration.trips),
-    )
+    return trip_scores(means, worst, _head_means(rewards, trip, weight, n_trips), calibration)
+
+
+def trip_scores(means: Floats, worst: Floats, head_means: Floats, calibration: Calibration) -> TripScores:
+    """Score trips from what was summed up over each.
+
+    That is the mean n and the lowest window of every aspect (trips, aspects), and the mean reward under every head
+    (trips, aspects, heads).
+    """
+    normality, window, score, which = _decide(calibration, means, worst)
+    rows = np.arange(len(score))
+    spread = head_means[rows, which].std(axis=1) / _units(calibration)[which]
+    none = np.isnan(score)
+    return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
+
+
+def _standardised(values: Array, scales: Sequence[Location]) -> Floats:
+    centres, spreads = np.array(scales).T
+    return np.asarray((values - centres) / spreads, np.float64)
+
+
+def _units(calibration: Calibration) -> Floats:
+    """How much reward of each aspect makes one unit of n(s, a)."""
+    spreads = np.array([s.spread for s in calibration.step])
+    return np.asarray(spreads * np.asarray(calibration.tolerance) * calibration.overall.step.spread)
 
 
 def _head_means(rewards: Array, trip: Array, weight: Array, n_trips: int) -> Floats:
-    """The weighted mean of each trip under each head: (trips, heads)."""
+    """The weighted mean of each trip under each head: (trips, aspects, heads)."""
     total, counts = np.bincount(trip, weight, n_trips), np.bincount(trip, minlength=n_trips)
     # What each row contributes to its trip's mean; where a trip has no weight at all, the plain mean.
     share = np.where(total[trip] > 0, weight, 1.0) / np.where(total > 0, total, counts)[trip]
-    means = np.column_stack([np.bincount(trip, share * head, n_trips) for head in rewards.T])
-    return np.where(counts[:, None] > 0, means, np.nan)
+    means = np.zeros((n_trips, *rewards.shape[1:]))
+    if len(trip):
+        runs = np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]])
+        np.add.at(means, trip[runs], np.add.reduceat(rewards * share[:, None, None], runs, axis=0))
+    return np.where(counts[:, None, None] > 0, means, np.nan)
 
 
-def _decide(calibration: Calibration, mean: Floats, worst: Floats) -> tuple[tuple[Floats, Floats], Floats]:
-    normality = calibration.trip.standardise(mean)
-    window = calibration.window.standardise(worst)
-    # The paper decides by the mean alone; a mean hides a short detour, so by default the worst window may object.
-    return (normality, window), normality if calibration.scale == "step" else np.minimum(normality, window)
+def _decide(calibration: Calibration, means: Floats, worst: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
+    """N(tau), the worst window, the score and the aspect that it is of."""
+    mean, of_mean = lowest_aspect(calibration, _standardised(means, calibration.trip))
+    window, of_window = lowest_aspect(calibration, _standardised(worst, calibration.window))
+    mean, window = calibration.overall.trip.standardise(mean), calibration.overall.window.standardise(window)
+    if calibration.scale == "step":  # the paper decides by the mean alone
+        return mean, window, mean, of_mean
+    # A mean hides a short detour, so by default the worst window may object.
+    return mean, window, np.minimum(mean, window), np.where(window < mean, of_window, of_mean)
 
 
 def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None) -> Floats:
@@ -178,30 +283,37 @@ def worst_windows(
 ) -> Floats:
     """The lowest weighted mean of n over any window that ends at a row and reaches back ``seconds``, for each trip.
 
-    A window that would begin before its path is cut there, but counts only from half its length on: one odd fix is no
-    window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are all
-    shorter than that has its mean.
+    ``n`` may have several columns, and so has the answer then. A window that would begin before its path is cut there,
+    but counts only from half its length on: one odd fix is no window. A path begins with the trip and with every row
+    of no weight (after a gap). A trip whose paths are all shorter than that has its mean.
     """
     size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
-    worst = trip_means(n, trip, weight, size)
-    if not len(n):
-        return worst
+    columns = np.atleast_2d(n.T)
+    worst = np.stack([trip_means(values, trip, weight, size) for values in columns])
+    if len(n):
+        low, mass, full = _windows(trip, time, weight, seconds)
+        ends, low, mass, of = np.flatnonzero(full) + 1, low[full], mass[full], trip[full]
+        for lowest, values in zip(worst, columns, strict=True):
+            sums = np.r_[0.0, np.cumsum(weight * values)]
+            np.minimum.at(lowest, of, (sums[ends] - sums[low]) / mass)
+    return worst.T.reshape(size, *n.shape[1:])
+
+
+def _windows(
+    trip: Array, time: Array, weight: Array, seconds: float
+) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
+    """For each row: where the window that ends there starts, its weight, and whether it counts."""
     begins = np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]] | (weight == 0))
-    first = np.repeat(begins, np.diff(np.r_[begins, len(trip)]))
+    rows = np.diff(np.r_[begins, len(trip)])
+    first = np.repeat(begins, rows)
     # One clock for all paths, so that one search finds where every window starts.
     duration = time[np.r_[begins[1:], len(time)] - 1] - time[begins]
     shift = np.cumsum(np.r_[0.0, duration[:-1] + 1.0]) - time[begins]
-    clock = time + np.repeat(shift, np.diff(np.r_[begins, len(trip)]))
+    clock = time + np.repeat(shift, rows)
     low = np.maximum(np.searchsorted(clock, clock - seconds, side="right"), first)
     total = np.r_[0.0, np.cumsum(weight)]
-    sums = np.r_[0.0, np.cumsum(weight * n)]
-    rows = np.arange(len(n))
-    mass = total[rows + 1] - total[low]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (sums[rows + 1] - sums[low]) / mass
-    full = (time - time[first] >= seconds / 2) & (mass > 0)
-    np.minimum.at(worst, trip[full], mean[full])
-    return worst
+    mass = total[1:] - total[low]
+    return low, mass, (time - time[first] >= seconds / 2) & (mass > 0)
 
 
 def p_values(scores: Array, calibration_scores: Array) -> Floats:

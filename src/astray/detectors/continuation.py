@@ -74,8 +74,7 @@ class Generated:
 def revive(
     posterior: RewardPosterior, generated: Generated | None, config: LearnConfig, rng: np.random.Generator
 ) -> Learned:
-    """The state that :func:`astray.irl.learn.learn` goes on from; its background is empty and will be filled."""
-    from astray.irl.background import Background
+    """The state that :func:`astray.irl.learn.learn` goes on from; its backgrounds are empty and will be filled."""
     from astray.irl.learn import Learned
 
     return Learned(
@@ -84,7 +83,7 @@ def revive(
         np.zeros(0, np.int64),
         _reward(posterior, config, rng),
         None if generated is None else _generator(generated, config, rng),
-        Background(dict(config.weights), config.capacity),
+        {},
     )
 
 
@@ -98,11 +97,11 @@ def _reward(posterior: RewardPosterior, config: LearnConfig, rng: np.random.Gene
     shape = replace(
         config.reward,
         hidden=tuple(w.shape[2] for w in weights[:-1]),
-        heads=weights[-1].shape[2],
+        heads=weights[-1].shape[2] // len(posterior.aspects),
         networks=weights[-1].shape[0],
         random_prior=config.reward.random_prior if posterior.prior else 0.0,
     )
-    reward = RewardHeads(len(posterior.mean), shape, rng)
+    reward = RewardHeads(len(posterior.mean), shape, rng, posterior.aspects)
     with torch.no_grad():
         for layer, (weight, bias) in enumerate(posterior.layers):
             reward.weights[layer].copy_(torch.from_numpy(weight))

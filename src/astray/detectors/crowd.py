@@ -2,18 +2,24 @@
 
 Looking agent by agent costs a few milliseconds each, however few the fixes; a fleet may have a hundred thousand agents.
 What does not depend on the memory (paths, steps, keys) is computed for all together; only the counts are looked up
-agent by agent.
+agent by agent. Trips stand agent by agent (:func:`by_agent`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.detectors.members import XY, Common, Member
+from astray.detectors.personal import RECENT, own_scores
+from astray.detectors.scoring import Seen, chunks, score_chunk
+from astray.detectors.sharing import band_of
 from astray.mdp.context import Context
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.familiarity import GRIDS, familiarity, keys_by_trip, keys_of
@@ -21,42 +27,13 @@ from astray.mdp.memory import Memory
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
 from astray.mdp.steps import steps_of
-from astray.mdp.view import Sight, View, ViewConfig, trip_names
-from astray.modelfile import ModelFile, pack_text
-from astray.modelfile.parts import Packed, sound
+from astray.mdp.view import Sight, ViewConfig, trip_names
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
-XY = NDArray[np.float32]
 
 WAY_POINTS = 32  # of a past way that is kept to be shown
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """What a fleet knows of one agent: where it lives, what it remembers, and some of its ways."""
-
-    projection: Projection
-    utc_offset: float
-    memory: Memory = field(default_factory=Memory)
-    ways: tuple[XY, ...] = ()  # metres, the last ones
-
-    @classmethod
-    def of(cls, trips: Trajectories, config: ViewConfig) -> Member:
-        """A member centred on its first trips, with nothing remembered."""
-        return cls.around(trips.columns["lat"], trips.columns["lon"], config)
-
-    @classmethod
-    def around(cls, lat: Array, lon: Array, config: ViewConfig) -> Member:
-        """A member centred on some fixes, with nothing remembered."""
-        projection = Projection.centred_on(lat, lon)
-        offset = 3600.0 * round(projection.lon / 15.0) if config.utc_offset is None else config.utc_offset
-        return cls(projection, offset, Memory(forgetting=config.forgetting))
-
-    def view(self, config: ViewConfig, context: Context) -> View:
-        """How this agent's trips are seen, one agent at a time."""
-        encoder = FamiliarityEncoder(self.memory, config.habits, config.lags, self.utc_offset)
-        return View(config, self.projection, encoder, replace(context, utc_offset=self.utc_offset))
+ENROL_FIXES = 100_000  # counted in one go
 
 
 @dataclass(frozen=True)
@@ -100,7 +77,6 @@ def look(trips: Trajectories, members: Sequence[Member], config: ViewConfig, con
     names = np.array(trip_names(trips))
     for member, run in _runs(members):
         rows_of_member = slice(*np.searchsorted(steps.trip, [run.start, run.stop]))
-        # A copy, whose look-up table is let go of: kept tables would be larger than the memories.
         memory = replace(member.memory)
         own = memory.number_of(names[run])[steps.trip[rows_of_member] - run.start] if len(memory) else None
         counts[rows_of_member] = familiarity(keys[rows_of_member], memory, own)
@@ -134,7 +110,30 @@ def remember(
         present = [i for i in range(run.start, run.stop) if i in keys]
         memory = member.memory.add({names[i]: keys[i] for i in present}, {names[i]: began[i] for i in present})
         ways = [*member.ways, *(w for w in shown[run] if w is not None)][-keep_ways or len(trips) :]
-        yield run.start, replace(member, memory=memory, ways=tuple(ways))
+        yield run.start, replace(member.with_memory(memory), ways=tuple(ways))
+
+
+def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> Iterator[tuple[int, Member]]:
+    """The members with the scores of these trips, which they remember; and the position of the first trip of each.
+
+    Every trip is left out of its own counts, and measured on the scale of agents with as much history.
+    """
+    history = histories(members)
+    seen = Seen.of_fixes(look(trips, members, common.view, common.context), history, band_of(history, common.bands))
+    scores = own_scores(score_chunk(trips, seen, common.posterior, common.scales, -np.inf).of_trips)
+    names = np.array(trip_names(trips))
+    for member, run in _runs(members):
+        number = replace(member.memory).number_of(names[run])
+        own = member.scores.copy()
+        own[number[number >= 0]] = scores[run][number >= 0]
+        yield run.start, replace(member, scores=own)
+
+
+def histories(members: Sequence[Member]) -> NDArray[np.float64]:
+    """The history of the member that each trip is of."""
+    return np.concatenate(
+        [np.full(run.stop - run.start, member.history) for member, run in _runs(members)] or [np.zeros(0)]
+    )
 
 
 def _projected(trips: Trajectories, members: Sequence[Member]) -> Projection:
@@ -167,60 +166,53 @@ def _ways(paths: Trajectories, n: int) -> list[XY | None]:
     return longest
 
 
-# -------------------------------------------------------------------- as a file holds them
+# -------------------------------------------------------------------- trips, agent by agent
 
 
-def pack_members(members: Mapping[str, Member]) -> Packed:
-    """All memories, one after the other, with offsets; nothing is copied."""
-    everybody = list(members.values())
-    ways = [w for m in everybody for w in m.ways]
-
-    def offsets(counts: Iterable[int]) -> NDArray[np.int64]:
-        return np.cumsum([0, *counts], dtype=np.int64)
-
-    def whole(part: Callable[[Member], Array], blank: Array) -> list[Array]:
-        return [part(m) for m in everybody] or [blank]
-
-    return Packed(
-        {},
-        {
-            **pack_text("agents", list(members)),
-            **pack_text("trips.ids", [t for m in everybody for t in m.memory.trip_ids]),
-            "agents.centre": np.array([[m.projection.lat, m.projection.lon] for m in everybody]).reshape(-1, 2),
-            "agents.utc_offset": np.array([m.utc_offset for m in everybody], np.float64),
-            "agents.trips": offsets(len(m.memory) for m in everybody),
-            "agents.postings": offsets(len(m.memory.keys) for m in everybody),
-            "agents.ways": offsets(len(m.ways) for m in everybody),
-            "trips.times": whole(lambda m: m.memory.times, np.zeros(0)),
-            "postings.keys": whole(lambda m: m.memory.keys, np.zeros(0, np.uint64)),
-            "postings.trips": whole(lambda m: m.memory.trips, np.zeros(0, np.int32)),
-            "ways.points": offsets(len(w) for w in ways),
-            "ways.xy": ways or np.zeros((0, 2), np.float32),
-        },
-    )
+def by_agent(trips: Trajectories) -> NDArray[np.int64]:
+    """The order in which the trips of each agent stand together, agents by their first trip."""
+    _, first, agent = np.unique(trips.agent_ids, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(first[agent], kind="stable"), np.int64)
 
 
-def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
-    """The members that :func:`pack_members` packed."""
-    agents = model.text("agents")
-    n = len(agents)
-    centre = model.array("agents.centre", np.float64, n, 2)
-    utc_offset = model.array("agents.utc_offset", np.float64, n)
-    ids = model.text("trips.ids")
-    times = model.array("trips.times", np.float64, len(ids))
-    keys = model.array("postings.keys", np.uint64, None)
-    trips = model.array("postings.trips", np.int32, len(keys))
-    xy = model.array("ways.xy", np.float32, None, 2)
-    points = model.offsets("ways.points", len(xy))
-    of_trips = model.offsets("agents.trips", len(ids), n)
-    of_postings = model.offsets("agents.postings", len(keys), n)
-    of_ways = model.offsets("agents.ways", len(points) - 1, n)
-    members = {}
-    for i, agent in enumerate(agents):
-        t, p, w = (slice(int(o[i]), int(o[i + 1])) for o in (of_trips, of_postings, of_ways))
-        memory = Memory(tuple(ids[t]), times[t], keys[p], trips[p], config.forgetting)
-        if not sound(memory.keys, memory.trips, len(memory)):
-            raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
-        ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))
-        members[agent] = Member(Projection(*centre[i].tolist()), float(utc_offset[i]), memory, ways)
-    return members
+def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
+    """The agents of trips that stand together, each with its own."""
+    ids = trips.agent_ids
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]][: len(ids)]).tolist()
+    for start, stop in pairwise([*starts, len(ids)]):
+        yield str(ids[start]), slice(start, stop)
+
+
+def _newest(trips: Trajectories, most: int) -> NDArray[np.bool_]:
+    """Which trips, those of an agent together, are among the last ``most`` of their agent."""
+    chosen = np.zeros(len(trips), bool)
+    for _, run in runs(trips):
+        chosen[max(run.start, run.stop - most) : run.stop] = True
+    return chosen
+
+
+def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, keep_ways: int) -> dict[str, Member]:
+    """The members with these trips counted and, the newest of them, measured; the others are not in the answer.
+
+    Somebody who is not among ``members`` yet begins with nothing. ``keep_ways`` of the last ways are kept to be shown.
+    """
+    ordered = trips[by_agent(trips)]
+    counted = _each(ordered, partial(remember, config=common.view, keep_ways=keep_ways), members, common.view)
+    # When all are counted, so that none is measured against a part of the history.
+    return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted, common.view)
+
+
+def _each(
+    trips: Trajectories,
+    change: Callable[[Trajectories, list[Member]], Iterator[tuple[int, Member]]],
+    members: Mapping[str, Member],
+    config: ViewConfig,
+) -> dict[str, Member]:
+    """The members of these trips, changed by each chunk of them in turn."""
+    changed: dict[str, Member] = {}
+    for chunk in chunks(trips.lengths, ENROL_FIXES):
+        part = trips[chunk]
+        found = {a: changed.get(a) or members.get(a) or Member.of(part[run], config) for a, run in runs(part)}
+        for first, member in change(part, [found[a] for a in part.agent_ids.tolist()]):
+            changed[str(part.agent_ids[first])] = member
+    return changed

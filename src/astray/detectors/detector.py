@@ -11,19 +11,21 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.decide import Threshold
+from astray.detectors.configuration import learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
-from astray.detectors.estimator import Detector
+from astray.detectors.estimator import Detector, Look
 from astray.detectors.scoring import Lens, Scale, Seen
-from astray.detectors.teaching import Progress, Taught, named, others, remember, sample, teach, teachable, without
-from astray.errors import DataError, NotFittedError
-from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps, position_of
+from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, teachable, without
+from astray.detectors.updates import first_lesson, sort_out
+from astray.errors import DataError
+from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.dynamics import Dynamics, LearnedDynamics
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.view import View, ViewConfig, trip_names
-from astray.mdp.world import STEP_COUNTERFACTUALS, GeoWorld, StepWorld
-from astray.modelfile import FilePath, ModelFile, configured, plain, write
-from astray.modelfile.parts import plain_threshold, restore_threshold
+from astray.mdp.world import GeoWorld, StepWorld
+from astray.modelfile import ModelFile, configured, plain
+from astray.modelfile.parts import Packed
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -127,6 +129,7 @@ class IRLDetector(Detector):
     """
 
     KIND: ClassVar[str] = "detector"
+    UNSAVED: ClassVar[tuple[str, ...]] = ("dynamics", "progress")
 
     def __init__(
         self,
@@ -206,9 +209,7 @@ class IRLDetector(Detector):
         population
             Other agents' trips: what else people do. Those of agents in ``trips`` are left out.
         """
-        good = teachable(trips, y)
-        if not good.any():
-            raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
+        good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
         crowd = None if population is None else others(population, mine, self.max_population, rng)
@@ -217,13 +218,15 @@ class IRLDetector(Detector):
         if mine.is_gps:
             if self.dynamics is not None:
                 raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
-            view = remember(View.of(mine, self._view_config(), rng), mine)
+            default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
+            looking = view_config(default, self.view, encoder=self.encoder, interval=self.interval)
+            view = remember(View.of(mine, looking, rng), mine)
             world = GeoWorld.of(demonstrations, view)
         else:
             waves = 0 if self.preset == "kdd19" else WAVES
             world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
-        config = self._learn_config(gps=mine.is_gps)
-        self._take(self._teach(world, config, rng, crowd, None))
+        config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
+        self._learn(world, config, rng, crowd)
         self.config_ = plain(config)
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
@@ -261,18 +264,9 @@ class IRLDetector(Detector):
                 raise DataError("there is nothing to learn from; give trips")
             good = teachable(trips, y, anomalous)
             return self.fit(trips, np.where(good, 1, -1), population)
-        new = trips if trips is None else self._check(trips)
-        past = {*trip_names(self.kept_), *self._memory_names}
-        refused = named(past, anomalous)
-        taught: set[str] = set()
-        if new is not None:
-            good = teachable(new, y, anomalous, self.anomalous_)
-            refused |= set(trip_names(new[~good]))
-            new = new[good]
-            taught = set(trip_names(new))
-        unknown = [w for w in anomalous if not named(refused, [w])]
-        if unknown:
-            raise DataError(f"no trip named {unknown[0]!r} was learned from or given, so it cannot be taken out")
+        past = {*trip_names(self.kept_), *(() if self.view_ is None else self.view_.memory.trip_ids)}
+        given = trips if trips is None else self._check(trips)
+        new, taught, refused = sort_out(given, y, anomalous, past, self.anomalous_)
         view = self.view_ if self.view_ is None else self.view_.forget(sorted(refused))
         kept = without(self.kept_, refused | taught)
         if new is not None and len(new):
@@ -286,12 +280,8 @@ class IRLDetector(Detector):
         return self
 
     def _go_on(self, new: Trajectories, view: View | None, kept: Trajectories, population: Trajectories | None) -> None:
-        from astray.irl.learn import LearnConfig
-
         rng = np.random.default_rng([self.seed, self.n_updates_ + 1])
-        crowd = self.population_
-        if population is not None:
-            crowd = others(population, new, self.max_population, rng)
+        crowd = self.population_ if population is None else others(population, new, self.max_population, rng)
         view = None if view is None else remember(view, new)
         if view is not None and isinstance(view.encoder, FamiliarityEncoder):
             # What the memory has let go of must not come back by way of the kept trips.
@@ -303,22 +293,20 @@ class IRLDetector(Detector):
         else:
             assert self.world_ is not None
             world = replace(self.world_, trajectories=both, dynamics=self._dynamics(both, rng))
-        config = configured(LearnConfig(), self.config_)
+        config = configured(preset("default"), self.config_)
         config = replace(config, iterations=max(1, config.iterations // 3))
-        start = revive(self.posterior_, self.generated_, config, rng)
-        taught = self._teach(world, config, rng, crowd, start)
-        self._take(replace(taught, history=pl.concat([self.history_, taught.history], how="diagonal_relaxed")))
+        self._learn(world, config, rng, crowd, revive(self.posterior_, self.generated_, config, rng))
         self.n_updates_ += 1
 
-    def _teach(
+    def _learn(
         self,
         world: GeoWorld | StepWorld,
         config: LearnConfig,
         rng: np.random.Generator,
         crowd: Trajectories | None,
-        start: Learned | None,
-    ) -> Taught:
-        return teach(
+        start: Learned | None = None,
+    ) -> None:
+        taught = teach(
             world,
             config,
             rng,
@@ -330,6 +318,10 @@ class IRLDetector(Detector):
             window=self.window,
             progress=self.progress,
         )
+        if start is not None:
+            before_and_now = [self.history_, taught.history]
+            taught = replace(taught, history=pl.concat(before_and_now, how="diagonal_relaxed"))
+        self._take(taught)
 
     def _take(self, taught: Taught) -> None:
         """Nothing has been changed so far; now everything is, at once."""
@@ -340,65 +332,29 @@ class IRLDetector(Detector):
     def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
         return LearnedDynamics.fit(trips, rng) if self.dynamics is None else self.dynamics
 
-    def _learn_config(self, gps: bool) -> LearnConfig:
-        """The preset, with the fields of ``config``, with the parameters of this class."""
-        from astray.irl.learn import PRESETS
-
-        if self.preset not in PRESETS:
-            raise DataError(f"no preset named {self.preset!r}; there are {', '.join(PRESETS)}")
-        config = configured(PRESETS[self.preset], self.config)
-        explorers = self.explorers
-        if not gps and explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
-            explorers = STEP_COUNTERFACTUALS
-        own = {
-            "iterations": self.iterations,
-            "objective": self.objective,
-            "explorers": explorers,
-            "weights": None if self.weights is None else list(self.weights.items()),
-            "reward": _given({"heads": self.heads, "networks": self.networks}),
-        }
-        return configured(config, _given(own))
-
-    def _view_config(self) -> ViewConfig:
-        default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
-        return configured(configured(default, self.view), _given({"encoder": self.encoder, "interval": self.interval}))
-
     # ---------------------------------------------------------------- looking
-
-    @property
-    def _is_fitted(self) -> bool:
-        return hasattr(self, "posterior_")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._is_fitted
-
-    def _require_fitted(self) -> None:
-        if not self._is_fitted:
-            raise NotFittedError("this IRLDetector has not been fitted; call fit(trips) first, or astray.load(path)")
-
-    @property
-    def _memory_names(self) -> tuple[str, ...]:
-        return () if self.view_ is None else self.view_.memory.trip_ids
 
     def _check(self, trips: Trajectories) -> Trajectories:
         self._require_fitted()
         if trips.is_gps != (self.view_ is not None):
             wanted = "GPS fixes (time, lat, lon)" if self.view_ is not None else "states and actions"
             raise DataError(f"this detector was fitted on {wanted}; these trajectories hold {', '.join(trips.columns)}")
-        widths = self.kept_.columns
         for name in () if trips.is_gps else ("state", "action"):
-            if trips.columns[name].shape[1] != widths[name].shape[1]:
-                raise DataError(f"{name}s have {trips.columns[name].shape[1]} columns, not {widths[name].shape[1]}")
+            given, known = (t.columns[name].shape[1] for t in (trips, self.kept_))
+            if given != known:
+                raise DataError(f"{name}s have {given} columns, not {known}")
         return trips
 
-    def _see(self, trips: Trajectories) -> Seen:
+    def _see(self, trips: Trajectories) -> Look:
         self._check(trips)
         if self.view_ is None:
             assert self.world_ is not None
-            return Seen.of_steps(trips, self.world_.look(trips), float(self.n_trips_))
-        own = self.view_.memory.number_of(np.array(trip_names(trips))) >= 0
-        past = np.maximum(self.lens().history - own, 0.0)
-        return Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
+            seen = Seen.of_steps(trips, self.world_.look(trips), float(self.n_trips_))
+        else:
+            own = self.view_.memory.number_of(np.array(trip_names(trips))) >= 0
+            past = np.maximum(self.lens().history - own, 0.0)
+            seen = Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
+        return Look(seen, self.posterior_, self.scales_)
 
     def lens(self, agent: str = "", near: tuple[float, float] | None = None) -> Lens:
         """How GPS trips are seen and measured, fix by fix; the same for every agent."""
@@ -408,84 +364,36 @@ class IRLDetector(Detector):
         remembered = isinstance(self.view_.encoder, FamiliarityEncoder)
         return Lens(self.view_, self.scales_[0], self.view_.memory.history if remembered else float(self.n_trips_))
 
-    def explain(self, trips: Trajectories, trajectory: str | int = 0) -> Explanation:
-        """Why a trip scored as it did.
-
-        Parameters
-        ----------
-        trips
-            Some trips.
-        trajectory
-            Which of them: its id or its position; the first by default.
-
-        Examples
-        --------
-        >>> from astray.simulate import city
-        >>> trips = city(people=2, days=10, seed=0).trips
-        >>> mine, other = trips.agent("p00"), trips.agent("p01")
-        >>> detector = IRLDetector(iterations=3, seed=0).fit(mine, population=other[:20])
-        >>> explanation = detector.explain(other, "p01-0030")
-        >>> print(explanation)  # doctest: +ELLIPSIS
-        Trip p01-0030 of p01: ...
-        >>> len(explanation.normality) == len(explanation.time), len(explanation.habitual) == len(mine)
-        (True, True)
-        """
-        one = self._check(trips)[position_of(trips, trajectory)]
-        scores = self._score(one)
+    def _explain(self, trip: Trajectories) -> Explanation:
+        scores = self._score(trip)
         if self.view_ is None:
             return explain_steps(self, scores)
-        shown = without(self.kept_, trip_names(one))
+        shown = without(self.kept_, trip_names(trip))
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
         actor = None if self.generated_ is None else self.generated_.actor
-        return explain_fixes(self, scores, self.view_, trip_names(one)[0], habitual, actor)
+        return explain_fixes(self, scores, self.view_, trip_names(trip)[0], habitual, actor)
 
     # ---------------------------------------------------------------- keeping
 
-    def save(self, path: FilePath) -> None:
-        """Write the model to one file, whole or not at all; :func:`astray.load` opens it again.
-
-        The file is in the safetensors format, holds no code, and equal models give equal bytes. It holds thinned past
-        trips (``keep`` of them), so it is as private as they are. ``dynamics`` and ``progress`` are not saved.
-        """
-        self._require_fitted()
-        params = self.get_params() | {"dynamics": None, "progress": None}
-        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma")}
+    def _pack(self) -> Packed:
         own = {
-            "parameters": plain(params),
             "config": self.config_,
             "anomalous": sorted(self.anomalous_),
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
         }
-        taught = Taught(
-            self.posterior_,
-            self.scales_[0],
-            self.view_,
-            self.world_,
-            self.history_,
-            self.generated_,
-            self.kept_,
-            self.population_,
-        ).pack()
-        write(path, self.KIND, own | taught.values, taught.arrays)
+        seen = (self.posterior_, self.scales_[0], self.view_, self.world_, self.history_)
+        taught = Taught(*seen, self.generated_, self.kept_, self.population_)
+        return Packed.together([Packed(own, {}), taught.pack()])
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
         """The detector that a file holds; see :func:`astray.load`."""
-        inside = model.within("parameters")
-        params = dict(inside.values)
-        params |= {name: restore_threshold(inside, name) for name in ("eps", "gamma")}
-        if params.get("view") is not None:
-            params["view"] = dict(params["view"])
-        detector = cls(**params)
+        detector = cls._of_parameters(model)
         detector._take(Taught.unpack(model))
         detector.config_ = model.value("config", dict[str, Any])
         detector.anomalous_ = frozenset(model.value("anomalous", tuple[str, ...]))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)
         return detector
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,23 +14,39 @@ from numpy.typing import NDArray
 
 from astray.decide import Threshold, decide, low_scores, threshold
 from astray.detectors.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
-from astray.errors import DataError
+from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
+from astray.modelfile import FilePath, ModelFile, plain, write
+from astray.modelfile.parts import Packed, plain_threshold, restore_threshold
 from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.explain import Explanation
+    from astray.live.session import Session
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 
+class Look(NamedTuple):
+    """A chunk of trips as a detector sees it, the reward that scores it, and the scales that ``seen.scale`` is of."""
+
+    seen: Seen
+    posterior: RewardPosterior
+    scales: Sequence[Scale]
+
+
 class Detector(ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
 
-    A subclass sets the parameters below in its constructor, and says how it sees a chunk of trips (:meth:`_see`), in
-    which order it wants to see them (:meth:`_order`), and what it scores with (``posterior_`` and ``scales_``).
+    A subclass sets the parameters below in its constructor, and says how it sees and scores a chunk of trips
+    (:meth:`_see`), in which order it wants to see them (:meth:`_order`), how it explains one (:meth:`_explain`), and
+    what its file holds (:meth:`_pack`).
     """
 
     KIND: ClassVar[str]
+    UNSAVED: ClassVar[tuple[str, ...]] = ("progress",)  # parameters that no file can hold
 
     eps: Threshold
     gamma: Threshold
@@ -66,27 +82,63 @@ class Detector(ABC):
 
     # ---------------------------------------------------------------- for subclasses
 
-    @abstractmethod
-    def _require_fitted(self) -> None:
-        """Refuse to go on before :meth:`fit`."""
-
     def _order(self, trips: Trajectories) -> Array | None:
         """The order in which trips are best seen; None for theirs."""
         return None
 
     @abstractmethod
-    def _see(self, trips: Trajectories) -> Seen:
-        """A chunk of trips, as the reward sees them."""
+    def _check(self, trips: Trajectories) -> Trajectories:
+        """The same trips, if they are of the kind that the detector knows."""
+
+    @abstractmethod
+    def _see(self, trips: Trajectories) -> Look:
+        """A chunk of trips, as they are seen and measured."""
+
+    @abstractmethod
+    def _explain(self, trip: Trajectories) -> Explanation:
+        """Why this one trip scored as it did."""
+
+    @abstractmethod
+    def _pack(self) -> Packed:
+        """What a file holds beside the parameters."""
 
     @abstractmethod
     def lens(self, agent: str, near: tuple[float, float] | None = None) -> Lens:
         """How one agent's GPS trips are seen and measured; for a stranger, around a place (lat, lon)."""
 
+    def reward(self, agent: str) -> RewardPosterior:
+        """The reward that one agent's trips are scored by."""
+        self._require_fitted()
+        return self.posterior_
+
+    # ---------------------------------------------------------------- fitted or not
+
+    @property
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._is_fitted
+
+    def _require_fitted(self) -> None:
+        if not self._is_fitted:
+            name = type(self).__name__
+            raise NotFittedError(f"this {name} has not been fitted; call fit(trips) first, or astray.load(path)")
+
     # ---------------------------------------------------------------- scoring
+
+    def open(self, agent: str = "", **settings: Any) -> Session:
+        """One agent's live trip, scored fix by fix as it happens; the model is never changed by it.
+
+        ``settings`` are those of :class:`astray.live.Session`: ``reorder``, ``stay``, ``eps``, ``gamma``, ...
+        """
+        from astray.live.session import Session
+
+        return Session(self, agent, **settings)
 
     def _score(self, trips: Trajectories) -> Scores:
         enter = -2.0 if callable(self.eps) else float(self.eps)
-        return score_chunk(trips, self._see(trips), self.posterior_, self.scales_, enter)
+        return score_chunk(trips, *self._see(trips), enter)
 
     def _map(self, trips: Trajectories, what: Callable[[Scores], Result]) -> list[tuple[Array, Result]]:
         """``what`` of the scores of each chunk, with the positions of the chunk's trips."""
@@ -167,7 +219,8 @@ class Detector(ABC):
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
         deviation over the heads), worst_window (the same of the worst few minutes), score (the lower of the two, which
-        decides), p_value (conformal), decision, history (past trips behind the score), and the segment in which the
+        decides), p_value (conformal), aspect (which side of the trip that score is of: place, route, manner or time),
+        decision, history (past trips behind the score), and the segment in which the
         trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
         """
         table = self._table(trips)
@@ -189,7 +242,7 @@ class Detector(ABC):
         scores = ("normality", "uncertainty", "worst_window", "score", "p_value")
         return (
             table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None))
-            .select("agent", "trajectory", *scores, "decision", "history", "^segment_.*$")
+            .select("agent", "trajectory", *scores, "aspect", "decision", "history", "^segment_.*$")
             .rechunk()
         )
 
@@ -197,8 +250,8 @@ class Detector(ABC):
         """A table with one row a fix.
 
         Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
-        lo and hi (two standard deviations over the heads either side), and fault: what is wrong with a fix that the
-        receiver got wrong, which has no scores, or an empty text.
+        lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest), and
+        fault: what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text.
         """
         parts = self._map(trips, fix_table)
         if not parts:
@@ -209,3 +262,52 @@ class Detector(ABC):
             return table.rechunk()
         position = pl.Series("position", np.repeat(trip, trips.lengths[trip]))
         return table.with_columns(position).sort("position", maintain_order=True).drop("position")
+
+    def explain(self, trips: Trajectories, trajectory: str | int = 0) -> Explanation:
+        """Why a trip scored as it did: its segments, in words, and where the agent would rather have gone.
+
+        Parameters
+        ----------
+        trips
+            Some trips.
+        trajectory
+            Which of them: its id or its position; the first by default.
+
+        Examples
+        --------
+        >>> from astray import IRLDetector
+        >>> from astray.simulate import city
+        >>> trips = city(people=2, days=10, seed=0).trips
+        >>> mine, other = trips.agent("p00"), trips.agent("p01")
+        >>> detector = IRLDetector(iterations=3, seed=0).fit(mine, population=other[:20])
+        >>> explanation = detector.explain(other, "p01-0030")
+        >>> print(explanation)  # doctest: +ELLIPSIS
+        Trip p01-0030 of p01: ...
+        >>> len(explanation.normality) == len(explanation.time), len(explanation.habitual) == len(mine)
+        (True, True)
+        """
+        from astray.explain import position_of
+
+        self._require_fitted()
+        return self._explain(self._check(trips)[position_of(trips, trajectory)])
+
+    # ---------------------------------------------------------------- keeping
+
+    def save(self, path: FilePath) -> None:
+        """Write the model to one file, whole or not at all; :func:`astray.load` opens it again.
+
+        The file is in the safetensors format, holds no code, and equal models give equal bytes. It grows with the trips
+        that are remembered or kept, and is as private as they are. Functions given as parameters are not saved.
+        """
+        self._require_fitted()
+        params = self.get_params() | dict.fromkeys(self.UNSAVED)
+        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma")}
+        packed = self._pack()
+        write(path, self.KIND, {"parameters": plain(params)} | packed.values, packed.arrays)
+
+    @classmethod
+    def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:
+        """A detector that is not fitted, with the parameters that a file holds."""
+        inside = model.within("parameters")
+        thresholds = {name: restore_threshold(inside, name) for name in ("eps", "gamma")}
+        return cls(**{**inside.values, **thresholds, **changed})

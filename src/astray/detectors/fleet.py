@@ -12,25 +12,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.decide import Threshold
 from astray.detectors import crowd
-from astray.detectors.crowd import Member, pack_members, unpack_members
-from astray.detectors.estimator import Detector
-from astray.detectors.scoring import Lens, Scale, Seen, chunks
-from astray.detectors.sharing import SharingConfig, band_of, share
+from astray.detectors.configuration import learn_config, view_config
+from astray.detectors.estimator import Detector, Look
+from astray.detectors.finetune import Lessons, Mixed, Tuned, TuningConfig, alike, fine_tune, pack_tuned, unpack_tuned
+from astray.detectors.members import Common, Member, pack_members, unpack_members
+from astray.detectors.personal import Own
+from astray.detectors.scoring import Lens, Scale, Seen
+from astray.detectors.sharing import SharingConfig, share
 from astray.detectors.teaching import Progress, teachable
-from astray.errors import DataError, NotFittedError
-from astray.explain import Explanation, explain_fixes, position_of
+from astray.detectors.updates import first_lesson
+from astray.detectors.workers import cores
+from astray.errors import DataError
+from astray.explain import Explanation, explain_fixes
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
 from astray.mdp.projection import Projection
 from astray.mdp.view import ViewConfig, trip_names
-from astray.modelfile import FilePath, ModelFile, configured, pack_text, plain, write
+from astray.modelfile import FilePath, ModelFile, configured, pack_text, plain
 from astray.modelfile.parts import (
     Packed,
     pack_posterior,
     pack_scales,
     pack_table,
-    plain_threshold,
-    restore_threshold,
     unpack_posterior,
     unpack_scales,
     unpack_table,
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-ENROL_FIXES = 100_000  # counted in one go
-
 
 class FleetDetector(Detector):
     """One reward for many agents, each with a memory of its own.
@@ -54,8 +55,10 @@ class FleetDetector(Detector):
     behind it.
 
     Scores are measured against trips of agents with about as much history (``bands``), so that ``eps`` means the same
-    for a new agent as for an old one; and a short history widens the uncertainty by as much as scores would differ had
-    as many other trips of the agent been seen.
+    for a new agent as for an old one; and, the more trips of an agent there are, against its own past trips. A short
+    history widens the uncertainty by as much as scores would differ had as many other trips of the agent been seen.
+
+    Agents with many trips can be given rewards of their own (:meth:`fine_tune`).
 
     Parameters
     ----------
@@ -75,6 +78,8 @@ class FleetDetector(Detector):
     sharing
         For experts: how agents stand in the training (:class:`~astray.detectors.sharing.SharingConfig`, or a mapping of
         fields).
+    tuning
+        For experts: how :meth:`fine_tune` learns (:class:`~astray.detectors.finetune.TuningConfig`, likewise).
 
     Attributes
     ----------
@@ -83,7 +88,9 @@ class FleetDetector(Detector):
     scales_, bands_
         What scores are measured on, one for each band of history; and the bands' edges.
     members_
-        Agent to :class:`~astray.detectors.crowd.Member`: its centre, memory and some ways.
+        Agent to :class:`~astray.detectors.members.Member`: its centre, memory and some ways.
+    tuned_
+        Agent to :class:`~astray.detectors.finetune.Tuned`, its own reward and scale, for those that have them.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
     history_
@@ -130,6 +137,7 @@ class FleetDetector(Detector):
         config: LearnConfig | Mapping[str, Any] | None = None,
         view: ViewConfig | Mapping[str, Any] | None = None,
         sharing: SharingConfig | Mapping[str, Any] | None = None,
+        tuning: TuningConfig | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_agents = max_agents
         self.bands = bands
@@ -150,11 +158,13 @@ class FleetDetector(Detector):
         self.config = config
         self.view = view
         self.sharing = sharing
+        self.tuning = tuning
 
     posterior_: RewardPosterior
     scales_: tuple[Scale, ...]
     history_: pl.DataFrame
     members_: dict[str, Member]
+    tuned_: dict[str, Tuned]
     anomalous_: frozenset[str]
     bands_: tuple[float, ...]
     view_config_: ViewConfig
@@ -164,24 +174,22 @@ class FleetDetector(Detector):
 
     def fit(self, trips: Trajectories, y: ArrayLike | None = None) -> Self:
         """Learn the shared reward, and enrol everybody in ``trips``; those marked -1 in ``y`` do not teach."""
-        self._check_gps(trips)
+        self._check(trips)
         if list(self.bands) != sorted(set(self.bands)) or not all(b > 1 for b in self.bands):
             raise DataError(
                 f"bands are {list(self.bands)}; give rising numbers of trips above 1, such as (5, 20, 50, 200)"
             )
-        good = teachable(trips, y)
-        if not good.any():
-            raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
+        good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
-        view = self._view_config()
-        sharing = configured(SharingConfig(max_agents=self.max_agents), self.sharing)
-        config = self._learn_config()
+        view = view_config(ViewConfig(), self.view)
+        if view.encoder != "familiarity" or view.context.landmarks:
+            raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
         shared = share(
             mine,
             view,
-            config,
-            sharing,
+            self._learn_config(),
+            configured(SharingConfig(max_agents=self.max_agents), self.sharing),
             self.bands,
             rng,
             robust=self.robust,
@@ -189,31 +197,71 @@ class FleetDetector(Detector):
             progress=self.progress,
         )
         context = Context.of(view.context, mine, Projection(0.0, 0.0))
-        members = self._counted(mine, {}, view)
+        common = Common(view, context, shared.posterior, shared.scales, tuple(float(b) for b in self.bands))
+        members = crowd.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
-        self.posterior_, self.scales_, self.history_ = shared.posterior, shared.scales, shared.history
-        self.view_config_, self.context_, self.members_ = view, context, members
-        self.bands_ = tuple(float(b) for b in self.bands)
+        self.posterior_, self.scales_, self.bands_ = common.posterior, common.scales, common.bands
+        self.view_config_, self.context_, self.history_ = view, context, shared.history
+        self.members_, self.tuned_ = members, {}
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         return self
 
-    def _view_config(self) -> ViewConfig:
-        view = configured(ViewConfig(), self.view)
-        if view.encoder != "familiarity" or view.context.landmarks:
-            raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
-        return view
+    def fine_tune(
+        self,
+        trips: Trajectories,
+        agents: Sequence[str] | None = None,
+        *,
+        n_jobs: int = -1,
+        folder: FilePath | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Give agents rewards of their own, which start from the shared one; returns how many have got one.
+
+        An agent's own reward is learned from its remembered trips, against counterfactuals of them and a sample of the
+        other agents' trips, and has a scale of its own. From then on the agent is scored by it; further trips are
+        counted as before. Trips that are not remembered yet are counted first; those confirmed as anomalous do not
+        teach. The result does not depend on the number of processes, nor on which agents are asked for.
+
+        Parameters
+        ----------
+        trips
+            The agents' past trips, and those of others.
+        agents
+            Who is to have a reward; by default all in ``trips`` of whom enough trips are remembered
+            (``least_trips`` of ``tuning``).
+        n_jobs
+            Processes, -1 for as many as there are cores. With more than one the calling program must be importable: on
+            its top level, everything that is to run once stands under ``if __name__ == "__main__":``.
+        folder
+            Every finished reward is written here at once, a small file each; a run that was killed goes on from there,
+            and comes to the same model. A folder of another fleet, or of other trips or settings, is refused.
+        progress
+            Called as ``progress(finished, agents, {})`` after each agent.
+
+        Examples
+        --------
+        >>> from astray.simulate import city
+        >>> trips = city(people=4, days=10, seed=0).trips
+        >>> fleet = FleetDetector(iterations=2, tuning={"iterations": 1}, seed=0).fit(trips)
+        >>> fleet.fine_tune(trips, ["p01"], n_jobs=1)
+        1
+        >>> fleet.reward("p01") is fleet.reward("p00")
+        False
+        """
+        self._require_fitted()
+        members = self.members_ | crowd.enrol(self._unknown(trips), self.members_, self._common, self.ways)
+        taught = trips[[n not in self.anomalous_ for n in trip_names(trips)]]
+        tuning = configured(TuningConfig(), self.tuning)
+        config = tuning.learning(self._learn_config())
+        lessons = Lessons(self._common, members, taught, tuning, config, self.robust, self.window, self.seed)
+        found = fine_tune(lessons, lessons.able(agents), processes=cores(n_jobs), folder=folder, progress=progress)
+        self.members_, self.tuned_ = members, self.tuned_ | found
+        return len(found)
 
     def _learn_config(self) -> LearnConfig:
         from astray.irl.learn import LearnConfig
 
-        shared = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
-        own = {
-            "iterations": self.iterations,
-            "explorers": self.explorers,
-            "weights": None if self.weights is None else list(self.weights.items()),
-            "reward": {k: v for k, v in (("heads", self.heads), ("networks", self.networks)) if v is not None},
-        }
-        return configured(configured(shared, self.config), {k: v for k, v in own.items() if v is not None})
+        return learn_config(LearnConfig(rollouts=0, capacity=500_000, held_out=0.1), self)
 
     # ---------------------------------------------------------------- agents and their memories
 
@@ -228,13 +276,16 @@ class FleetDetector(Detector):
 
         Trips that are remembered already, or confirmed as anomalous, are left out. Returns how many were counted.
         """
-        self._check_gps(trips)
         self._require_fitted()
-        teachable(trips)
-        known = {n for a in trips.agents if a in self.members_ for n in self.members_[a].memory.trip_ids}
-        new = trips[[n not in known and n not in self.anomalous_ for n in trip_names(trips)]]
-        self.members_.update(self._counted(new, self.members_, self.view_config_))
+        new = self._unknown(trips)
+        self.members_.update(crowd.enrol(new, self.members_, self._common, self.ways))
         return len(new)
+
+    def _unknown(self, trips: Trajectories) -> Trajectories:
+        """The trips that are neither remembered nor known to be anomalous."""
+        teachable(self._check(trips))
+        known = {n for a in trips.agents if a in self.members_ for n in self.members_[a].memory.trip_ids}
+        return trips[[n not in known and n not in self.anomalous_ for n in trip_names(trips)]]
 
     def observe(self, trips: Trajectories) -> int:
         """Count further trips of enrolled agents, known to be normal; returns how many were counted."""
@@ -245,22 +296,23 @@ class FleetDetector(Detector):
         return self.enroll(trips)
 
     def forget(self, agent: str) -> None:
-        """Remove an agent and all that is known of it."""
+        """Remove an agent and all that is known of it, its own reward too."""
         self._member(agent)
         del self.members_[agent]
+        self.tuned_.pop(agent, None)
         self.anomalous_ = frozenset(n for n in self.anomalous_ if not n.startswith(f"{agent}/"))
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Take trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
 
-        Returns how many were remembered.
+        Returns how many were remembered. A reward of its own that the agent may have stays as it is.
         """
         member = self._member(agent)
         names = {f"{agent}/{t}" for t in trajectories}
         memory = member.memory.remove(names)
         gone = len(member.memory) - len(memory)
         # Ways have no names: after a removal none of them is sure to be innocent.
-        self.members_[agent] = replace(member, memory=memory, ways=() if gone else member.ways)
+        self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways)
         if anomalous:
             self.anomalous_ |= names
         return gone
@@ -273,9 +325,22 @@ class FleetDetector(Detector):
         else:
             lat, lon = near
             member = Member.around(np.array([lat]), np.array([lon]), self.view_config_)
-        history = member.memory.history
-        scale = self.scales_[int(band_of(history, self.bands_))]
-        return Lens(member.view(self.view_config_, self.context_), scale, history)
+        return Lens(member.view(self.view_config_, self.context_), self._scale(agent, member), member.history)
+
+    def reward(self, agent: str) -> RewardPosterior:
+        """The reward that one agent's trips are scored by: its own, or the shared one."""
+        self._require_fitted()
+        return self.tuned_[agent].posterior if agent in self.tuned_ else self.posterior_
+
+    def _scale(self, agent: str, member: Member) -> Scale:
+        """What an agent's trips are measured on: its own reward's scale, or that of agents like it, made its own."""
+        if agent in self.tuned_:
+            return self.tuned_[agent].scale
+        return Own.of(member.scores).scale(self._common.like(member))
+
+    @property
+    def _common(self) -> Common:
+        return Common(self.view_config_, self.context_, self.posterior_, self.scales_, self.bands_)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
@@ -283,99 +348,64 @@ class FleetDetector(Detector):
             raise DataError(f"agent {agent!r} is not enrolled; there are {len(self.members_)} agents")
         return self.members_[agent]
 
-    def _counted(self, trips: Trajectories, members: Mapping[str, Member], config: ViewConfig) -> dict[str, Member]:
-        """The members with these trips counted; the others are not in the answer."""
-        counted: dict[str, Member] = {}
-        ordered = trips[_by_agent(trips)]
-        for chunk in chunks(ordered.lengths, ENROL_FIXES):
-            part = ordered[chunk]
-            present = {a: counted.get(a) or members.get(a) for a in part.agents}
-            found = {a: Member.of(part.agent(a), config) if m is None else m for a, m in present.items()}
-            of_trip = [found[a] for a in part.agent_ids.tolist()]
-            for first, member in crowd.remember(part, of_trip, config, self.ways):
-                counted[str(part.agent_ids[first])] = member
-        return counted
-
     # ---------------------------------------------------------------- looking
 
-    def _require_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFittedError("this FleetDetector has not been fitted; call fit(trips) first, or astray.load(path)")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
-
-    def _check_gps(self, trips: Trajectories) -> None:
+    def _check(self, trips: Trajectories) -> Trajectories:
         if not trips.is_gps:
             raise DataError(f"a fleet is of GPS trips (time, lat, lon); these hold {', '.join(trips.columns)}")
+        return trips
 
     def _order(self, trips: Trajectories) -> Array:
-        return _by_agent(trips)
+        return crowd.by_agent(trips)
 
-    def _see(self, trips: Trajectories) -> Seen:
-        self._check_gps(trips)
+    def _see(self, trips: Trajectories) -> Look:
+        self._check(trips)
         # Somebody who is not enrolled has no history; where its centre lies does not matter then.
-        found = {a: self.members_.get(a) or Member.of(trips.agent(a), self.view_config_) for a in trips.agents}
+        found = {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
         members = [found[a] for a in trips.agent_ids.tolist()]
         sight = crowd.look(trips, members, self.view_config_, self.context_)
         remembered = {n for m in found.values() for n in m.memory.trip_ids}
         own = np.array([n in remembered for n in trip_names(trips)], bool)
-        past = {id(m): m.memory.history for m in found.values()}
-        history = np.maximum(np.array([past[id(m)] for m in members]) - own, 0.0)
-        return Seen.of_fixes(sight, history, band_of(history, self.bands_))
+        history = np.maximum(crowd.histories(members) - own, 0.0)
+        number = {agent: i for i, agent in enumerate(found)}
+        scale = np.array([number[a] for a in trips.agent_ids.tolist()], np.int64)
+        own_rewards = [(run, self.tuned_[a].posterior) for a, run in crowd.runs(trips) if a in self.tuned_]
+        return Look(
+            Seen.of_fixes(sight, history, scale),
+            Mixed.of(self.posterior_, own_rewards, sight.steps.trip),
+            [self._scale(agent, member) for agent, member in found.items()],
+        )
 
-    def explain(self, trips: Trajectories, trajectory: str | int = 0) -> Explanation:
-        """Why a trip scored as it did; the expected ways are those on which the agent's past trips went on.
-
-        Parameters
-        ----------
-        trips
-            Some trips.
-        trajectory
-            Which of them: its id or its position; the first by default.
-        """
-        self._require_fitted()
-        self._check_gps(trips)
-        one = trips[position_of(trips, trajectory)]
-        agent = one.agents[0]
-        member = self.members_.get(agent) or Member.of(one, self.view_config_)
+    def _explain(self, trip: Trajectories) -> Explanation:
+        # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
+        member = self.members_.get(trip.agents[0]) or Member.of(trip, self.view_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
         view = member.view(self.view_config_, self.context_)
-        return explain_fixes(self, self._score(one), view, trip_names(one)[0], habitual)
+        return explain_fixes(self, self._score(trip), view, trip_names(trip)[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 
-    def save(self, path: FilePath) -> None:
-        """Write reward and memories to one file, whole or not at all; :func:`astray.load` opens it again.
-
-        The file grows with the trips that are remembered. It holds no code. ``progress`` is not saved.
-        """
-        self._require_fitted()
-        params = self.get_params() | {"progress": None}
-        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma")}
+    def _pack(self) -> Packed:
         own = {
-            "parameters": plain(params),
             "bands": self.bands_,
             "view_config": plain(self.view_config_),
             "context": plain(self.context_),
         }
-        parts = Packed.together(
+        return Packed.together(
             [
+                Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
                 pack_posterior("reward", self.posterior_),
                 pack_scales("scales", self.scales_),
                 pack_table("history", self.history_),
                 pack_members(self.members_),
-                Packed({}, pack_text("anomalous", sorted(self.anomalous_))),
+                pack_tuned(self.tuned_),
             ]
         )
-        write(path, self.KIND, own | parts.values, parts.arrays)
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
         """The fleet that a file holds; see :func:`astray.load`."""
-        inside = model.within("parameters")
-        params = dict(inside.values) | {name: restore_threshold(inside, name) for name in ("eps", "gamma")}
-        fleet = cls(**params | {"bands": inside.value("bands", tuple[float, ...])})
+        fleet = cls._of_parameters(model, bands=model.within("parameters").value("bands", tuple[float, ...]))
         fleet.bands_ = model.value("bands", tuple[float, ...])
         fleet.posterior_ = unpack_posterior(model, "reward")
         fleet.scales_ = unpack_scales(model, "scales")
@@ -383,14 +413,13 @@ class FleetDetector(Detector):
         fleet.view_config_ = model.value("view_config", ViewConfig)
         fleet.context_ = model.value("context", Context)
         fleet.members_ = unpack_members(model, fleet.view_config_)
+        fleet.tuned_ = unpack_tuned(model)
         fleet.anomalous_ = frozenset(model.text("anomalous"))
         blank = Member(Projection(0.0, 0.0), 0.0).view(fleet.view_config_, fleet.context_)
         if len(fleet.scales_) != len(fleet.bands_) + 1 or len(blank.names) != len(fleet.posterior_.mean):
             raise model.wrong("its reward, bands and view do not fit together")
+        if any(not alike(t.posterior, fleet.posterior_) for t in fleet.tuned_.values()):
+            raise model.wrong("its agents' own rewards do not have the shape of the shared one")
+        if not fleet.tuned_.keys() <= fleet.members_.keys():
+            raise model.wrong("an agent that is not enrolled has a reward of its own")
         return fleet
-
-
-def _by_agent(trips: Trajectories) -> NDArray[np.int64]:
-    """The order in which the trips of each agent stand together, agents by their first trip."""
-    _, first, agent = np.unique(trips.agent_ids, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(first[agent], kind="stable"), np.int64)

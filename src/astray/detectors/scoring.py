@@ -14,7 +14,7 @@ from astray.irl.posterior import RewardPosterior
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
 from astray.mdp.view import Sight, View
-from astray.normality import Calibration, Segment, TripScores, segments, step_normality, trip_normality
+from astray.normality import Calibration, Segment, StepScores, TripScores, segments, step_normality, trip_normality
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -85,11 +85,21 @@ class Scores:
 
     trips: Trajectories
     seen: Seen
-    normality: Floats
-    uncertainty: Floats
+    aspects: tuple[str, ...]
+    of_steps: StepScores
     of_trips: TripScores
     n_calibration: NDArray[np.int64]
     segments: tuple[Segment, ...]
+
+    @property
+    def normality(self) -> Floats:
+        """n(s, a) of each usable fix."""
+        return self.of_steps.normality
+
+    @property
+    def uncertainty(self) -> Floats:
+        """Its standard deviation over the heads."""
+        return self.of_steps.uncertainty
 
 
 def score_chunk(
@@ -97,27 +107,29 @@ def score_chunk(
 ) -> Scores:
     """Rewards, normality and segments of a chunk; a segment opens at a normality of ``enter``."""
     rewards = posterior(seen.features)
-    normality, spread = np.empty(len(rewards)), np.empty(len(rewards))
-    of_trips = TripScores(*(np.full(len(trips), np.nan) for _ in TripScores._fields))
+    of_steps = StepScores(np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(rewards), np.int64))
+    of_trips = TripScores._make([*np.full((5, len(trips)), np.nan), np.full(len(trips), -1)])
     for k in np.unique(seen.scale):
         scale, chosen = scales[k], seen.scale == k
         rows = slice(None) if chosen.all() else chosen[seen.trip]
-        normality[rows], heads = step_normality(rewards[rows], scale.calibration)
-        spread[rows] = np.hypot(heads, scale.step_noise)
+        steps = step_normality(rewards[rows], scale.calibration)
+        steps = steps._replace(uncertainty=np.hypot(steps.uncertainty, scale.step_noise))
+        for all_steps, these in zip(of_steps, steps, strict=True):
+            all_steps[rows] = these
         found = trip_normality(
             rewards[rows], seen.trip[rows], seen.time[rows], seen.weight[rows], scale.calibration, len(trips)
         )
         found = found._replace(uncertainty=np.hypot(found.uncertainty, scale.trip_noise))
-        for whole, part in zip(of_trips, found, strict=True):
-            whole[chosen] = part[chosen]
+        for all_trips, those in zip(of_trips, found, strict=True):
+            all_trips[chosen] = those[chosen]
     return Scores(
         trips,
         seen,
-        normality,
-        spread,
+        posterior.aspects,
+        of_steps,
         of_trips,
         np.array([len(scales[k].calibration.trips) for k in seen.scale], np.int64),
-        _segments(seen, normality, of_trips, scales, enter),
+        _segments(seen, of_steps.normality, of_trips, scales, enter),
     )
 
 
@@ -132,12 +144,21 @@ def _segments(
     with np.errstate(invalid="ignore"):
         low = set(np.flatnonzero(of_trips.score <= enter).tolist())
     for trip in low - {s.trip for s in found}:
-        window = scales[seen.scale[trip]].calibration.window
-        worst = window.centre + window.spread * of_trips.worst_window[trip] + 1e-9
+        worst = _worst_step(scales[seen.scale[trip]].calibration, of_trips, trip)
         a, b = np.searchsorted(seen.trip, [trip, trip + 1]).tolist()
         inside = segments(normality[a:b], seen.trip[a:b], seen.time[a:b], worst, max(worst, worst / 2), 0.0)
         found += [Segment(s.trip, s.start + a, s.stop + a, s.normality) for s in inside]
     return tuple(sorted(found, key=lambda s: s.start))
+
+
+def _worst_step(calibration: Calibration, of_trips: TripScores, trip: int) -> float:
+    """The n(s, a) that a trip's worst window has in the mean: its score, taken back to the scale of single steps."""
+    step, window = calibration.overall.step, calibration.overall.window
+    aspect = int(of_trips.aspect[trip])
+    lowest = window.centre + window.spread * of_trips.worst_window[trip]
+    own = calibration.window[aspect]
+    tolerance = calibration.tolerance[aspect]
+    return float(step.standardise((own.centre + own.spread * lowest * tolerance) / tolerance) + 1e-9)
 
 
 def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
@@ -182,6 +203,7 @@ def trip_table(scores: Scores) -> pl.DataFrame:
             "agent": scores.trips.agent_ids,
             "trajectory": scores.trips.trajectory_ids,
             **scores.of_trips._asdict(),
+            "aspect": _named(scores.aspects, scores.of_trips.aspect),
             "history": scores.seen.history,
             "segment_start": pl.Series(starts, dtype=pl.Float64),
             "segment_end": pl.Series(ends, dtype=pl.Float64),
@@ -192,15 +214,21 @@ def trip_table(scores: Scores) -> pl.DataFrame:
     return _moments(table, "segment_start", "segment_end") if scores.trips.is_gps else table
 
 
+def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
+    """The names of aspects; null where there is none (-1)."""
+    return pl.Series(np.array([*aspects, ""])[which], dtype=pl.String).replace("", None)
+
+
 def fix_table(scores: Scores) -> pl.DataFrame:
     """One row a fix; a faulty fix has no scores."""
     trips, seen = scores.trips, scores.seen
     fix = trips.trajectory_of_row
-    low, high = scores.normality - BAND * scores.uncertainty, scores.normality + BAND * scores.uncertainty
+    normality, uncertainty, aspect = scores.of_steps
+    low, high = normality - BAND * uncertainty, normality + BAND * uncertainty
+    which = np.full(trips.n_rows, -1)
+    which[seen.row] = aspect
     scored = {}
-    for name, values in zip(
-        ("normality", "uncertainty", "lo", "hi"), (scores.normality, scores.uncertainty, low, high), strict=True
-    ):
+    for name, values in zip(("normality", "uncertainty", "lo", "hi"), (normality, uncertainty, low, high), strict=True):
         scored[name] = np.full(trips.n_rows, np.nan)
         scored[name][seen.row] = values
     where = {name: trips.columns[name] for name in ("time", "lat", "lon")} if trips.is_gps else {}
@@ -212,6 +240,7 @@ def fix_table(scores: Scores) -> pl.DataFrame:
             **where,
             **step,
             **scored,
+            "aspect": _named(scores.aspects, which),
             "fault": np.array(FAULT_NAMES)[seen.fault],
         }
     ).with_columns(pl.col(*scored).fill_nan(None))

@@ -27,7 +27,7 @@ from astray.normality import step_normality, trip_means
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig
+    from astray.irl.learn import LearnConfig, Learned
 
 Array = NDArray[Any]
 
@@ -133,7 +133,7 @@ def share(
     config = replace(config, imagined=max(config.imagined, sharing.imagined * len(worlds)))
     with one_thread():
         learned = learn(worlds, config, rng, population=crowds, progress=progress)
-    scales = _scales(learned.posterior, lessons, len(bands) + 1, robust, window)
+    scales = _scales(learned, lessons, len(bands) + 1, robust, window)
     return Shared(learned.posterior, scales, learned.history)
 
 
@@ -175,7 +175,7 @@ def _others(everybody: Trajectories, world: GeoWorld, n: int, rng: np.random.Gen
 
 
 def _scales(
-    posterior: RewardPosterior, lessons: Sequence[_Lesson], n_bands: int, robust: bool, window: float | None
+    learned: Learned, lessons: Sequence[_Lesson], n_bands: int, robust: bool, window: float | None
 ) -> tuple[Scale, ...]:
     """A scale for each band; a band that nobody's history reaches has the nearest one's, the shorter first."""
     found: dict[int, Scale] = {}
@@ -184,14 +184,14 @@ def _scales(
         here = [lesson.measured for lesson in lessons if lesson.band == band and lesson.measured]
         if here:
             rows = [[world.demonstrations() for world in both] for both in here]
-            found[band] = _scale(posterior, [r for both in rows for r in both], robust, window)
+            found[band] = _scale(learned, [r for both in rows for r in both], robust, window)
             pairs = [both for both in rows if len(both) == 2]
             if pairs:
-                noise[band] = _noise(posterior, found[band], pairs)
+                noise[band] = _noise(learned.posterior, found[band], pairs)
     if not found:
         # Nobody has a trip to spare: those that taught must do, each left out of its own counts.
         taught = [lesson.world.demonstrations() for lesson in lessons if lesson.world is not None]
-        found[0] = _scale(posterior, taught, robust, window)
+        found[0] = _scale(learned, taught, robust, window)
     scales = (found[_nearest(band, found)] for band in range(n_bands))
     noises = (noise[_nearest(band, noise)] if noise else (0.0, 0.0) for band in range(n_bands))
     return tuple(Scale(s.calibration, *n) for s, n in zip(scales, noises, strict=True))
@@ -201,10 +201,10 @@ def _nearest(band: int, known: Iterable[int]) -> int:
     return min(known, key=lambda other: (abs(other - band), other))
 
 
-def _scale(posterior: RewardPosterior, rows: Sequence[Rows], robust: bool, window: float | None) -> Scale:
+def _scale(learned: Learned, rows: Sequence[Rows], robust: bool, window: float | None) -> Scale:
     start = np.cumsum([0, *(int(r.trip.max()) + 1 for r in rows)])
     pooled = Rows.concat([replace(r, trip=r.trip + s) for r, s in zip(rows, start, strict=False)])
-    return Scale(calibrated(posterior, pooled, robust, window=window))
+    return Scale(calibrated(learned, pooled, robust, window=window))
 
 
 def _noise(posterior: RewardPosterior, scale: Scale, pairs: Sequence[Sequence[Rows]]) -> tuple[float, float]:
@@ -214,7 +214,7 @@ def _noise(posterior: RewardPosterior, scale: Scale, pairs: Sequence[Sequence[Ro
     """
     by_step, by_trip = [], []
     for one, other in pairs:
-        a, b = (step_normality(posterior(r.features), scale.calibration)[0] for r in (one, other))
+        a, b = (step_normality(posterior(r.features), scale.calibration).normality for r in (one, other))
         _, trip = np.unique(one.trip, return_inverse=True)
         by_step.append(a - b)
         by_trip.append(trip_means(a - b, trip, np.ones(len(trip))))

@@ -226,7 +226,7 @@ def teach(
     left_out = np.isin(rows.trip, learned.held_out)
     # Of a handful of trips the spread cannot be told: then those that taught must do, each left out of its own counts.
     few = len(np.unique(rows.trip[left_out])) < FEW_LEFT_OUT
-    measured = calibrated(learned.posterior, rows if few else rows[left_out], robust, scale, window)
+    measured = calibrated(learned, rows if few else rows[left_out], robust, scale, window)
     if isinstance(world, GeoWorld):
         view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
         others = None if population is None else thin(sample(population, keep // 3, rng), view)
@@ -239,7 +239,7 @@ def teach(
 
 
 def calibrated(
-    posterior: RewardPosterior, rows: Rows, robust: bool, scale: str = "trip", window: float | None = None
+    learned: Learned, rows: Rows, robust: bool, scale: str = "trip", window: float | None = None
 ) -> Calibration:
     """The scales that demonstrations set."""
     if rows.steps is None:
@@ -247,6 +247,16 @@ def calibrated(
         seconds = WINDOW_STEPS if window is None else window
     else:
         time, seconds = rows.steps.time, WINDOW if window is None else window
-    rewards = posterior(rows.features)
+    rewards = learned.posterior(rows.features)
     weight = np.ones(len(rows))
-    return calibrate(rewards, rows.trip, time, weight, robust=robust, scale=scale, window_seconds=seconds)
+    return calibrate(
+        rewards,
+        rows.trip,
+        time,
+        weight,
+        aspects=learned.posterior.aspects,
+        backgrounds=learned.background_rewards(),
+        robust=robust,
+        scale=scale,
+        window_seconds=seconds,
+    )

@@ -25,7 +25,7 @@ from astray.irl.policy import GaussianPolicy, Generator, Rollout
 from astray.irl.posterior import RewardPosterior
 from astray.irl.reward import RewardConfig, RewardHeads
 from astray.irl.trpo import TRPO, TRPOConfig
-from astray.mdp.counterfactuals import COUNTERFACTUALS
+from astray.mdp.counterfactuals import COUNTERFACTUALS, KINDS
 from astray.mdp.world import Rows, World
 from astray.trajectories import Trajectories
 
@@ -33,7 +33,9 @@ Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 # Every counterfactual once; those that a detection needs most, more often.
-DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 4, *("pace",) * 3, *("borrow", "detour") * 2, "stop")
+DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace")
+PLATEAU = 1e-3  # a held-out loss that falls by less has not fallen
+ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ class LearnConfig:
     horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over
     rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy
     clone_updates: int = 300  # gradient steps that first make the policy imitate the demonstrations
-    weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 2.0), ("population", 4.0))
+    aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all
+    weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 1.0), ("population", 4.0))
     explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
-    imagined: int = 600  # counterfactual trips
+    imagined: int = 400  # counterfactual trips of each aspect
     most_rows: int = 300  # of one trip: a very long one must not be all that is learned from
     capacity: int = 100_000  # rows kept of each source of the background
     held_out: float = 0.2  # share of the demonstrations that only calibrate and stop early
@@ -76,6 +79,7 @@ KDD19 = LearnConfig(
     objective="trajectory",
     temperature=1.0,
     all_heads=False,
+    aspects=False,
     clone_updates=0,
     weights=(("policy", 1.0),),
     held_out=0.0,
@@ -94,7 +98,40 @@ class Learned:
     held_out: NDArray[np.int64]  # the trips that the reward was not trained on (positions in the training set)
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
-    background: Background = field(repr=False)
+    backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
+
+    def background_rewards(self) -> list[NDArray[np.float64]]:
+        """For each aspect the mean rewards of what it was trained against, one a trajectory; the policy's own aside.
+
+        The policy does as the agent does, and the better the longer it learns: it is no measure of what is different.
+        """
+        found = []
+        for i, background in enumerate(self.backgrounds.values()):
+            rows = [r for source, r in background.rows.items() if source != "policy"]
+            means = [
+                np.bincount(r.path, self.posterior(r.features)[:, i].mean(axis=1)) / np.bincount(r.path) for r in rows
+            ]
+            found.append(np.concatenate(means) if means else np.zeros(0))
+        return found
+
+
+def explorers_of(config: LearnConfig) -> dict[str, tuple[str, ...]]:
+    """The aspects of the reward, each with its counterfactuals.
+
+    The first aspect is where an agent is and who it could be: other agents and the policy belong to its background.
+
+    >>> explorers_of(LearnConfig(explorers=("shift", "pace", "stop")))
+    {'place': ('shift',), 'manner': ('pace', 'stop')}
+    >>> explorers_of(LearnConfig(explorers=("shift", "pace"), aspects=False))
+    {'behaviour': ('shift', 'pace')}
+    """
+    explored = dict(config.weights).get("explore", 0.0) > 0
+    known = {name for names in KINDS.values() for name in names}
+    if not config.aspects or not explored or not known.issuperset(config.explorers):
+        return {ONLY_ASPECT: config.explorers if explored else ()}
+    first, *_ = KINDS
+    by_kind = {kind: tuple(e for e in config.explorers if e in names) for kind, names in KINDS.items()}
+    return {kind: names for kind, names in by_kind.items() if names or kind == first}
 
 
 def learn(
@@ -141,8 +178,8 @@ def learn(
     left_out = _capped(demonstrations[np.isin(demonstrations.trip, held_out)], config.most_rows, rng)
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
-    background = _background(all_worlds, crowds, config, rng, start)
-    reward = _reward(demonstrations, background, config, rng, start)
+    backgrounds = _backgrounds(all_worlds, crowds, config, rng, start)
+    reward = _reward(demonstrations, backgrounds, config, rng, start)
     if several or not config.rollouts:
         generator = None
     elif generator is None:
@@ -154,7 +191,8 @@ def learn(
     lengths = np.bincount(demonstrations.path)
 
     history: list[dict[str, float]] = []
-    best, best_state, since_best = 0.0, copy.deepcopy(reward.state_dict()), 0
+    best, best_state, since_best = np.inf, copy.deepcopy(reward.state_dict()), 0
+    judge = int(rng.integers(2**32))  # the same draws judge every iteration
     for iteration in range(config.iterations):
         # Line 4: sample a reward function uniformly at random.
         head = int(rng.integers(reward.n_heads))
@@ -166,37 +204,38 @@ def learn(
             n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
             rollout = generator.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)
             rolled = all_worlds[0].realise(rollout)
-            background.append("policy", rolled, _snapshot(generator))
+            for background in backgrounds.values():
+                if background.weights.get("policy", 0.0) > 0:
+                    background.append("policy", rolled, _snapshot(generator))
 
         # Line 7: update the reward with T_s (Algorithm 2).
         chosen = None if config.all_heads else head
         measures |= update_reward(
-            reward, training, background, bootstrap, chosen, optimiser, schedule, config, n_trips, rng
+            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, n_trips, rng
         )
 
         # Line 8: update the policy with respect to the sampled reward.
         if generator is not None and rollout is not None and rolled is not None:
-            measures |= _improve(generator, rollout, reward.posterior()(rolled.features)[:, head])
+            measures |= _improve(generator, rollout, reward.posterior()(rolled.features)[:, :, head].mean(axis=1))
 
-        score = _held_out_score(reward, left_out if len(left_out) else training, background, config, rng)
-        measures |= score
+        measures |= _held_out_measures(reward, left_out if len(left_out) else training, backgrounds, config, judge)
         history.append(measures)
         if progress is not None:
             progress(iteration + 1, config.iterations, measures)
         since_best += 1
-        if score["held_out_score"] > best * 1.005 or not history[1:]:
-            best, best_state, since_best = score["held_out_score"], copy.deepcopy(reward.state_dict()), 0
+        if measures["held_out_loss"] < best - PLATEAU:
+            best, best_state, since_best = measures["held_out_loss"], copy.deepcopy(reward.state_dict()), 0
         if since_best >= config.patience:
             break
     if config.held_out:
         reward.load_state_dict(best_state)
-    return Learned(reward.posterior(), pl.DataFrame(history), held_out, reward, generator, background)
+    return Learned(reward.posterior(), pl.DataFrame(history), held_out, reward, generator, backgrounds)
 
 
 def update_reward(
     reward: RewardHeads,
     demonstrations: Rows,
-    background: Background,
+    backgrounds: Mapping[str, Background],
     bootstrap: Tensor,
     head: int | None,
     optimiser: torch.optim.Optimizer,
@@ -210,8 +249,9 @@ def update_reward(
     losses, gaps, sizes = [], [], []
     for _ in range(config.updates):
         # Lines 2-5: sample background and demonstrations, estimate the loss whose gradient is Eq. 9.
-        loss = estimate(reward, demonstrations, background, bootstrap, config, rng)
-        chosen = loss.per_head.mean() if head is None else loss.per_head[head]
+        losses_by_aspect = estimate(reward, demonstrations, backgrounds, bootstrap, config, rng)
+        per_head = torch.stack([loss.per_head for loss in losses_by_aspect])
+        chosen = per_head.mean() if head is None else per_head[:, head].mean()
         # MAP: the sum over n demonstrations of log p(tau) plus one log p(theta), divided by n.
         objective = chosen + reward.neg_log_prior() / n_trips
         if not torch.isfinite(objective):
@@ -225,8 +265,8 @@ def update_reward(
         optimiser.step()
         schedule.step()
         losses.append(float(chosen.detach()))
-        gaps.append(float(loss.gap.mean()))
-        sizes.append(float(loss.effective_sample_size.mean()))
+        gaps += [float(loss.gap.mean()) for loss in losses_by_aspect]
+        sizes += [float(loss.effective_sample_size.mean()) for loss in losses_by_aspect]
     return {
         "loss": float(np.mean(losses)),
         "reward_gap": float(np.mean(gaps)),
@@ -237,40 +277,41 @@ def update_reward(
 def _step_estimate(
     reward: RewardHeads,
     demonstrations: Rows,
-    background: Background,
+    backgrounds: Mapping[str, Background],
     bootstrap: Tensor,
     config: LearnConfig,
     rng: np.random.Generator,
-) -> Loss:
+) -> list[Loss]:
     n = config.batch_rows
     chosen = rng.integers(len(demonstrations), size=n)
-    features = np.concatenate([demonstrations.features[chosen], background.draw_rows(n, rng)])
-    rewards = reward(torch.from_numpy(features))
-    return step_loss(rewards[:n], rewards[n:], bootstrap[demonstrations.trip[chosen]])
+    drawn = [background.draw_rows(n, rng) for background in backgrounds.values()]
+    rewards = reward(torch.from_numpy(np.concatenate([demonstrations.features[chosen], *drawn])))
+    own, *others = rewards.split(n)
+    weights = bootstrap[demonstrations.trip[chosen]]
+    return [step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)]
 
 
 def _trajectory_estimate(
     reward: RewardHeads,
     demonstrations: Rows,
-    background: Background,
+    backgrounds: Mapping[str, Background],
     bootstrap: Tensor,
     config: LearnConfig,
     rng: np.random.Generator,
-) -> Loss:
+) -> list[Loss]:
     demonstrated = take_paths(demonstrations, config.batch_paths, config.horizon, rng)
-    # Line 4: append the demonstrations to the background batch, which stands first.
-    batch = background.draw_paths(config.batch_paths, demonstrated, config.horizon, rng)
-    rewards = reward(torch.from_numpy(batch.features))
-    returns = torch.zeros(len(batch.log_q), rewards.shape[1]).index_add(0, torch.from_numpy(batch.path), rewards)
     first = np.searchsorted(demonstrated.path, np.arange(config.batch_paths))
+    weights = bootstrap[demonstrated.trip[first]]
     temperature = float(config.horizon) if config.temperature is None else config.temperature
-    return trajectory_loss(
-        returns[-config.batch_paths :],
-        returns,
-        torch.from_numpy(batch.log_q).float(),
-        bootstrap[demonstrated.trip[first]],
-        temperature,
-    )
+    losses = []
+    for i, background in enumerate(backgrounds.values()):
+        # Line 4: append the demonstrations to the background batch, which stands first.
+        batch = background.draw_paths(config.batch_paths, demonstrated, config.horizon, rng)
+        rewards = reward(torch.from_numpy(batch.features))[:, i]
+        returns = torch.zeros(len(batch.log_q), rewards.shape[1]).index_add(0, torch.from_numpy(batch.path), rewards)
+        log_q = torch.from_numpy(batch.log_q).float()
+        losses.append(trajectory_loss(returns[-config.batch_paths :], returns, log_q, weights, temperature))
+    return losses
 
 
 def _demonstrations(worlds: Sequence[World]) -> Rows:
@@ -280,40 +321,45 @@ def _demonstrations(worlds: Sequence[World]) -> Rows:
     return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
 
 
-def _background(
+def _backgrounds(
     worlds: Sequence[World],
     crowds: Sequence[Trajectories | None],
     config: LearnConfig,
     rng: np.random.Generator,
     start: Learned | None,
-) -> Background:
-    background = Background(dict(config.weights), config.capacity)
-    if start is not None and len(worlds) == 1:
-        background = start.background.refreshed(worlds[0].refresh)
-    weights = background.weights
+) -> dict[str, Background]:
+    """T_s of each aspect, as far as it needs no policy."""
+    aspects = explorers_of(config)
+    first, *_ = aspects
     share = max(1, config.imagined // len(worlds))
-    for world, crowd in zip(worlds, crowds, strict=True):
-        if weights.get("explore", 0.0) > 0:
-            background.append("explore", world.imagine(share, config.explorers, rng))
-        if crowd is not None and len(crowd) and weights.get("population", 0.0) > 0:
-            background.append("population", world.others(crowd))
-    return background
+    backgrounds = {}
+    for aspect, explorers in aspects.items():
+        weights = dict(config.weights) if aspect == first else {"explore": 1.0}
+        background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity)
+        if start is not None and len(worlds) == 1 and aspect in start.backgrounds:
+            background = start.backgrounds[aspect].refreshed(worlds[0].refresh)
+        for world, crowd in zip(worlds, crowds, strict=True):
+            if explorers:
+                background.append("explore", world.imagine(share, explorers, rng))
+            if crowd is not None and len(crowd) and background.weights.get("population", 0.0) > 0:
+                background.append("population", world.others(crowd))
+        backgrounds[aspect] = background
+    return backgrounds
 
 
 def _reward(
     demonstrations: Rows,
-    background: Background,
+    backgrounds: Mapping[str, Background],
     config: LearnConfig,
     rng: np.random.Generator,
     start: Learned | None,
 ) -> RewardHeads:
     if start is not None:
         return copy.deepcopy(start.reward)
-    reward = RewardHeads(demonstrations.features.shape[1], config.reward, rng)
-    seen = [demonstrations.features]
-    if background.rows:
-        seen.append(background.draw_rows(len(demonstrations), rng))
-    reward.standardise(np.concatenate(seen))
+    reward = RewardHeads(demonstrations.features.shape[1], config.reward, rng, tuple(backgrounds))
+    n = len(demonstrations) // len(backgrounds)
+    seen = [background.draw_rows(n, rng) for background in backgrounds.values() if background.rows]
+    reward.standardise(np.concatenate([demonstrations.features, *seen]))
     return reward
 
 
@@ -364,19 +410,21 @@ def _n_held_out(n_trips: int, share: float) -> int:
 
 
 @torch.no_grad()
-def _held_out_score(
-    reward: RewardHeads, left_out: Rows, background: Background, config: LearnConfig, rng: np.random.Generator
+def _held_out_measures(
+    reward: RewardHeads, left_out: Rows, backgrounds: Mapping[str, Background], config: LearnConfig, judge: int
 ) -> dict[str, float]:
-    """How far held-out demonstrations stand above the background: the difference of means over the pooled spread."""
-    n = min(2048, max(len(left_out), 256))
-    posterior = reward.posterior()
+    """The loss of Algorithm 2 on demonstrations that it does not learn from, and how far the heads lie apart there."""
+    rng = np.random.default_rng(judge)
+    estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
+    alike = torch.ones(int(left_out.trip.max()) + 1, reward.n_heads)
+    losses = estimate(reward, left_out, backgrounds, alike, config, rng)
+    posterior, n = reward.posterior(), 1024
     own = posterior(left_out.features[rng.integers(len(left_out), size=n)])
-    other = posterior(background.draw_rows(n, rng))
+    other = np.concatenate([posterior(b.draw_rows(n // len(backgrounds), rng)) for b in backgrounds.values()])
     if not (np.isfinite(own).all() and np.isfinite(other).all()):
         raise TrainingError("the reward exploded; the model was not changed. Lower learning_rate")
-    spread = np.sqrt((own.mean(axis=1).var() + other.mean(axis=1).var()) / 2) + 1e-9
     return {
-        "held_out_score": float((own.mean() - other.mean()) / spread),
-        "head_spread": float(own.std(axis=1).mean()),
-        "background_head_spread": float(other.std(axis=1).mean()),
+        "held_out_loss": float(torch.stack([loss.per_head for loss in losses]).mean()),
+        "head_spread": float(own.std(axis=2).mean()),
+        "background_head_spread": float(other.std(axis=2).mean()),
     }

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class RewardPosterior:
-    """K reward functions over one set of features.
+    """K reward functions over one set of features, for each aspect.
 
     Attributes
     ----------
@@ -26,6 +26,8 @@ class RewardPosterior:
         Layers of fixed random networks that are added to the output (randomised prior functions), or none.
     clip
         How many standard deviations a feature may lie off: beyond what was seen, the reward stays level.
+    aspects
+        What the reward is asked about; each aspect has its own K heads.
     """
 
     mean: NDArray[np.float32]
@@ -33,21 +35,25 @@ class RewardPosterior:
     layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
     prior: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...] = ()
     clip: float = 5.0
+    aspects: tuple[str, ...] = ("behaviour",)
 
     @property
     def n_heads(self) -> int:
-        """The number of reward functions."""
+        """The number of reward functions of an aspect."""
         weight = self.layers[-1][0]
-        return int(weight.shape[0] * weight.shape[2])
+        return int(weight.shape[0] * weight.shape[2]) // len(self.aspects)
 
     def __call__(self, features: Array, batch: int = 65_536) -> NDArray[np.float32]:
-        """The reward of every row under every head: (rows, heads)."""
-        rewards = np.empty((len(features), self.n_heads), np.float32)
+        """The reward of every row under every head: (rows, aspects, heads)."""
+        rewards = np.empty((len(features), len(self.aspects), self.n_heads), np.float32)
         for rows in _batches(len(features), batch):
             x = np.clip((features[rows] - self.mean) / self.scale, -self.clip, self.clip)
-            rewards[rows] = _forward(self.layers, x)
+            found = _forward(self.layers, x)
             if self.prior:
-                rewards[rows] += _forward(self.prior, x)
+                found = found + _forward(self.prior, x)
+            # (networks, rows, aspects x heads) -> (rows, aspects, networks x heads)
+            by_aspect = found.reshape(*found.shape[:2], len(self.aspects), -1).transpose(1, 2, 0, 3)
+            rewards[rows] = by_aspect.reshape(len(x), len(self.aspects), -1)
         return rewards
 
 
@@ -56,7 +62,7 @@ def _forward(layers: tuple[tuple[Array, Array], ...], x: Array) -> Array:
     for weight, bias in layers[:-1]:
         h = np.tanh(h @ weight + bias)
     weight, bias = layers[-1]
-    return (h @ weight + bias).transpose(1, 0, 2).reshape(len(x), -1)
+    return np.asarray(h @ weight + bias)
 
 
 def _batches(n: int, size: int) -> Iterator[slice]:

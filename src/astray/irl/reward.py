@@ -1,4 +1,7 @@
-"""The reward network: a shared trunk that branches into K heads, each trained on its own bootstrap (Section 4.1)."""
+"""The reward network: a shared trunk that branches into K heads, each trained on its own bootstrap (Section 4.1).
+
+Where the reward has several aspects (place, route, manner, time), each has K heads of its own on the same trunk.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class RewardConfig:
     """The shape of the reward and what is believed of it before any data."""
 
     hidden: tuple[int, ...] = (64, 16)  # the trunk's layers
-    heads: int = 10  # K, the heads of each network
+    heads: int = 10  # K, the heads of each network, in each aspect
     networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
     prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
     initial_variance: float | None = None  # of the first weights; None: 1 / fan-in, as usual for tanh
@@ -29,21 +32,28 @@ class RewardConfig:
 
 
 class RewardHeads(nn.Module):
-    """r_theta_k(s, a) for k = 1..K, all heads in one pass.
+    """r_theta_k(s, a) for k = 1..K, all aspects and heads in one pass.
 
-    >>> reward = RewardHeads(3, RewardConfig(heads=4), np.random.default_rng(0))
+    >>> reward = RewardHeads(3, RewardConfig(heads=4), np.random.default_rng(0), aspects=("place", "manner"))
     >>> reward(torch.zeros(5, 3)).shape
-    torch.Size([5, 4])
+    torch.Size([5, 2, 4])
     """
 
     mean: Tensor
     scale: Tensor
     clip: float = 5.0
 
-    def __init__(self, n_features: int, config: RewardConfig, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        config: RewardConfig,
+        rng: np.random.Generator,
+        aspects: tuple[str, ...] = ("behaviour",),
+    ) -> None:
         super().__init__()
         self.config = config
-        sizes = (n_features, *config.hidden, config.heads)
+        self.aspects = aspects
+        sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
         self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
@@ -52,7 +62,7 @@ class RewardHeads(nn.Module):
 
     @property
     def n_heads(self) -> int:
-        """The number of reward functions: heads times networks."""
+        """The number of reward functions of an aspect: heads times networks."""
         return self.config.heads * self.config.networks
 
     def standardise(self, features: Array) -> None:
@@ -63,13 +73,14 @@ class RewardHeads(nn.Module):
         self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """The reward of every row under every head: (rows, heads)."""
+        """The reward of every row under every head: (rows, aspects, heads)."""
         x = ((features - self.mean) / self.scale).clamp(-self.clip, self.clip)
         rewards = _forward(list(self.weights), list(self.biases), x)
         if self.prior:
             zeros = [torch.zeros_like(b) for b in self.biases]
             rewards = rewards + self.config.random_prior * _forward(self.prior, zeros, x)
-        return rewards
+        by_aspect = rewards.view(len(x), self.config.networks, len(self.aspects), self.config.heads)
+        return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
 
     def neg_log_prior(self) -> Tensor:
         """-log p(theta) up to a constant, for one head and the trunk it shares, averaged over the heads.
@@ -80,7 +91,7 @@ class RewardHeads(nn.Module):
         parameters = [*zip(self.weights, self.biases, strict=True)]
         trunk = [p for layer in parameters[:-1] for p in layer]
         squares = torch.stack([p.square().sum() for p in trunk]).sum() if trunk else torch.zeros(())
-        heads = torch.stack([p.square().sum() for p in parameters[-1]]).sum() / self.config.heads
+        heads = torch.stack([p.square().sum() for p in parameters[-1]]).sum() / (len(self.aspects) * self.config.heads)
         return (squares + heads) / (2 * self.config.prior_variance * self.config.networks)
 
     def posterior(self) -> RewardPosterior:
@@ -93,7 +104,7 @@ class RewardHeads(nn.Module):
         prior = [(array(w), np.zeros_like(array(b))) for w, b in zip(self.prior, self.biases, strict=False)]
         if prior:
             prior[-1] = (prior[-1][0] * np.float32(self.config.random_prior), prior[-1][1])
-        return RewardPosterior(array(self.mean), array(self.scale), layers, tuple(prior), self.clip)
+        return RewardPosterior(array(self.mean), array(self.scale), layers, tuple(prior), self.clip, self.aspects)
 
 
 def _gaussian_layers(sizes: tuple[int, ...], config: RewardConfig, rng: np.random.Generator) -> list[Tensor]:

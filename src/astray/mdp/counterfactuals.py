@@ -55,7 +55,7 @@ def transplant(time: Array, xy: Array, others: Trajectories, rng: np.random.Gene
 
 
 def walk(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: a correlated random walk from the same start, with the trip's own speeds and a drawn persistence."""
+    """Place: a correlated random walk from the same start, with the trip's own speeds and a drawn persistence."""
     if len(xy) < 2:
         return _whole(time, xy)
     stride = np.hypot(*np.diff(xy, axis=0).T)
@@ -149,8 +149,8 @@ COUNTERFACTUALS: dict[str, Counterfactual] = {
 }
 
 KINDS = {
-    "place": ("shift", "rotate", "transplant"),
-    "route": ("walk", "turn_off", "borrow", "detour", "reverse"),
+    "place": ("shift", "rotate", "transplant", "walk"),
+    "route": ("turn_off", "borrow", "detour", "reverse"),
     "manner": ("pace", "stop"),
     "time": ("hour",),
 }

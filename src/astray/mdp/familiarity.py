@@ -7,10 +7,11 @@ into keys, a :class:`~astray.mdp.memory.Memory` counts the trips in which the ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,120 @@ def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> N
     return keys.transpose(2, 0, 1)
 
 
+class _Plan(NamedTuple):
+    """How keys are put together: the words that habits ask for, each once, and the words of every key."""
+
+    cells: tuple[tuple[int, int, float, float], ...]  # of each word its number, which place, the size and the shift
+    sectors: tuple[tuple[int, float], ...]
+    paces: tuple[tuple[int, float], ...]
+    slots: tuple[tuple[int, int, float], ...]
+    weekend: int | None
+    keys: tuple[tuple[int, ...], ...]  # the words of each key, habit by habit, grid by grid
+    serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
+
+
+@lru_cache(maxsize=16)
+def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
+    words: dict[tuple[Any, ...], int] = {}
+
+    def word(*part: Any) -> int:
+        return words.setdefault(part, len(words))
+
+    keys: list[tuple[int, ...]] = []
+    for habit in habits:
+        for shift in (grid / GRIDS for grid in range(GRIDS)):
+            parts = []
+            if habit.cell is not None:
+                parts.append(word("cell", 0, habit.cell, shift))
+            if habit.origin is not None:
+                parts.append(word("cell", 1, habit.origin, shift))
+            if habit.trail is not None:
+                parts.append(word("cell", 2 + habit.trail, habit.cell or 1000.0, shift))
+            if habit.heading:
+                parts.append(word("sector", shift))
+            if habit.speed:
+                parts.append(word("pace", shift))
+            if habit.hours is not None:
+                parts.append(word("slot", round(24 / habit.hours), shift))
+            if habit.weekend:
+                parts.append(word("weekend"))
+            keys.append(tuple(parts))
+
+    def of_kind(kind: str) -> tuple[Any, ...]:
+        return tuple((w, *given) for (name, *given), w in words.items() if name == kind)
+
+    serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
+    return _Plan(
+        of_kind("cell"),
+        of_kind("sector"),
+        of_kind("pace"),
+        of_kind("slot"),
+        words.get(("weekend",)),
+        tuple(keys),
+        serves,
+    )
+
+
+class StepKeys:
+    """The keys of one step after another, for a live feed: to the last bit those of :func:`keys_of`.
+
+    A call of numpy costs the same for one row as for a hundred, and :func:`keys_of` makes some seven hundred of them.
+    Here plain integers do; and since a step mostly stays in the cells of the step before, only keys of which a word
+    has changed are made anew.
+
+    >>> keys = StepKeys((Habit(cell=500), Habit(cell=500, speed=True)))
+    >>> keys(0.0, ((120.0, 30.0),), (3.0, 4.0)).shape, keys.changed
+    ((4,), True)
+    """
+
+    __slots__ = ("_keys", "_last", "_plan", "changed", "utc_offset")
+
+    def __init__(self, habits: Sequence[Habit], utc_offset: float = 0.0) -> None:
+        self.utc_offset = utc_offset
+        self.changed = True  # whether the last step has other keys than the one before
+        self._plan = _plan_of(tuple(habits))
+        self._last: list[Any] = [None] * len(self._plan.serves)
+        self._keys = np.arange(1, len(self._plan.keys) + 1, dtype=np.uint64)
+
+    def __call__(
+        self, time: float, places: Sequence[tuple[float, float]], velocity: tuple[float, float]
+    ) -> NDArray[np.uint64]:
+        """The keys of a step, habit by habit, grid by grid; the array is overwritten by the next step.
+
+        ``places`` are the place reached, the origin, and where the agent was some lags before.
+        """
+        vx, vy = velocity
+        # numpy's own functions, for the last bit of another library's may differ.
+        speed = float(np.hypot(vx, vy))
+        turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
+        band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
+        local = time + self.utc_offset
+        hour = local % DAY / DAY
+        plan, floor = self._plan, math.floor
+        now = list(self._last)
+        for w, which, size, shift in plan.cells:
+            x, y = places[which]
+            now[w] = (floor(x / size + shift), floor(y / size + shift))
+        for w, shift in plan.sectors:
+            now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
+        for w, shift in plan.paces:
+            now[w] = floor(band + shift)
+        for w, slots, shift in plan.slots:
+            now[w] = floor(hour * slots + shift) % slots
+        if plan.weekend is not None:
+            now[plan.weekend] = int(floor(local / DAY) % 7 in (2, 3))
+        self.changed = now != self._last
+        if self.changed:
+            changed = [w for w, (a, b) in enumerate(zip(now, self._last, strict=True)) if a != b]
+            self._last = now
+            for k in {k for w in changed for k in plan.serves[w]}:
+                key = k + 1
+                for w in plan.keys[k]:
+                    key = _mix_one(key, _word(now[w]))
+                self._keys[k] = key
+        return self._keys
+
+
 def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> dict[int, NDArray[np.uint64]]:
     """The distinct keys of each trip (by its number in ``steps.trip``), as a memory takes them."""
     if not len(steps):
@@ -147,6 +262,22 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     counts = memory.counts(rows.ravel()[run], None if without is None else without[run % n])
     logs = np.repeat(np.log1p(counts), np.diff(run, append=rows.size)).reshape(habits, grids, n)
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
+
+
+_WORD = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _word(value: int | tuple[int, int]) -> int:
+    """A cell, or a small number, as a word of 64 bits."""
+    return value if isinstance(value, int) else _mix_one(value[0] & _WORD, value[1] & _WORD)
+
+
+def _mix_one(a: int, b: int) -> int:
+    """The same as :func:`_mix`, of two integers."""
+    h = (a * 0x9E3779B97F4A7C15 + b) & _WORD
+    h = ((h ^ h >> 30) * 0xBF58476D1CE4E5B9) & _WORD
+    h = ((h ^ h >> 27) * 0x94D049BB133111EB) & _WORD
+    return h ^ h >> 31
 
 
 def _mix(a: Array, b: Array) -> NDArray[np.uint64]:

@@ -159,6 +159,21 @@ class Memory:
             counts[own] -= self._weights[excluded[own]].astype(np.float32)
         return np.maximum(counts, 0.0).reshape(keys.shape)
 
+    def few_counts(self, keys: Array) -> NDArray[np.float32]:
+        """The same as :meth:`counts` for a handful of keys: found by bisection, no look-up table is made and kept.
+
+        >>> Memory().add({"monday": np.array([7, 8], np.uint64)}).few_counts(np.array([6, 8], np.uint64)).tolist()
+        [0.0, 1.0]
+        """
+        low = np.searchsorted(self.keys, keys, side="left")
+        high = np.searchsorted(self.keys, keys, side="right")
+        if self.forgetting.half_life is None:
+            return np.asarray(high - low, np.float32)
+        counts = np.zeros(len(keys), np.float32)
+        for i in np.flatnonzero(high > low):
+            counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
+        return counts
+
     def number_of(self, trip_ids: Array) -> NDArray[np.int64]:
         """The number of each trip, for ``without``; -1 for trips that are not remembered."""
         return np.array([self._numbers.get(str(t), -1) for t in trip_ids], np.int64)

@@ -25,10 +25,11 @@ from astray.mdp.memory import Memory
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
-from astray.normality import Calibration, Location
+from astray.normality import Calibration, Location, Overall
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
 Array = NDArray[Any]
+Names = tuple[str, ...]
 Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 
 
@@ -55,23 +56,30 @@ def pack_posterior(name: str, posterior: RewardPosterior) -> Packed:
     for what, layers in (("layer", posterior.layers), ("prior", posterior.prior)):
         for i, (weight, bias) in enumerate(layers):
             arrays |= {f"{name}.{what}.{i}.weight": weight, f"{name}.{what}.{i}.bias": bias}
-    count = {"layers": len(posterior.layers), "prior": len(posterior.prior), "clip": posterior.clip}
-    return Packed({name: count}, arrays)
+    shape = {
+        "layers": len(posterior.layers),
+        "prior": len(posterior.prior),
+        "clip": posterior.clip,
+        "aspects": posterior.aspects,
+    }
+    return Packed({name: shape}, arrays)
 
 
 def unpack_posterior(model: ModelFile, name: str) -> RewardPosterior:
     """The reward heads."""
-    shape = model.value(name, dict[str, float])
+    shape = model.within(name)
     mean = model.array(f"{name}.mean", np.float32, None)
-    n_layers, n_prior = int(shape["layers"]), int(shape["prior"])
+    n_layers, n_prior, aspects = shape.value("layers", int), shape.value("prior", int), shape.value("aspects", Names)
     if n_layers < 1 or n_prior not in (0, n_layers):
         raise model.wrong(f"{name} has {n_layers} layers and {n_prior} prior ones")
     layers = _unpack_layers(model, f"{name}.layer", n_layers, len(mean))
     prior = _unpack_layers(model, f"{name}.prior", n_prior, len(mean))
     if prior and prior[-1][0].shape != layers[-1][0].shape:
         raise model.wrong(f"{name} and its prior differ in shape")
+    if not aspects or layers[-1][0].shape[2] % len(aspects):
+        raise model.wrong(f"{name} has {layers[-1][0].shape[2]} heads for {len(aspects)} aspects")
     scale = model.array(f"{name}.scale", np.float32, len(mean))
-    return RewardPosterior(mean, scale, layers, prior, float(shape["clip"]))
+    return RewardPosterior(mean, scale, layers, prior, shape.value("clip", float), aspects)
 
 
 def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
@@ -182,9 +190,12 @@ def pack_scales(name: str, scales: Sequence[Scale]) -> Packed:
         c = scale.calibration
         values.append(
             {
+                "aspects": c.aspects,
+                "tolerance": c.tolerance,
                 "step": c.step,
                 "trip": c.trip,
                 "window": c.window,
+                "overall": c.overall,
                 "window_seconds": c.window_seconds,
                 "scale": c.scale,
                 "step_noise": scale.step_noise,
@@ -200,11 +211,17 @@ def unpack_scales(model: ModelFile, name: str) -> tuple[Scale, ...]:
     scales = []
     for i, said in enumerate(model.value(name, tuple[dict[str, Any], ...])):
         inside = replace(model, values=said)
-        step, trip, window = (Location(*inside.value(part, tuple[float, float])) for part in ("step", "trip", "window"))
+        aspects, tolerance = inside.value("aspects", Names), inside.value("tolerance", tuple[float, ...])
+        step, trip, window, overall = (_locations(inside, part) for part in ("step", "trip", "window", "overall"))
+        if not len(aspects) == len(tolerance) == len(step) == len(trip) == len(window) or len(overall) != 3:
+            raise model.wrong(f"{name} has scales for other than its {len(aspects)} aspects")
         calibration = Calibration(
+            aspects,
+            tolerance,
             step,
             trip,
             window,
+            Overall(*overall),
             model.array(f"{name}.{i}.trips", np.float64, None),
             inside.value("window_seconds", float),
             inside.value("scale", str),
@@ -213,6 +230,10 @@ def unpack_scales(model: ModelFile, name: str) -> tuple[Scale, ...]:
     if not scales:
         raise model.wrong(f"{name} is empty")
     return tuple(scales)
+
+
+def _locations(model: ModelFile, name: str) -> tuple[Location, ...]:
+    return tuple(Location(*pair) for pair in model.value(name, tuple[tuple[float, float], ...]))
 
 
 _THRESHOLDS = {"hour": ByHour, "context": ByContext}

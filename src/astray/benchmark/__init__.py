@@ -1,0 +1,1 @@
+"""The benchmark: protocols, the data they draw from, metrics, tables and figures."""

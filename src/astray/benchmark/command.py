@@ -1,0 +1,205 @@
+"""The command ``astray benchmark``: run protocols on a data set, resume where it stopped, write tables and figures."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from astray.errors import AstrayError, DataError
+
+if TYPE_CHECKING:
+    from astray.benchmark.protocols import Dataset
+    from astray.benchmark.runner import Progress
+
+EVERY = 10.0  # seconds between two lines of progress where there is no terminal to draw on
+WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
+
+
+def command(
+    dataset: Annotated[str, Argument(metavar="geolife|porto|simulated", help="What to test on.", show_default=False)],
+    out: Annotated[Path, Option("--out", "-o", metavar="FOLDER", help="Where results go.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        Option("--data", metavar="PATH", help="Your copy of the data; or set ASTRAY_GEOLIFE or ASTRAY_PORTO."),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        Option("--protocol", "-p", metavar="P1,...", help="p1 to p6, cold-start, or all, where the data allow it."),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        Option("--methods", "-m", metavar="A,B,...", help="Methods; all by default. astray:encoder=raw sets options."),
+    ] = None,
+    seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
+    workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes.")] = 1,
+    users: Annotated[
+        str | None, Option("--users", metavar="128,153", help="GeoLife: who is tested; the ten with the most trips.")
+    ] = None,
+    people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
+    days: Annotated[int, Option("--days", min=7, help="Simulated: for how many days.")] = 90,
+    cache: Annotated[
+        bool, Option("--cache", help="GeoLife: keep what was parsed in FOLDER/data.parquet, to start sooner.")
+    ] = False,
+    figures: Annotated[bool, Option("--figures/--no-figures", help="Draw figures.")] = True,
+    examples: Annotated[
+        bool, Option("--examples", help="Draw the paper's three example trips (P1); fits one model anew.")
+    ] = False,
+    only_report: Annotated[bool, Option("--only-report", help="Run nothing; write tables and figures anew.")] = False,
+    changed_code: Annotated[
+        bool, Option("--changed-code", help="Add to results of other code; the manifest says so.")
+    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Measure astray and its rivals by fixed protocols, on your copy of the data.
+
+    Every finished case is a file in the folder, so that a run may be stopped at any time: the same command goes on from
+    there, and further seeds, methods and protocols may be added later. A folder never mixes data, settings or code.
+    Tables (Markdown, CSV, LaTeX) stand in FOLDER/tables and FOLDER/report.md, figures in FOLDER/figures.
+
+    [b]Examples[/b]
+
+      astray benchmark simulated --out results/simulated --people 5 --seeds 2
+      astray benchmark geolife --data Data --protocol p1 --workers 4 --out results/geolife
+      [dim]# an ablation: the same protocol, other parts[/dim]
+      astray benchmark geolife --data Data -p p1 -m astray,astray:encoder=raw,astray:objective=trajectory -o ablation
+    """
+    from astray.benchmark import manifest, runner
+    from astray.benchmark.methods import METHODS, OWN_BACKGROUND
+    from astray.benchmark.methods import methods as by_name
+    from astray.benchmark.protocols import PROTOCOLS, cases, protocols
+    from astray.benchmark.report import report
+    from astray.benchmark.results import Kept
+
+    if dataset not in PROTOCOLS:
+        raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
+    wanted = protocols(dataset, protocol or ["all"])
+    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else METHODS))
+    draws = numbers(seeds)
+    failed: tuple[runner.Done, ...] = ()
+    source: Dataset | None = None
+    if not only_report or examples:
+        source = _dataset(dataset, data, users, people, days, out / "data.parquet" if cache else None)
+    if not only_report:
+        assert source is not None
+        out.mkdir(parents=True, exist_ok=True)
+        said = ("astray benchmark", *sys.argv[1:])
+        asked = manifest.Asked(said, wanted, [m.name for m in contenders], draws)
+        manifest.record(out, source, asked, changed_code=changed_code)
+        with _shown(quiet) as show:
+            outcome = runner.run(source, contenders, cases(source, wanted, draws), out, workers=workers, progress=show)
+        failed = outcome.failed
+        if not quiet:
+            _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
+    kept: Kept = {}
+    made = report(out, kept)
+    if figures:
+        from astray.benchmark.figures import draw
+
+        draw(out, kept)
+    if examples and source is not None:
+        from astray.benchmark.examples import draw_examples
+
+        draw_examples(out, source)
+    for table in made:
+        if not quiet and "users" not in table.name:
+            print(table.markdown())
+    if failed:
+        first = failed[0]
+        raise AstrayError(
+            f"{len(failed)} cases failed; the same command tries them again. The first: {first.job.case.name}, "
+            f"{first.job.method}: {first.error}"
+        )
+
+
+def _dataset(name: str, data: Path | None, users: str | None, people: int, days: int, cache: Path | None) -> Dataset:
+    if name == "simulated":
+        from astray.benchmark.simulated_data import Simulated
+
+        return Simulated(people, days)
+    path = data or (Path(os.environ[WHERE[name]]) if WHERE[name] in os.environ else None)
+    if path is None or not path.exists():
+        where = f"{path} does not exist" if path else "it is not known where the data are"
+        raise DataError(f"{name}: {where}; give your copy as --data, or set {WHERE[name]}")
+    if name == "porto":
+        from astray.benchmark.porto_data import Porto
+
+        return Porto(str(path))
+    from astray.benchmark.geolife_data import GeoLife
+
+    chosen = tuple(user.strip() for user in (users or "").split(",") if user.strip())
+    return GeoLife(str(path), None if cache is None else str(cache), chosen)
+
+
+def numbers(text: str) -> list[int]:
+    """Seeds: one number is how many, from 0 on; otherwise a list of numbers and ranges.
+
+    >>> numbers("3"), numbers("0,5-7"), numbers("4-4")
+    ([0, 1, 2], [0, 5, 6, 7], [4])
+    """
+    try:
+        if text.strip().isdigit():
+            found = list(range(int(text)))
+        else:
+            ends = [part.split("-") for part in text.split(",") if part.strip()]
+            found = [n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)]
+    except ValueError:
+        found = []
+    if not found:
+        raise DataError(f"--seeds {text!r}: give how many, such as 5, or which, such as 0,3,7 or 5-9")
+    return list(dict.fromkeys(found))
+
+
+# -------------------------------------------------------------------- progress
+
+
+@contextmanager
+def _shown(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Show how far a run is and how long it still takes: a bar on a terminal, else a line now and then."""
+    if quiet:
+        yield lambda progress: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bars
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task("", total=None)
+            yield lambda p: bars.update(task, total=p.total, completed=p.finished, description=_words(p))
+    else:
+        last = time.monotonic() - EVERY
+
+        def line(p: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= EVERY or p.finished == p.total:
+                last = time.monotonic()
+                _say(f"{p.finished}/{p.total} cases, {_words(p)}")
+
+        yield line
+
+
+def _words(p: Progress) -> str:
+    where = f"{p.last.job.method} on {p.last.job.case.subject} took {duration(p.last.seconds)}"
+    return f"about {duration(p.left)} left ({where}{'; failed' if p.last.error else ''})"
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    >>> duration(4.2), duration(200), duration(8000)
+    ('4 s', '3 min', '2.2 h')
+    """
+    if not seconds < 90:
+        return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s"
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

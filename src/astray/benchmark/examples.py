@@ -1,0 +1,78 @@
+"""The paper's three example trips, found in the results and drawn: normal, normal but for a part, somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from astray.benchmark import measures, runner
+from astray.benchmark.measures import EPS, SETTING
+from astray.benchmark.methods import Own, Shared, method
+from astray.benchmark.protocols import Case, Dataset, Setting
+from astray.detectors.estimator import Detector
+from astray.errors import DataError
+from astray.plots import explanation_figure, save_figure
+
+NAMES = ("normal", "partly_anomalous", "somebody_elses")
+
+
+def draw_examples(out: Path, dataset: Dataset, name: str = "astray") -> list[Path]:
+    """Draw three trips of one person with the first draw's model, fitted anew, into ``figures/``.
+
+    The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
+    its mean is above eps / 2 and its worst window far below eps. No trip is chosen by looking at it.
+    """
+    found = runner.results(out)
+    if found is None:
+        raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
+    setting = Setting()
+    trips = measures.of_setting(found, [setting]).filter(pl.col("method").str.starts_with(name))
+    if not len(trips):
+        raise DataError(f"{out}: the examples are of P1 at the 5 % rate with the method {name}; run that first")
+    person, seed, rows = choose(trips)
+    contender = method(str(trips["method"][0]))
+    if not isinstance(contender, Own | Shared):
+        raise DataError(f"{name} cannot explain its scores; give an astray method")
+    trial = dataset.trial(Case(setting, person, seed))
+    fitted = contender.fit(trial.lesson, seed)
+    detector = getattr(fitted, "detector", None)
+    assert isinstance(detector, Detector)
+    folder = out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for label, row in zip(NAMES, rows, strict=True):
+        figure = explanation_figure(detector.explain(trial.test, row))
+        path = folder / f"example_{label}.png"
+        save_figure(figure, path)
+        written.append(path)
+    return written
+
+
+def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
+    """A person, a seed, and the positions of three test trips: normal, partly anomalous, somebody else's.
+
+    Parameters
+    ----------
+    trips
+        Scores of one method: see :mod:`astray.benchmark.runner`.
+    """
+    known = trips.drop_nulls(["normality", "score"]).select(
+        *SETTING, "subject", "seed", "trip", "kind", "normality", "score"
+    )
+    own = known.filter(pl.col("kind") == "")
+    # How much lower the worst window is than the whole, among trips that are fine as a whole.
+    partly = own.filter((pl.col("normality") > EPS / 2) & (pl.col("score") <= EPS)).sort("score")
+    if not len(partly):
+        partly = own.with_columns((pl.col("score") - pl.col("normality")).alias("gap")).sort("gap")
+    who, seed = str(partly["subject"][0]), int(partly["seed"][0])
+    mine = known.filter((pl.col("subject") == who) & (pl.col("seed") == seed))
+    usual = mine.filter(pl.col("kind") == "").sort("score")
+    foreign = mine.filter(pl.col("kind") != "").sort("score")
+    if not len(usual) or not len(foreign):
+        raise DataError(f"{who} has no normal or no anomalous test trip, so there are no examples to draw")
+    # The upper quartile is plainly normal; the lower quartile of the others' trips is plainly not.
+    normal = usual["trip"][int(np.floor(0.75 * (len(usual) - 1)))]
+    other = foreign["trip"][int(np.floor(0.25 * (len(foreign) - 1)))]
+    return who, seed, (int(normal), int(partly["trip"][0]), int(other))

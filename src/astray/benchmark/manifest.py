@@ -1,0 +1,144 @@
+"""The manifest of a results folder: what was run on what, with which code; it refuses to mix what does not belong."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import astray
+from astray.atomic import replacing
+from astray.benchmark.protocols import Dataset
+from astray.errors import DataError
+
+NAME = "manifest.json"
+PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn")
+_PACKAGE = Path(astray.__file__).parent
+# What only shows results cannot change them.
+_NO_MATTER = ("cli", "plots", "explain", "live", "serve", "settings.py", "writers.py", "benchmark")
+_MATTERS = (
+    "methods.py",
+    "protocols.py",
+    "runner.py",
+    "injections.py",
+    "injectors.py",
+    "guards.py",
+    "geolife_data.py",
+    "porto_data.py",
+    "simulated_data.py",
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command asks for."""
+
+    command: Sequence[str]
+    protocols: Sequence[str]
+    methods: Sequence[str]
+    seeds: Sequence[int]
+
+
+def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
+    """Write the manifest of a folder, or add to it what is asked for now.
+
+    Seeds, methods and protocols may be added later, for a case depends on its own key alone. Other data, other
+    settings or, unless ``changed_code``, other code would give other scores under the same names: they are refused.
+    """
+    now = {
+        "dataset": dataset.name,
+        "settings": dict(dataset.settings),
+        "data_sha256": dataset.fingerprint,
+        "code_sha256": code_hash(),
+    }
+    before = read(folder)
+    if before is not None:
+        for key, said in now.items():
+            if before.get(key) != said and not (key == "code_sha256" and changed_code):
+                remedy = ", or --changed-code to go on all the same" if key == "code_sha256" else ""
+                raise DataError(
+                    f"{folder} holds results of {_difference(key, before, now)}; give another --out{remedy}"
+                )
+    earlier = before or {}
+    manifest = now | {
+        "code_sha256": earlier.get("code_sha256", now["code_sha256"]),
+        "commit": earlier.get("commit", commit()),
+        "protocols": _added(earlier.get("protocols", []), asked.protocols),
+        "methods": _added(earlier.get("methods", []), asked.methods),
+        "seeds": sorted(_added(earlier.get("seeds", []), asked.seeds)),
+        "commands": _added(earlier.get("commands", []), [" ".join(asked.command)]),
+        "versions": {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+    if now["code_sha256"] != manifest["code_sha256"]:
+        manifest["later_code_sha256"] = _added(earlier.get("later_code_sha256", []), [now["code_sha256"]])
+    with replacing(folder / NAME) as file:
+        file.write(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
+    return manifest
+
+
+def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What was otherwise before, in words."""
+    if key != "settings":
+        return f"another {key.replace('_', ' ')} ({before.get(key)}, now {now[key]})"
+    was, is_ = before.get(key, {}), now[key]
+    changed = [name for name in dict.fromkeys([*was, *is_]) if was.get(name) != is_.get(name)]
+    return "other settings (" + ", ".join(f"{n}: {was.get(n)}, now {is_.get(n)}" for n in changed) + ")"
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; None if there is none."""
+    try:
+        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder / NAME} cannot be read ({error}); give another --out") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{folder / NAME} is not a manifest; give another --out")
+    return found
+
+
+@cache
+def code_hash() -> str:
+    """A hash of the code that scores depend on, as it was when first asked; with or without a repository around it."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        place = path.relative_to(_PACKAGE)
+        if place.parts[0] in _NO_MATTER and not (place.parts[0] == "benchmark" and place.name in _MATTERS):
+            continue
+        digest.update(str(place.as_posix()).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def commit() -> str:
+    """The commit that this code stands at, with "+" if files have changed since; empty outside of its repository."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(_PACKAGE), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # this repository, not one that it is installed inside of
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _added(before: Iterable[Any], more: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys([*before, *more]))

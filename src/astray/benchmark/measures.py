@@ -1,0 +1,246 @@
+"""From scores to figures: one row of metrics for every draw and method, and their means with intervals.
+
+A method may decide in more than one way, and each way is a contender of its own: by its score, by N(tau) alone ("mean
+only"), and, where it knows its uncertainty, by calling only what it is sure of an anomaly ("+ uncertainty").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.benchmark import metrics
+from astray.benchmark.metrics import Interval
+from astray.benchmark.protocols import Setting
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+EPS, GAMMA = -2.0, 1.5
+RARE = 0.05  # p-values of at most this are flagged where p-values decide
+BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
+REVIEWED = (0.05, 0.1, 0.2)
+MEAN_ONLY, SURE = ", mean only", " + uncertainty"
+
+SETTING = tuple(f.name for f in fields(Setting))
+KEY = (*SETTING, "family", "subject", "seed", "method")
+DRAW = (*SETTING, "subject", "seed")
+
+
+def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
+    """The rows of some settings."""
+    wanted = [pl.all_horizontal(pl.col(name) == getattr(s, name) for name in SETTING) for s in settings]
+    return frame.filter(pl.any_horizontal(wanted)).collect()
+
+
+def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
+    """The ways in which a method decides one case: a name, the score that ranks, and what is flagged."""
+    method = str(case["method"][0])
+    score, normality = (_numbers(case, name) for name in ("score", "normality"))
+    flagged = score <= EPS
+    yield method, score, flagged
+    if not np.array_equal(score, normality):
+        yield method + MEAN_ONLY, normality, normality <= EPS
+    if case["uncertainty"].count():
+        sure = case["uncertainty"].fill_null(np.inf).to_numpy() <= GAMMA
+        yield method + SURE, score, flagged & sure
+
+
+def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
+    """AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
+
+    ``f1_conformal`` is the F1 where a trip is flagged by its p-value, which no heavy tail of the scores can spoil.
+    """
+    rows = []
+    for case in trips.partition_by(*KEY, maintain_order=True):
+        key = _key(case)
+        normal = case["kind"].to_numpy() == ""
+        kinds = sorted(set(case["kind"].to_list()) - {""}) if by_kind else [""]
+        rare = case["p_value"].fill_null(1.0).to_numpy() <= RARE
+        ranked: dict[tuple[int, str], dict[str, float]] = {}  # ways to decide may share a ranking
+        for name, score, flagged in contenders(case):
+            for kind in kinds:
+                chosen = normal | (case["kind"].to_numpy() == kind) if kind else np.ones(len(case), bool)
+                label, same = ~normal[chosen], (id(score), kind)
+                if same not in ranked:
+                    ranked[same] = _ranked(score[chosen], label)
+                row = ranked[same] | metrics.decisions(flagged[chosen], label)._asdict()
+                alarm = rare[chosen] if name == key["method"] else None
+                row["f1_conformal"] = float("nan") if alarm is None else metrics.decisions(alarm, label).f1
+                rows.append({**key, "method": name, "kind": kind, **row})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _ranked(score: Floats, label: Bools) -> dict[str, float]:
+    return {"auroc": metrics.auroc(score, label), "ap": metrics.average_precision(score, label)}
+
+
+def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
+    """Where: the metrics of single fixes, of each draw, method and kind against all normal trips.
+
+    A fix is flagged at a normality of -2 or less; delays count from the first anomalous fix.
+    """
+    rows = []
+    for case in fixes.partition_by(*KEY, maintain_order=True):
+        kinds = case["kind"].to_numpy()
+        for kind in sorted(set(kinds.tolist()) - {""}):
+            part = case.filter(pl.Series((kinds == "") | (kinds == kind)))
+            trip, truth = part["trip"].to_numpy(), part["truth"].to_numpy()
+            if not truth.any():
+                continue
+            offsets = np.r_[0, np.flatnonzero(np.diff(trip)) + 1, len(trip)]
+            score = metrics.unscored_as_normal(part["normality"].to_numpy().astype(np.float64))
+            flagged = score <= EPS
+            near = metrics.affiliation(flagged, truth, offsets)
+            delay = metrics.detection_delay(flagged, truth, offsets, part["seconds"].to_numpy())
+            alarms = metrics.false_alarms(flagged, truth, offsets)
+            rows.append(
+                {
+                    **_key(case),
+                    "kind": kind,
+                    "fix_auroc": metrics.auroc(score, truth),
+                    "fix_ap": metrics.average_precision(score, truth),
+                    "vus_pr": metrics.vus_pr(score, truth, offsets, BUFFER),
+                    "affiliation_precision": near.precision,
+                    "affiliation_recall": near.recall,
+                    "range_f1": metrics.range_decisions(flagged, truth, offsets).f1,
+                    "detected": delay.detected,
+                    "delay_fixes": _median(delay.fixes),
+                    "delay_seconds": _median(delay.seconds),
+                    "false_alarms": alarms.alarms,
+                    "false_fixes": alarms.fixes,
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
+    """When: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
+
+    A prefix is positive only if its anomaly has begun. Where none has, there is nothing to rank, and no row.
+    """
+    rows = []
+    for case in prefixes.partition_by(*KEY, "ratio", maintain_order=True):
+        begun = case["begun"].to_numpy()
+        if begun.any() and not begun.all():
+            score = _numbers(case, "score")
+            found = metrics.decisions(score <= EPS, begun)
+            rows.append(
+                {
+                    **_key(case),
+                    "ratio": case["ratio"][0],
+                    "auroc": metrics.auroc(score, begun),
+                    "ap": metrics.average_precision(score, begun),
+                    "recall": found.recall,
+                    "share_begun": float(begun.mean()),
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
+    """Is the uncertainty worth something? Each draw of the methods that know theirs, in two orders of deferral.
+
+    "heads" defers those trips first over which the heads disagree most; "threshold" those whose score is nearest to
+    eps, which needs no uncertainty at all. Deferring at random removes the share that is deferred.
+    """
+    rows = []
+    for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
+        *KEY, maintain_order=True
+    ):
+        score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
+        flagged = score <= EPS
+        orders = {
+            "heads": case["uncertainty"].fill_null(np.inf).to_numpy(),
+            "threshold": -np.abs(score - EPS),
+        }
+        for order, doubt in orders.items():
+            curve = metrics.risk_coverage(flagged != label, doubt)
+            row: dict[str, Any] = {
+                **_key(case),
+                "order": order,
+                "errors": float((flagged != label).mean()),
+                "aurc": curve.aurc,
+                "excess": curve.excess,
+                "error_auroc": metrics.error_auroc(flagged != label, doubt),
+            }
+            for share in REVIEWED:
+                kept = metrics.review(flagged, label, doubt, share)
+                row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
+            rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_p_values(trips: pl.DataFrame) -> pl.DataFrame:
+    """Nominal against observed rate of false alarms of each method, over the normal trips of all draws."""
+    rows: list[dict[str, Any]] = []
+    normal = trips.filter((pl.col("kind") == "") & pl.col("p_value").is_not_null())
+    for part in normal.partition_by(*SETTING, "method", maintain_order=True):
+        found = metrics.reliability(part["p_value"].to_numpy())
+        setting = {name: part[name][0] for name in SETTING}
+        for nominal, observed, low, high in zip(*found, strict=True):
+            rows.append(
+                {
+                    **setting,
+                    "method": part["method"][0],
+                    "nominal": nominal,
+                    "observed": observed,
+                    "low": low,
+                    "high": high,
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def costs(trips: pl.DataFrame) -> pl.DataFrame:
+    """Median processor seconds of each method: a fit, its calibration, scoring the test set, and of what is shared."""
+    seconds = ("fit_seconds", "calibrate_seconds", "score_seconds", "shared_seconds")
+    each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds, "n_train").first(), pl.len().alias("n_test"))
+    return each.group_by("method", maintain_order=True).agg(
+        pl.col(*seconds, "n_train", "n_test").median(), pl.len().alias("draws")
+    )
+
+
+def summarise(figures: pl.DataFrame, by: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
+    """Means over people and draws: ``name``, ``name_low`` and ``name_high`` of each figure, and the number of draws.
+
+    People are the clusters of the bootstrap, or seeds where there is one pool. A figure that some draw does not have
+    (nothing was wrong, so nothing could be removed) is the mean over the draws that have it.
+    """
+    rows = []
+    for group in figures.partition_by(*by, maintain_order=True):
+        row: dict[str, Any] = {name: group[name][0] for name in by} | {"draws": len(group)}
+        for name in names:
+            found = interval(group, name)
+            row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+        rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def interval(figures: pl.DataFrame, name: str) -> Interval:
+    """The mean of a figure with its 95 % interval."""
+    known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
+    if not len(known):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    clusters = known["subject"] if known["subject"].n_unique() > 1 else known["seed"].cast(pl.String)
+    return metrics.mean_interval(known[name].to_numpy(), clusters.to_numpy(), np.random.default_rng(0))
+
+
+def _numbers(case: pl.DataFrame, name: str) -> Floats:
+    """Scores of trips; a trip without one raises no alarm and stands behind all others."""
+    values = case[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return metrics.unscored_as_normal(values)
+
+
+def _key(case: pl.DataFrame) -> Mapping[str, Any]:
+    return {name: case[name][0] for name in KEY}
+
+
+def _median(delays: Floats) -> float:
+    noticed = delays[np.isfinite(delays)]
+    return float(np.median(noticed)) if len(noticed) else float("nan")

@@ -1,0 +1,335 @@
+"""Methods under test: every detector behind one interface, all decided by one rule, with the seconds that they took.
+
+A method is fitted on one person's (or one pool's) training trips and scores test trips. All scores are normalities in
+standard deviations of left-out training trips, so that one threshold, eps = -2, is the same demand of every method:
+astray calibrates itself so, and :class:`BaselineMethod` does it for the baselines, which have no threshold of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.baselines import BASELINES
+from astray.errors import DataError
+from astray.normality import p_values
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.baselines.baseline import StepDetector
+    from astray.detectors.estimator import Detector
+    from astray.detectors.fleet import FleetDetector
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+TRIP_COLUMNS = ("normality", "score", "uncertainty", "p_value", "aspect")
+LEFT_OUT = 50  # training trips that a baseline is calibrated on, at least, if there are so many
+FOLDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Strangers:
+    """Trips of people who are never tested: what a shared reward is learned from.
+
+    ``key`` names the set; equal keys mean equal trips, so that a fitted reward may be used again.
+    """
+
+    key: str
+    trips: Callable[[], Trajectories]
+
+
+class Lesson(NamedTuple):
+    """What a method may learn from."""
+
+    train: Trajectories
+    population: Trajectories | None = None
+    strangers: Strangers | None = None
+
+
+class Seconds(NamedTuple):
+    """Processor seconds of learning: of the model, of its threshold, and of what is learned once for everybody."""
+
+    fit: float
+    calibrate: float = 0.0
+    shared: float = 0.0
+
+
+class Fitted(Protocol):
+    """A method that has learned."""
+
+    @property
+    def seconds(self) -> Seconds:
+        """What the learning took."""
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """One row a trip: normality (N(tau)), score (what decides), uncertainty, p_value, aspect; null if unknown."""
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """The normality of every fix, not a number where there is none."""
+
+
+class Method(Protocol):
+    """A method, not fitted yet."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the tables call it."""
+
+    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+        """Learn; the same lesson and seed give the same scores."""
+
+
+# -------------------------------------------------------------------- astray
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedDetector:
+    detector: Detector
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        table = self.detector.score(test)
+        missing = [pl.lit(None, pl.String).alias(name) for name in ("aspect",) if name not in table.columns]
+        return table.with_columns(*missing).select(TRIP_COLUMNS)
+
+    def fixes(self, test: Trajectories) -> Floats:
+        return self.detector.score_fixes(test)["normality"].fill_null(np.nan).to_numpy()
+
+
+@dataclass(frozen=True)
+class Own:
+    """One :class:`~astray.IRLDetector` a person.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    population
+        Whether other people's trips may stand in the background.
+    options
+        Parameters of the detector that differ from the default.
+    """
+
+    name: str = "astray"
+    population: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+        """Learn the person's own reward."""
+        from astray.detectors.detector import IRLDetector
+
+        began = time.process_time()
+        detector = IRLDetector(**{"seed": seed, **self.options})
+        detector.fit(lesson.train, population=lesson.population if self.population else None)
+        return _FittedDetector(detector, Seconds(time.process_time() - began))
+
+
+@dataclass(eq=False)
+class Shared:
+    """One :class:`~astray.FleetDetector`, learned from strangers; the person tested is enrolled, which is counting.
+
+    The reward is kept from case to case as long as the strangers and the seed are the same.
+    """
+
+    name: str = "astray-shared"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _kept: tuple[tuple[str, int], FleetDetector, float] | None = field(default=None, init=False, repr=False)
+
+    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+        """Enrol the person; learn the shared reward first if need be."""
+        if lesson.strangers is None:
+            raise DataError(f"{self.name} needs trips of people who are not tested, and this data set has none")
+        fleet, shared = self._fleet(lesson.strangers, seed)
+        for agent in fleet.agents:
+            fleet.forget(agent)
+        began = time.process_time()
+        fleet.enroll(lesson.train)
+        return _FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
+
+    def _fleet(self, strangers: Strangers, seed: int) -> tuple[FleetDetector, float]:
+        from astray.detectors.fleet import FleetDetector
+
+        key = strangers.key, seed
+        if self._kept is None or self._kept[0] != key:
+            self._kept = None
+            trips = strangers.trips()
+            began = time.process_time()
+            fleet = FleetDetector(**{"seed": seed, **self.options}).fit(trips)
+            self._kept = key, fleet, time.process_time() - began
+        return self._kept[1:]
+
+
+# -------------------------------------------------------------------- baselines
+
+
+class LeftOut(NamedTuple):
+    """What a baseline says of training trips that it has not seen: the raw scores of trips (sorted) and of steps."""
+
+    trips: Floats
+    steps: Floats
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[StepDetector, Trajectories]]) -> LeftOut:
+        """The scores of some trips by models that have not seen them."""
+        trips, steps = [], []
+        for model, unseen in parts:
+            anomaly, trip = model.score_steps(unseen)
+            counts = np.bincount(trip, minlength=len(unseen))
+            trips.append(-np.bincount(trip, anomaly, len(unseen))[counts > 0] / counts[counts > 0])
+            steps.append(-anomaly)
+        return cls(np.sort(np.concatenate(trips)), np.concatenate(steps))
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedBaseline:
+    baseline: StepDetector
+    left_out: LeftOut
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        raw = self.baseline.score_samples(test)
+        normality = standardise(raw, self.left_out.trips)
+        nothing = [None] * len(test)
+        return pl.DataFrame(
+            {
+                "normality": normality,
+                "score": normality,
+                "uncertainty": pl.Series(nothing, dtype=pl.Float64),
+                "p_value": p_values(raw, self.left_out.trips),
+                "aspect": pl.Series(nothing, dtype=pl.String),
+            }
+        ).with_columns(pl.col("normality", "score", "p_value").fill_nan(None))
+
+    def fixes(self, test: Trajectories) -> Floats:
+        steps = self.baseline.look(test).steps
+        anomaly, trip = self.baseline.score_steps(test)
+        return of_fixes(test, trip, steps.time, standardise(-anomaly, self.left_out.steps))
+
+
+@dataclass(frozen=True)
+class BaselineMethod:
+    """A baseline, calibrated as astray is: its scores in standard deviations of left-out training trips.
+
+    The model that scores is fitted on all training trips. Its scale comes from models of the same kind fitted without
+    some of them: a quarter of the trips is left out and scored, then another quarter, until 50 trips have been left
+    out or all have. The mean and standard deviation of those scores standardise the test scores (which leaves AUROC
+    and AP untouched), of trips as of steps, and the same scores give conformal p-values.
+    """
+
+    name: str
+    baseline: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+        """Learn from all training trips, and measure the scale on left-out ones."""
+        train, began = lesson.train, time.process_time()
+        model = self._new(seed).fit(train)
+        fitted = time.process_time()
+        rng = np.random.default_rng([seed, len(train)])
+        parts = ((self._new(seed).fit(train[~held]), train[held]) for held in folds(len(train), rng))
+        left_out = LeftOut.of(parts)
+        return _FittedBaseline(model, left_out, Seconds(fitted - began, time.process_time() - fitted))
+
+    def _new(self, seed: int) -> StepDetector:
+        made: Any = BASELINES[self.baseline](**{"seed": seed, **self.options})
+        return made  # type: ignore[no-any-return]
+
+
+def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDArray[np.bool_]]:
+    """Disjoint quarters of ``n`` trips to leave out, as many as it takes to leave out ``enough``, at most all four.
+
+    >>> [int(f.sum()) for f in folds(120, np.random.default_rng(0))]
+    [30, 30]
+    >>> [int(f.sum()) for f in folds(5, np.random.default_rng(0))]
+    [2, 1, 1, 1]
+    """
+    quarter = rng.permutation(n) % FOLDS
+    wanted = min(FOLDS, -(-enough * FOLDS // n))
+    return [found for k in range(wanted) if (found := quarter == k).any()]
+
+
+def standardise(values: Array, left_out: Array) -> Floats:
+    """Values in standard deviations of the left-out ones, from their mean; where these are all equal, from it alone.
+
+    >>> standardise(np.array([0.0, 4.0]), np.array([1.0, 3.0])).tolist()
+    [-2.0, 2.0]
+    """
+    spread = float(left_out.std()) if len(left_out) else 0.0
+    centre = float(left_out.mean()) if len(left_out) else 0.0
+    return np.asarray((values - centre) / (spread if spread > 0.0 else 1.0), np.float64)
+
+
+def of_fixes(test: Trajectories, trip: Array, when: Array, values: Array) -> Floats:
+    """The value at every fix of values at the ends of steps: that of the step under way, or of the last one.
+
+    >>> test = Trajectories.from_fixes(time=[0, 5, 10, 15, 25], lat=[0] * 5, lon=[0] * 5)
+    >>> of_fixes(test, np.array([0, 0]), np.array([10.0, 20.0]), np.array([1.0, 2.0])).tolist()
+    [1.0, 1.0, 1.0, 2.0, 2.0]
+    """
+    found = np.full(test.n_rows, np.nan)
+    for i, (start, stop) in enumerate(zip(test.offsets[:-1], test.offsets[1:], strict=True)):
+        a, b = np.searchsorted(trip, [i, i + 1])
+        if b > a:
+            step = np.searchsorted(when[a:b], test.columns["time"][start:stop] - 1e-6)
+            found[start:stop] = values[a:b][np.minimum(step, b - a - 1)]
+    return found
+
+
+# -------------------------------------------------------------------- by name
+
+_ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
+    "astray": lambda name, options: Own(name, True, options),
+    "astray-alone": lambda name, options: Own(name, False, options),
+    "astray-shared": lambda name, options: Shared(name, options),
+    "kdd19": lambda name, options: Own(name, False, {"preset": "kdd19", **options}),
+}
+
+METHODS = (*_ASTRAY, *BASELINES)
+"""The names of all methods."""
+
+OWN_BACKGROUND = ("astray", "kdd19", *BASELINES)
+"""The methods for data in which everybody is one pool, so that there are no others."""
+
+_OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
+
+
+def method(spec: str) -> Method:
+    """A method by its name, or by a name and options, set off by colons: values are JSON, or else plain text.
+
+    >>> method("lof").name
+    'lof'
+    >>> method("astray:encoder=raw:iterations=20").options
+    {'encoder': 'raw', 'iterations': 20}
+    """
+    base, *given = re.split(r":(?=[a-z_]+=)", spec)
+    options = {}
+    for part in given:
+        key, _, value = part.partition("=")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    if base in _ASTRAY:
+        return _ASTRAY[base](spec, options)
+    if base in BASELINES:
+        return BaselineMethod(spec, base, options)
+    raise DataError(f"no method named {base!r}; there are {', '.join(METHODS)}")
+
+
+def methods(specs: Iterable[str]) -> list[Method]:
+    """Methods by their names; one text may hold several, with commas between them.
+
+    >>> [m.name for m in methods(["astray,lof", 'astray:weights={"policy": 0, "explore": 1}'])]
+    ['astray', 'lof', 'astray:weights={"policy": 0, "explore": 1}']
+    """
+    wanted = [one.strip() for spec in specs for one in _OUTSIDE_BRACKETS.split(spec) if one.strip()]
+    return [method(spec) for spec in dict.fromkeys(wanted)]

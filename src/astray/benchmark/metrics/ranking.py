@@ -1,0 +1,143 @@
+"""How well scores rank, and what decisions at a threshold are worth. The anomaly is the positive class.
+
+Every score of astray is high for what is normal; scikit-learn wants it high for the positive class. The sign is turned
+in :func:`anomaly_score` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from astray.errors import AstrayError, DataError
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Decisions(NamedTuple):
+    """What flagging some cases as anomalies is worth; a ratio without a denominator is 0, as scikit-learn has it."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+class Curve(NamedTuple):
+    """Points of a curve, in the order of falling thresholds."""
+
+    x: Floats
+    y: Floats
+
+
+def anomaly_score(score: ArrayLike) -> Floats:
+    """Turn normality into a score that is high for anomalies; what is not a number is refused.
+
+    >>> anomaly_score([1.5, -2.0])
+    array([-1.5,  2. ])
+    """
+    values = np.asarray(score, np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"{int((~np.isfinite(values)).sum())} of {values.size} scores are not finite numbers; decide what a case "
+            "without a score means (unscored_as_normal), or leave such cases out for every method"
+        )
+    return -values
+
+
+def unscored_as_normal(score: ArrayLike) -> Floats:
+    """Give cases without a score (NaN) the highest one: a detector that says nothing raises no alarm.
+
+    >>> unscored_as_normal([np.nan, -1.0, 2.0])
+    array([ 2., -1.,  2.])
+    """
+    values = np.asarray(score, np.float64)
+    scored = values[~np.isnan(values)]
+    return np.where(np.isnan(values), scored.max() if scored.size else 0.0, values)
+
+
+def auroc(score: ArrayLike, label: ArrayLike) -> float:
+    """Area under the ROC curve: how often an anomaly scores lower than a normal case; ties count half.
+
+    >>> auroc([-3, -1, 0, -2], [True, True, False, False])
+    0.75
+    """
+    positive, values = _both_classes(score, label)
+    return float(_scikit_learn().roc_auc_score(positive, values))
+
+
+def average_precision(score: ArrayLike, label: ArrayLike) -> float:
+    """Area under the precision-recall curve, by steps; a score that knows nothing gets the share of anomalies.
+
+    >>> round(average_precision([-3, -1, 0, -2], [True, True, False, False]), 4)  # (1/1 + 2/3) / 2
+    0.8333
+    """
+    positive, values = _both_classes(score, label)
+    return float(_scikit_learn().average_precision_score(positive, values))
+
+
+def roc_curve(score: ArrayLike, label: ArrayLike) -> Curve:
+    """False-positive rate (x) and recall (y)."""
+    positive, values = _both_classes(score, label)
+    x, y, _ = _scikit_learn().roc_curve(positive, values)
+    return Curve(x, y)
+
+
+def precision_recall_curve(score: ArrayLike, label: ArrayLike) -> Curve:
+    """Recall (x) and precision (y)."""
+    positive, values = _both_classes(score, label)
+    precision, recall, _ = _scikit_learn().precision_recall_curve(positive, values)
+    return Curve(recall[::-1], precision[::-1])
+
+
+def decisions(flagged: ArrayLike, label: ArrayLike) -> Decisions:
+    """Precision, recall and F1 of some flagged cases.
+
+    >>> decisions([True, True, False, False], [True, False, False, True])
+    Decisions(precision=0.5, recall=0.5, f1=0.5)
+    """
+    found, positive = as_flags(flagged, "flagged"), as_flags(label, "label")
+    if found.shape != positive.shape:
+        raise DataError(f"{found.size} decisions for {positive.size} labels; give one of each a case")
+    scores = _scikit_learn().precision_recall_fscore_support(positive, found, average="binary", zero_division=0.0)
+    return Decisions(*(float(value) for value in scores[:3]))
+
+
+def at_threshold(score: ArrayLike, label: ArrayLike, eps: float) -> Decisions:
+    """Precision, recall and F1 where a score of ``eps`` or less is called an anomaly.
+
+    >>> at_threshold([-2.5, -2.0, 0.0], [True, False, False], eps=-2.0).precision
+    0.5
+    """
+    return decisions(anomaly_score(score) >= -eps, label)
+
+
+def as_flags(values: ArrayLike, name: str) -> Bools:
+    """Booleans, or whole numbers 0 and 1, as booleans."""
+    given = np.asarray(values)
+    if given.ndim != 1:
+        raise DataError(f"{name} has the shape {given.shape}; give one value a case")
+    if given.dtype != np.bool_ and not np.isin(given, (0, 1)).all():
+        raise DataError(f"{name} must hold booleans, or 0 and 1")
+    return given.astype(np.bool_)
+
+
+def _both_classes(score: ArrayLike, label: ArrayLike) -> tuple[Bools, Floats]:
+    values, positive = anomaly_score(score), as_flags(label, "label")
+    if values.shape != positive.shape:
+        raise DataError(f"{values.size} scores for {positive.size} labels; give one of each a case")
+    if positive.all() or not positive.any():
+        raise DataError(
+            f"{int(positive.sum())} of {positive.size} cases are anomalies; a ranking needs both anomalies and others"
+        )
+    return positive, values
+
+
+def _scikit_learn() -> Any:
+    try:
+        return import_module("sklearn.metrics")
+    except ModuleNotFoundError as missing:
+        raise AstrayError("the metrics need scikit-learn; install it with: pip install 'astray[bench]'") from missing

@@ -1,0 +1,198 @@
+"""Protocols as data: lists of cases, each of which is a pure function of its key.
+
+A case is one draw (whom to test, the seed, the rate of anomalies, ...); what it stands for is made from the data set by
+:meth:`Dataset.trial`. Cases that several protocols share are run once: P5 looks at the scores of P1 or P2, P4 at those
+of P3, and P6 and the cold start begin where P1 ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.benchmark.methods import Lesson
+from astray.errors import DataError
+from astray.trajectories import Trajectories
+
+Value = float | str
+
+RATES = (0.05, 0.1)
+SPLITS = ("random", "chronological")
+READINGS = ("matched", "cap")
+CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
+HISTORIES = (5, 20, 50)
+PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
+"""The shares of a trip that have been seen, for the observed-ratio curve."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a draw is of; the fields that do not apply to a data set stand at their defaults.
+
+    >>> Setting(rate=0.1, split="chronological").name
+    'rate=0.1,split=chronological'
+    >>> Setting().name
+    'rate=0.05,split=random'
+    """
+
+    rate: float = 0.05  # share of anomalies in the test set
+    split: str = "random"  # or chronological: train on the past
+    contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
+    history: int = 0  # so many training trips only; 0 for all
+    reading: str = ""  # of P2: matched or cap
+    injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
+
+    @property
+    def family(self) -> str:
+        """Which kind of draw: one model a person, one for a pool, or injected anomalies."""
+        return "injected" if self.injected else "pool" if self.reading else "person"
+
+    @property
+    def name(self) -> str:
+        """A name for files."""
+        parts: list[tuple[str, Value]] = [("rate", self.rate), ("split", self.split)]
+        if self.reading:
+            parts = [("reading", self.reading)]
+        parts += [("contamination", self.contamination)] if self.contamination else []
+        parts += [("history", self.history)] if self.history else []
+        return ",".join(f"{key}={value}" for key, value in parts)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The key of one draw."""
+
+    setting: Setting
+    subject: str  # a person, or the pool
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """A name for files: the same case always has the same."""
+        return f"{self.setting.family}/{self.setting.name}/{self.subject}/seed-{self.seed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a case stands for.
+
+    Attributes
+    ----------
+    lesson
+        What may be learned from. Nothing of the test set is in it.
+    test
+        The trips to score, all submitted as the subject's own.
+    kind
+        One a test trip: what is wrong with it; empty for a normal trip. No method sees it.
+    source
+        One a test trip: whose trip it was before it was submitted, "agent/trajectory". No method sees it either.
+    truth
+        One a fix: whether it is anomalous; None where only the trip as a whole is.
+    """
+
+    lesson: Lesson
+    test: Trajectories
+    kind: NDArray[np.str_]
+    source: NDArray[np.str_]
+    truth: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.kind) == len(self.source) == len(self.test):
+            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips; give one a trip")
+        if self.truth is not None and len(self.truth) != self.test.n_rows:
+            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}; give one a fix")
+
+
+class Dataset(Protocol):
+    """Where trials come from; loaded once, then sent to every process."""
+
+    @property
+    def name(self) -> str:
+        """geolife, porto or simulated."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What besides a case's key decides its outcome, as plain values; it goes into the manifest."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the data."""
+
+    def subjects(self, setting: Setting) -> Sequence[str]:
+        """Who is tested."""
+
+    def trial(self, case: Case) -> Trial:
+        """What a case stands for; a pure function of its key."""
+
+
+_P1 = tuple(Setting(rate=rate, split=split) for split, rate in itertools.product(SPLITS, RATES))
+_P2 = tuple(Setting(rate=rate, reading=reading) for reading, rate in zip(READINGS, (0.1, 0.5), strict=True))
+_P3 = (Setting(injected=True),)
+
+PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
+    "geolife": {
+        "p1": _P1,
+        "p5": _P1[:2],
+        "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
+        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
+    },
+    "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2},
+    "simulated": {
+        "p1": _P1,
+        "p3": _P3,
+        "p4": _P3,
+        "p5": _P1[:2],
+        "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
+        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
+    },
+}
+"""Data set to protocol to what is drawn."""
+
+
+def protocols(dataset: str, names: Iterable[str]) -> list[str]:
+    """The protocols asked for, in their order; ``all`` is every one that the data set has.
+
+    >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
+    (['p2', 'p5'], ['p1', 'p5', 'p6', 'cold-start'])
+    """
+    known = PROTOCOLS[dataset]
+    wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]
+    for name in wanted:
+        if name != "all" and name not in known:
+            raise DataError(f"no protocol {name!r} on {dataset}; there are {', '.join(known)}, or all")
+    return [name for name in known if name in wanted or "all" in wanted]
+
+
+def cases(dataset: Dataset, names: Iterable[str], seeds: Sequence[int]) -> list[Case]:
+    """Every case of some protocols, once, all of one seed before the next: what is finished is then worth reading."""
+    wanted = dict.fromkeys(setting for name in names for setting in PROTOCOLS[dataset.name][name])
+    return [
+        Case(setting, subject, seed) for seed in seeds for setting in wanted for subject in dataset.subjects(setting)
+    ]
+
+
+def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
+    """The first ``ratio`` of each trip's fixes, rounded up, two at least where there are two.
+
+    >>> trips = Trajectories.from_fixes(time=range(10), lat=[0] * 10, lon=[0] * 10)
+    >>> prefixes(trips, 0.35).lengths
+    array([4])
+    """
+    if not 0.0 < ratio <= 1.0:
+        raise DataError(f"a prefix of {ratio}; give a share above 0 and up to 1")
+    # The tolerance keeps 0.3 * 10 from being 4 fixes.
+    seen = np.minimum(np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2), trips.lengths)
+    place = np.arange(trips.n_rows) - np.repeat(trips.offsets[:-1], trips.lengths)
+    kept = place < np.repeat(seen, trips.lengths)
+    return Trajectories(
+        {name: values[kept] for name, values in trips.columns.items()},
+        np.r_[0, np.cumsum(seen)],
+        trips.agent_ids,
+        trips.trajectory_ids,
+        trips.context,
+    )

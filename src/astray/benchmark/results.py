@@ -1,0 +1,109 @@
+"""The results of one protocol, as its tables and figures want them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from astray.benchmark import measures, runner
+from astray.benchmark.measures import MEAN_ONLY, SURE
+from astray.benchmark.protocols import Setting
+
+RULES = (
+    f"A trip is flagged at a score of {measures.EPS:g} or less, in standard deviations of left-out training trips: the "
+    f"same rule for every method. “{SURE.strip()}”: only if the heads' spread is at most {measures.GAMMA:g}. "
+    f"F1 at p ≤ {measures.RARE:g}: flagged by the conformal p-value instead, so that a heavy tail of a method's scores "
+    "does not spoil its threshold. Intervals: 95 %, bootstrap over people (over draws where there is one pool)."
+)
+
+Kept = dict[Any, pl.DataFrame | None]
+"""What has been computed already, for the tables and figures that want it again."""
+
+
+class Results:
+    """The results of one protocol."""
+
+    def __init__(
+        self,
+        out: Path,
+        manifest: Mapping[str, Any],
+        settings: tuple[Setting, ...],
+        trips: pl.DataFrame,
+        kept: Kept | None = None,
+    ) -> None:
+        self.out, self.manifest, self.settings, self.trips = out, manifest, settings, trips
+        self._kept: Kept = {} if kept is None else kept
+
+    @property
+    def dataset(self) -> str:
+        """geolife, porto or simulated."""
+        return str(self.manifest["dataset"])
+
+    @property
+    def methods(self) -> list[str]:
+        """All ways to decide that there may be, in the order of the command."""
+        return in_order(self.manifest["methods"])
+
+    def figures(self) -> pl.DataFrame:
+        """The figures of trips; see :func:`astray.benchmark.measures.of_trips`. Protocols share settings."""
+        for setting in self.settings:
+            if setting not in self._kept:
+                rows = measures.of_setting(self.trips.lazy(), [setting])
+                self._kept[setting] = measures.of_trips(rows) if len(rows) else None
+        found = [figures for s in self.settings if (figures := self._kept[s]) is not None]
+        return pl.concat(found, how="diagonal_relaxed")
+
+    def fixes(self) -> pl.DataFrame | None:
+        """The figures of single fixes, if any were scored; see :func:`astray.benchmark.measures.of_fixes`."""
+        return self._figures(runner.FIXES, measures.of_fixes)
+
+    def prefixes(self) -> pl.DataFrame | None:
+        """The figures of trips that have been seen in part; see :func:`astray.benchmark.measures.of_prefixes`."""
+        return self._figures(runner.PARTS, measures.of_prefixes)
+
+    def _figures(self, table: str, measure: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame | None:
+        # One method at a time, for the scores of fixes are many; and once, for several tables want them.
+        if (table, self.settings) not in self._kept:
+            scores = runner.results(self.out, table)
+            parts = [
+                measure(rows)
+                for method in self.manifest["methods"]
+                if scores is not None
+                and len(rows := measures.of_setting(scores.filter(pl.col("method") == method), self.settings))
+            ]
+            self._kept[table, self.settings] = pl.concat(parts, how="diagonal_relaxed") if parts else None
+        return self._kept[table, self.settings]
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """Methods, each followed by its other ways to decide."""
+    return [name for method in methods for name in (method, method + MEAN_ONLY, method + SURE)]
+
+
+def deciding(methods: Iterable[str], metric: str) -> list[str]:
+    """The ways to decide that a metric can tell apart: being sure does not change a ranking."""
+    return [m for m in methods if metric in ("recall", "precision", "f1") or not m.endswith(SURE)]
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.05)
+    '5 %'
+    """
+    return f"{100 * share:.0f} %"
+
+
+def parts_of(figures: pl.DataFrame, methods: Sequence[str]) -> list[tuple[str, pl.DataFrame]]:
+    """The rows of each method that has any, in the order given."""
+    found = figures.partition_by("method", as_dict=True)
+    return [(method, found[(method,)]) for method in methods if (method,) in found]
+
+
+def mean_of(figures: pl.DataFrame, name: str) -> float | None:
+    """The plain mean of a figure over the draws that have it; None if none has."""
+    known = figures[name].drop_nulls().drop_nans()
+    return float(known.mean()) if len(known) else None  # type: ignore[arg-type]

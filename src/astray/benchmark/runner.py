@@ -1,0 +1,282 @@
+"""Running cases: spread over processes, each finished one a file, so that a run may stop and go on at any point.
+
+Under the results folder stand ``trips/``, ``fixes/`` and ``prefixes/``, each with one Parquet file a case and method.
+A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from astray.atomic import replacing
+from astray.benchmark.methods import Fitted, Method
+from astray.benchmark.protocols import PREFIXES, Case, Dataset, Trial, prefixes
+from astray.errors import AstrayError
+
+TRIPS, FIXES, PARTS = "trips", "fixes", "prefixes"
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+class Job(NamedTuple):
+    """A case and the name of a method."""
+
+    case: Case
+    method: str
+
+    @property
+    def path(self) -> str:
+        """The file of its results, under each of the three folders."""
+        return f"{self.case.name}/{slug(self.method)}.parquet"
+
+
+class Done(NamedTuple):
+    """A job that was run: the seconds that passed, and what went wrong, if anything."""
+
+    job: Job
+    seconds: float
+    error: str = ""
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    finished: int
+    total: int
+    left: float  # seconds, not a number while nothing is known
+    last: Done
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did."""
+
+    ran: int
+    skipped: int
+    failed: tuple[Done, ...] = ()
+
+
+def run(
+    dataset: Dataset,
+    methods: Sequence[Method],
+    cases: Sequence[Case],
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Run every method on every case that has no file yet.
+
+    What goes wrong in one case (an :class:`~astray.errors.AstrayError`) is reported at the end, and the others go on;
+    the next run tries it again. The results do not depend on the number of workers.
+    """
+    jobs = [Job(case, method.name) for case in cases for method in methods]
+    waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
+    failed: list[Done] = []
+    took: dict[str, list[float]] = {}
+    for finished, done in enumerate(_performed(dataset, methods, waiting, out, workers), 1):
+        took.setdefault(done.job.method, []).append(done.seconds)
+        if done.error:
+            failed.append(done)
+        if progress is not None:
+            rest = {m.name: 0 for m in methods}
+            for job in waiting:
+                rest[job.method] += 1
+            rest = {name: n - len(took.get(name, ())) for name, n in rest.items()}
+            left = time_left(took, rest, workers)
+            progress(Progress(len(jobs) - len(waiting) + finished, len(jobs), left, done))
+    return Outcome(len(waiting) - len(failed), len(jobs) - len(waiting), tuple(failed))
+
+
+def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) -> float:
+    """Seconds until the rest is done: methods differ a hundredfold, so each is reckoned by its own mean.
+
+    A method that has not been met yet is reckoned by the mean of those that have.
+
+    >>> time_left({"lof": [2.0], "astray": [10.0, 14.0]}, {"lof": 3, "astray": 1, "new": 1}, workers=2)
+    12.5
+    """
+    if not took:
+        return float("nan")
+    mean = {name: float(np.mean(seconds)) for name, seconds in took.items()}
+    usual = float(np.mean(list(mean.values())))
+    return sum(n * mean.get(name, usual) for name, n in rest.items()) / max(1, workers)
+
+
+def slug(name: str) -> str:
+    """A method's name as a file name; told apart by a hash where letters had to go.
+
+    >>> slug("knn-location"), slug("astray:encoder=raw")
+    ('knn-location', 'astray_encoder=raw-bf427bb9')
+    """
+    plain = re.sub(r"[^A-Za-z0-9=._-]", "_", name)
+    return plain if plain == name else f"{plain[:80]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+# -------------------------------------------------------------------- one case
+
+
+def score(trial: Trial, case: Case, method: Method) -> dict[str, pl.DataFrame]:
+    """Fit a method on a trial and score it: the tables of trips and, where the truth is known, of fixes and prefixes.
+
+    Times are processor seconds, so that a busy machine does not blur them.
+    """
+    fitted = method.fit(trial.lesson, case.seed)
+    began = time.process_time()
+    scored = fitted.trips(trial.test)
+    seconds = time.process_time() - began
+    number = np.arange(len(trial.test), dtype=np.int32)
+    key = [
+        pl.lit(value).alias(name)
+        for name, value in {**asdict(case.setting), "subject": case.subject, "seed": case.seed}.items()
+    ]
+    key += [pl.lit(case.setting.family).alias("family"), pl.lit(method.name).alias("method")]
+    trips = scored.with_columns(
+        *key,
+        pl.Series("trip", number),
+        pl.Series("source", trial.source),
+        pl.Series("kind", trial.kind),
+        pl.lit(fitted.seconds.fit).alias("fit_seconds"),
+        pl.lit(fitted.seconds.calibrate).alias("calibrate_seconds"),
+        pl.lit(fitted.seconds.shared).alias("shared_seconds"),
+        pl.lit(seconds).alias("score_seconds"),
+        pl.lit(len(trial.lesson.train)).alias("n_train"),
+    )
+    tables = {TRIPS: trips}
+    if trial.truth is not None:
+        test, row = trial.test, trial.test.trajectory_of_row
+        since = test.columns["time"] - test.columns["time"][test.offsets[:-1]][row]
+        tables[FIXES] = pl.DataFrame(
+            {
+                "trip": row.astype(np.int32),
+                "kind": trial.kind[row],
+                "seconds": since,
+                "truth": trial.truth,
+                "normality": fitted.fixes(test).astype(np.float32),
+            }
+        ).with_columns(*key)
+        tables[PARTS] = _prefixes(trial, trial.truth, fitted).with_columns(*key)
+    return tables
+
+
+def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
+    """The scores of the first tenth, two tenths, ... of each trip, and whether its anomaly has begun by then."""
+    test = trial.test
+    begun = test.with_columns({"begun": np.asarray(truth, bool)})
+    parts = []
+    for ratio in PREFIXES:
+        seen = prefixes(begun, ratio)
+        inside = np.logical_or.reduceat(seen.columns["begun"], seen.offsets[:-1])
+        scored = fitted.trips(seen).select("normality", "score")
+        parts.append(
+            scored.with_columns(
+                pl.Series("trip", np.arange(len(test), dtype=np.int32)),
+                pl.Series("kind", trial.kind),
+                pl.lit(ratio).alias("ratio"),
+                pl.Series("begun", inside),
+            )
+        )
+    return pl.concat(parts)
+
+
+def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
+    """Write a case's tables, that of the trips last."""
+    for name in sorted(tables, key=lambda name: name == TRIPS):
+        path = out / name / job.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            tables[name].write_parquet(file)
+
+
+def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
+    """All results of a folder that are finished so far, as one lazy table; None if there are none."""
+    if not any((out / table).glob("**/*.parquet")):
+        return None
+    return pl.scan_parquet(out / table / "**/*.parquet", glob=True)
+
+
+# -------------------------------------------------------------------- processes
+
+
+@dataclass
+class Worker:
+    """What a process keeps from job to job: the data, the methods, and the trial that was made last."""
+
+    dataset: Dataset
+    methods: Sequence[Method]
+    out: Path
+    _last: tuple[Case, Trial] | None = field(default=None, init=False)
+
+    def __call__(self, job: Job) -> Done:
+        """Run one job and write its files."""
+        began = time.perf_counter()
+        try:
+            if self._last is None or self._last[0] != job.case:
+                self._last = job.case, self.dataset.trial(job.case)
+            method = next(m for m in self.methods if m.name == job.method)
+            write(self.out, job, score(self._last[1], job.case, method))
+        except AstrayError as error:
+            return Done(job, time.perf_counter() - began, f"{type(error).__name__}: {error}")
+        return Done(job, time.perf_counter() - began)
+
+
+_worker: Worker | None = None
+
+
+def _begin(worker: Worker) -> None:
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process at once, without a word
+    _one_thread()
+    _worker = worker
+
+
+def _work(job: Job) -> Done:
+    assert _worker is not None
+    return _worker(job)
+
+
+def _performed(
+    dataset: Dataset, methods: Sequence[Method], jobs: Sequence[Job], out: Path, workers: int
+) -> Iterator[Done]:
+    """Run the jobs, in this process or in others, and give each as it is done.
+
+    Parallel over cases, one thread each: more threads a case are slower, and times would not compare.
+    """
+    worker = Worker(dataset, methods, out)
+    os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})
+    if workers <= 1 or len(jobs) <= 1:
+        _one_thread()
+        yield from map(worker, jobs)
+        return
+    # New processes, which read the variables above when they start; forking is no way, for polars has threads by now.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(worker,))
+    try:
+        waiting: list[Future[Done]] = [pool.submit(_work, job) for job in jobs]
+        for future in as_completed(waiting):
+            yield future.result()
+    except BrokenProcessPool:
+        raise AstrayError(
+            "a worker process was ended from outside (out of memory?); finished cases are kept: run the same command "
+            "again, perhaps with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _one_thread() -> None:
+    if "torch" in sys.modules:  # what is loaded later reads the environment
+        sys.modules["torch"].set_num_threads(1)

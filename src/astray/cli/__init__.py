@@ -1,0 +1,91 @@
+"""The command line: ``astray COMMAND ...``. Each command is a module of its own, imported when it is asked for.
+
+Nothing heavy is imported here, so that ``astray --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "simulate": "Make a city and write the trips of its people, with known anomalies if wanted.",
+    "fit": "Learn what is normal from a file of past trips, and write a model.",
+    "enroll": "Let a fleet model know new agents, or further trips, by counting them.",
+    "score": "Say how normal each trip, or each fix, of a file is.",
+    "explain": "Say in words and pictures why a trip scored as it did.",
+    "watch": "Score live fixes from standard input, and raise alerts.",
+    "update": "Go on learning from further trips; what proved anomalous never teaches.",
+    "forget": "Remove an agent, or some of its trips, from a model.",
+    "info": "Say what a model is, what it has seen, and how it decides.",
+    "demo": "Simulate a city, find the trips that went astray, draw them.",
+}
+
+_HELP = """\
+Usage: astray COMMAND [ARGUMENTS] [OPTIONS]
+
+Is this behaviour still normal for this agent? astray learns from past trips
+what an agent seems to want, and says of new trips how normal they are, how
+sure that is, and why.
+
+Commands:
+{commands}
+
+Your own data (CSV, Parquet, GPX, GeoJSON, GeoLife, Porto):
+  astray fit past.csv -o me.astray        learn
+  astray score me.astray new.csv          see which trips went astray
+  astray explain me.astray new.csv TRIP -o trip.png
+
+No data yet?
+  astray demo
+
+Options:
+  --help     this text; astray COMMAND --help says more, with examples
+  --version  the version
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; gives the exit code: 0 well, 1 data or model refused, 2 wrong usage, 130 interrupted."""
+    # The matrices are small: more threads are slower, and every core has a process of its own already.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        signal.signal(signal.SIGTERM, _terminated)
+        return _run(given)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(given: list[str]) -> int:
+    name = given[0] if given else "--help"
+    if name in ("--help", "-h", "help"):
+        print(_HELP.format(commands="\n".join(f"  {name:<10}{says}" for name, says in COMMANDS.items())), end="")
+        return 0
+    if name == "--version":
+        from astray import __version__
+
+        print(f"astray {__version__}")
+        return 0
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, 1)
+        remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+        print(f"astray: no command is named {name!r}; {remedy} (astray --help says more)", file=sys.stderr)
+        return 2
+    from astray.cli.running import run
+
+    return run(name, importlib.import_module(f"astray.cli.{name}").command, given[1:])
+
+
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave as after an error, so that temporary files are removed."""
+    raise SystemExit(128 + number)

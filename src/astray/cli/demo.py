@@ -1,0 +1,164 @@
+"""``astray demo``: the main job from start to end, on a simulated city."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from astray.cli import options as o
+from astray.cli.console import leaving_at_once, progress, say
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from astray.detectors.detector import IRLDetector
+    from astray.explain import Explanation
+
+
+def command(
+    out: Annotated[Path, Option("--out", metavar="FOLDER", help="Where the pictures go.")] = Path("demo"),
+    people: Annotated[int, Option("--people", min=2, help="How many people live in the city.")] = 12,
+    days: Annotated[int, Option("--days", min=7, help="For how many days.")] = 60,
+    iterations: Annotated[
+        int | None, Option("--iterations", min=1, help="Iterations of learning; the detector's own by default.")
+    ] = None,
+    seed: Annotated[int, Option("--seed", min=0, help="Which city.")] = 7,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Simulate a city, watch one person, find the trips that went astray, draw them.
+
+    A quarter of the person's last trips go wrong in known ways (somebody else's trip, a detour, loitering, ...), so
+    precision and recall can be told. The table goes to standard output, the pictures to a folder. It takes about a
+    minute on one core.
+
+    [b]Example[/b]
+
+      astray demo --out demo
+    """
+    settings = o.gathered(locals())
+    quiet_ = settings.quiet
+    import polars as pl
+
+    from astray.detectors.detector import IRLDetector
+    from astray.simulate import city
+    from astray.writers import moments
+
+    say(f"simulating {people} people for {days} days", quiet=quiet_)
+    simulation = city(people=people, days=days, seed=seed)
+    past, unseen = simulation.split(test_share=0.25)
+    labelled = simulation.inject(unseen, rate=0.25, seed=seed)
+
+    who = past.agents[0]
+    mine, others, new = past.agent(who), past.without(who), labelled.agent(who)
+    what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
+    with leaving_at_once(), progress(what, quiet=quiet_) as done:
+        detector = IRLDetector(seed=seed, iterations=settings.iterations, progress=lambda i, n, _: done(i / n))
+        detector.fit(mine, population=others)
+
+    starts = moments(pl.DataFrame({"start": new.columns["time"][new.offsets[:-1]]}), "start")
+    table = detector.score(new).with_columns(starts["start"], pl.Series("truth", new.context["kind"]))
+    astray = table.filter(pl.col("decision") != "normal").sort("score")
+    explanations = {name: detector.explain(new, name) for name in astray["trajectory"]}
+    print(report(who, len(mine), table, explanations))
+
+    out.mkdir(parents=True, exist_ok=True)
+    with progress("drawing", quiet=quiet_):
+        names = draw(out, detector, table, explanations)
+    print(f"\nPictures in {out}/:")
+    for name in names:
+        print(f"  {name}")
+
+
+def report(who: str, n_past: int, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:
+    """The trips that went astray and those that were missed, as plain text, and how good that is."""
+    import polars as pl
+
+    found = pl.col("decision") != "normal"
+    wrong = pl.col("truth") != ""
+    lines = [
+        f"{who}: {n_past} trips to learn from, {table.height} new ones, "
+        f"{table.filter(wrong).height} of which are known to be wrong",
+        "N(tau) is about 0 +- 1 for normal trips; a trip is astray if it, or its worst window, scores -2 or less",
+        "",
+        f"{'trip':<10}{'start (UTC)':<19}{'N(tau)':>7}{'worst':>7}{'+-':>6}{'p':>7}  {'decision':<10}truth",
+    ]
+    for row in table.filter(found).sort("score").iter_rows(named=True):
+        lines.append(in_a_line(row))
+        lines += in_words(explanations[row["trajectory"]])
+    missed = table.filter(~found & wrong).sort("score")
+    if missed.height:
+        lines += ["", "Missed:", *(in_a_line(row) for row in missed.iter_rows(named=True))]
+    right, called, all_wrong = (table.filter(w).height for w in (found & wrong, found, wrong))
+    lines += [
+        "",
+        f"precision {share(right, called)}: of the trips called astray, so many really are",
+        f"recall    {share(right, all_wrong)}: of the trips that are wrong, so many were found",
+    ]
+    return "\n".join(lines)
+
+
+def in_a_line(row: Mapping[str, Any]) -> str:
+    """One trip of the table."""
+    scores = f"{row['normality']:>7.1f}{row['worst_window']:>7.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
+    truth = row["truth"] or "normal"
+    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M}   {scores}  {row['decision']:<10}{truth}"
+
+
+def in_words(explanation: Explanation) -> list[str]:
+    """What is odd about the worst stretch of a trip, as lines."""
+    if not explanation.segments:
+        return []
+    worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
+    start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
+    said = f"{start:%H:%M} to {end:%H:%M}: {worst.words}"
+    return textwrap.wrap(said, 100, initial_indent=" " * 10, subsequent_indent=" " * 10)
+
+
+def share(part: int, whole: int) -> str:
+    """A share as figures.
+
+    >>> share(3, 4), share(0, 0)
+    ('0.75 (3 of 4)', '- (0 of 0)')
+    """
+    return f"{part / whole:.2f} ({part} of {whole})" if whole else f"- (0 of {whole})"
+
+
+def draw(
+    folder: Path,
+    detector: IRLDetector,
+    table: pl.DataFrame,
+    explanations: Mapping[str, Explanation],
+) -> list[str]:
+    """Write the pictures: all trips on one page; of each kind the trip with the lowest score; learning, and scores."""
+    from astray.plots import (
+        explanation_figure,
+        explanation_page,
+        history_figure,
+        save_figure,
+        save_page,
+        scores_figure,
+    )
+
+    names = []
+    if explanations:
+        save_page(explanation_page(list(explanations.values())), folder / "astray.html")
+        names.append("astray.html")
+    figures = {}
+    truth = dict(zip(table["trajectory"], table["truth"], strict=True))
+    for name, explanation in explanations.items():  # the lowest score first
+        picture = f"{truth[name] or 'false-alarm'}.png"
+        if picture not in figures:
+            figures[picture] = explanation_figure(explanation)
+    figures["history.png"] = history_figure(detector.history_)
+    figures["scores.png"] = scores_figure(
+        table["score"], table["truth"].to_list(), eps=-2.0, name="score: the lower of N(τ) and the worst window"
+    )
+    for name, figure in figures.items():
+        save_figure(figure, folder / name)
+    return names + list(figures)

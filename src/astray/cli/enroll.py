@@ -1,0 +1,55 @@
+"""``astray enroll``: new agents for a fleet model, by counting their trips."""
+
+from __future__ import annotations
+
+from astray.cli import options as o
+from astray.cli.console import progress, say
+from astray.errors import AstrayError
+
+
+def command(
+    model: o.Model,
+    file: o.Trips,
+    output: o.NewModel = None,
+    format: o.Format = None,
+    columns: o.Columns = None,
+    time_unit: o.TimeUnit = None,
+    time_zone: o.TimeZone = None,
+    users: o.Users = None,
+    cache: o.Cache = None,
+    read: o.ReadOptions = None,
+    skip_bad: o.SkipBad = None,
+    whole: o.Whole = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Let a fleet model know new agents, or further trips of known ones, by counting them.
+
+    Nothing is trained, so this takes seconds: the fleet's reward looks at a trip through its agent's memory, and here
+    memories are made. A new agent can be scored from its first trips on; until it has some history, low scores are for
+    review. Trips that the model knows already are left out.
+
+    [b]Examples[/b]
+
+      astray enroll fleet.astray newcomers.csv
+      astray enroll fleet.astray newcomers.parquet -o larger.astray
+    """
+    settings = o.gathered(locals())
+    from astray.cli.reading import Source
+    from astray.detectors.fleet import FleetDetector
+    from astray.modelfile import load
+
+    fleet = load(model)
+    if not isinstance(fleet, FleetDetector):
+        raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
+    before = len(fleet.agents)
+    source = Source(file, settings)
+    trips = 0
+    with progress(f"counting {file}", quiet=settings.quiet) as done:
+        for batch, share in source.batches():
+            trips += fleet.enroll(batch)
+            done(share)
+    fleet.save(output or model)
+    source.say_left_out()
+    new = len(fleet.agents) - before
+    say(f"{trips:,} trips counted, {new:,} new agents; {len(fleet.agents):,} agents now", quiet=settings.quiet)

@@ -1,0 +1,119 @@
+"""``astray explain``: why a trip scored as it did, in words and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from astray.cli import options as o
+from astray.cli.console import say
+from astray.errors import AstrayError
+
+if TYPE_CHECKING:
+    from astray.cli.reading import Source
+    from astray.detectors.estimator import Detector
+    from astray.trajectories import Trajectories
+
+PICTURES = (".png", ".svg", ".html")
+
+
+def command(
+    model: o.Model,
+    file: o.Trips,
+    trip: Annotated[
+        str | None,
+        Argument(
+            metavar="[TRIP]",
+            help="Which trip: its name, or agent/name. By default the one with the lowest score.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="PICTURE",
+            help="Draw the trip: .png, .svg, or .html, a page with a map to move about in that needs no network.",
+            show_default=False,
+        ),
+    ] = None,
+    eps: o.Eps = None,
+    gamma: o.Gamma = None,
+    min_history: o.MinHistory = None,
+    agent: o.OnlyAgent = None,
+    format: o.Format = None,
+    columns: o.Columns = None,
+    time_unit: o.TimeUnit = None,
+    time_zone: o.TimeZone = None,
+    users: o.Users = None,
+    cache: o.Cache = None,
+    read: o.ReadOptions = None,
+    skip_bad: o.SkipBad = None,
+    whole: o.Whole = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Say in words and pictures why a trip scored as it did.
+
+    The words, on standard output, name the stretches that are not normal and how often the agent did the like before:
+    "0 of 304 past trips came through here". The picture shows the trip on a map, coloured by its normality, over the
+    agent's habitual ways in grey, with the way on that was expected; under it, normality against time.
+
+    [b]Examples[/b]
+
+      astray explain me.astray new.csv
+      astray explain me.astray new.csv trip-17 -o trip-17.png
+      astray explain fleet.astray new.csv taxi-42/trip-17 -o trip-17.html
+    """
+    settings = o.gathered(locals())
+    if output is not None:
+        if output.suffix.lower() not in PICTURES:
+            raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")
+        if not output.parent.is_dir():
+            raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
+    from astray.cli.reading import Source
+    from astray.modelfile import load
+
+    detector = load(model)
+    detector.set_params(**settings.given(["eps", "gamma", "min_history"]))
+    source = Source(file, settings, agent)
+    one = _lowest(detector, source) if trip is None else _found(source, trip)
+    explanation = detector.explain(one)
+    print(explanation)
+    if output is not None:
+        from astray.plots import explanation_figure, explanation_page, save_figure, save_page
+
+        if output.suffix.lower() == ".html":
+            save_page(explanation_page(explanation), output)
+        else:
+            save_figure(explanation_figure(explanation), output)
+        say(f"drawn in {output}", quiet=settings.quiet)
+
+
+def _found(source: Source, trip: str) -> Trajectories:
+    """The trip of this name; reading stops where it stands."""
+    from astray.explain import position_of
+    from astray.mdp.view import trip_names
+
+    n = 0
+    for trips, _ in source.batches():
+        n += len(trips)
+        if trip in trips.trajectory_ids or trip in trip_names(trips):
+            return trips[position_of(trips, trip)]
+    raise AstrayError(f"{source.path}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+
+
+def _lowest(detector: Detector, source: Source) -> Trajectories:
+    """The trip that scores lowest."""
+    lowest, least = None, float("inf")
+    for trips, _ in source.batches():
+        scores = detector.score(trips)["score"]
+        position = scores.arg_min()
+        if position is not None and (score := float(scores[position])) < least:
+            lowest, least = trips[position], score
+    if lowest is None:
+        raise AstrayError(f"{source.path}: no trip in it has a score; name one")
+    return lowest

@@ -1,0 +1,171 @@
+"""``astray score``: how normal each trip, or each fix, of a file is."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from astray.cli import options as o
+from astray.cli.console import progress, say
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from astray.detectors.detector import IRLDetector
+    from astray.detectors.fleet import FleetDetector
+
+ALONE_ROWS = 400_000
+"""Fewer fixes than this are scored before worker processes would have begun."""
+
+AT_A_TIME = 100_000
+"""Fixes of a loaded file that are scored at a time, whatever the number of workers: so scores do not depend on it."""
+
+SHOWN = 20
+"""Trips that are shown on a terminal."""
+
+
+def command(
+    model: o.Model,
+    file: o.Trips,
+    output: o.Output = None,
+    fixes: Annotated[bool, Option("--fixes", help="One row a fix instead of one a trip.")] = False,
+    to: o.To = "csv",
+    eps: o.Eps = None,
+    gamma: o.Gamma = None,
+    false_alarm_rate: o.FalseAlarmRate = None,
+    min_history: o.MinHistory = None,
+    agent: o.OnlyAgent = None,
+    format: o.Format = None,
+    columns: o.Columns = None,
+    time_unit: o.TimeUnit = None,
+    time_zone: o.TimeZone = None,
+    users: o.Users = None,
+    cache: o.Cache = None,
+    read: o.ReadOptions = None,
+    skip_bad: o.SkipBad = None,
+    whole: o.Whole = None,
+    workers: o.Workers = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Say how normal each trip of a file is.
+
+    Normality is about 0, give or take 1, for trips like the past ones, and falls the further a trip leaves them. The
+    score, the lower of the whole trip's normality and that of its worst few minutes, decides: [b]normal[/b];
+    [b]anomaly[/b], if it is at most eps; or [b]review[/b], if it is low but the model is not sure, or has seen too few
+    past trips. The p-value is the share of normal trips that score as low. Large files are streamed on all cores.
+
+    [b]Examples[/b]
+
+      astray score me.astray new.csv
+      astray score me.astray new.csv --to jsonl | jq .trajectory
+      astray score fleet.astray new.parquet -o scores.parquet
+      [dim]# flag at most one normal trip in a hundred[/dim]
+      astray score me.astray new.csv -o scores.csv --false-alarm-rate 0.01
+      [dim]# every fix, to look at on a map[/dim]
+      astray score me.astray new.csv --fixes -o fixes.geojson
+    """
+    settings = o.gathered(locals())
+    from astray.cli.reading import Source, cut
+    from astray.cli.workers import Question, answers
+    from astray.detectors.workers import cores
+    from astray.modelfile import load
+    from astray.writers import check_target, table_writer
+
+    if output is not None:
+        check_target(output)
+    detector = load(model)
+    source = Source(file, settings, agent)
+    question = Question(fixes, **settings.given(["eps", "gamma", "false_alarm_rate", "min_history"]))
+    n = cores(settings.workers or -1)
+    if source.is_streamed:
+        batches = source.batches()
+    else:
+        trips = source.load()
+        n = 1 if trips.n_rows < ALONE_ROWS else n
+        batches = cut(trips, AT_A_TIME)
+    to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
+    decisions: Counter[str] = Counter()
+    others = 0
+    known = _only_agent(detector)
+    shown: list[pl.DataFrame] = []
+    with ExitStack() as stack:
+        write = None if to_a_person else stack.enter_context(table_writer(output, to))
+        done = stack.enter_context(progress(f"scoring {file}", quiet=settings.quiet))
+        tables = stack.enter_context(closing(answers(model, detector, question, batches, n)))
+        for answer in tables:
+            if write is None:
+                shown.append(answer.table)
+            else:
+                write(answer.table, answer.trips)
+            others += 0 if known is None else int((answer.trips.agent_ids != known).sum())
+            if not fixes:
+                decisions.update(answer.table["decision"].to_list())
+            done(answer.share)
+    if to_a_person:
+        _show(shown)
+    source.say_left_out()
+    if not fixes:
+        say(_summary(decisions), quiet=settings.quiet)
+    if others:
+        say(
+            f"the model is of {known}, and {others:,} of these trips are not; --agent {known} leaves them out",
+            quiet=settings.quiet,
+        )
+
+
+def _only_agent(detector: IRLDetector | FleetDetector) -> str | None:
+    """Whose model it is, if it is of one agent."""
+    view = getattr(detector, "view_", None)
+    agents = {name.rpartition("/")[0] for name in view.memory.trip_ids} if view is not None else set()
+    return agents.pop() if len(agents) == 1 else None
+
+
+def _summary(decisions: Mapping[str, int]) -> str:
+    """How many trips are what.
+
+    >>> _summary({"normal": 1000, "review": 1})
+    '1,001 trips: 1,000 normal, 0 anomalies, 1 for review'
+    """
+    normal, anomalies, review = (decisions.get(kind, 0) for kind in ("normal", "anomaly", "review"))
+    return f"{sum(decisions.values()):,} trips: {normal:,} normal, {anomalies:,} anomalies, {review:,} for review"
+
+
+def _show(tables: list[pl.DataFrame]) -> None:
+    """The trips with the lowest scores, for a person at a terminal."""
+    import polars as pl
+    from rich.console import Console
+    from rich.table import Table
+
+    everything = pl.concat(tables).sort("score", nulls_last=True)
+    headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
+    names = ["agent", "trajectory", *(name for name in headings if name in everything.columns)]
+    table = Table(title="Lowest scores first", title_justify="left", box=None, header_style="bold")
+    for name in names:
+        table.add_column(headings.get(name, name), justify="right" if everything[name].dtype.is_numeric() else "left")
+    table.add_column("worst stretch")
+    styles = {"anomaly": "bold red", "review": "yellow"}
+    for row in everything.head(SHOWN).iter_rows(named=True):
+        cells = [*(_cell(row[name]) for name in names), _stretch(row["segment_start"], row["segment_end"])]
+        table.add_row(*cells, style=styles.get(row["decision"]))
+    console = Console(highlight=False)
+    console.print(table)
+    if everything.height > SHOWN:
+        console.print(f"and {everything.height - SHOWN:,} more; -o scores.csv writes all of them", style="dim")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _stretch(start: object, end: object) -> str:
+    """From when to when, in UTC; or from which step to which."""
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        return f"{start:%Y-%m-%d %H:%M}-{end:%H:%M}"
+    return "" if start is None else f"{start:.0f}-{end:.0f}"

@@ -1,0 +1,95 @@
+"""``astray simulate``: a made city, whose people's trips are written to a file."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from astray.cli import options as o
+from astray.cli.console import progress, say
+from astray.errors import AstrayError
+
+AT_A_TIME = 20
+"""People who are simulated at a time, where nobody's trips have to go wrong."""
+
+
+def command(
+    output: Annotated[
+        Path,
+        Option("--output", "-o", metavar="FILE", help="Where the trips go: .parquet, .csv, .jsonl or .geojson."),
+    ],
+    people: Annotated[int, Option("--people", min=1, help="How many people live in the city.")] = 20,
+    days: Annotated[int, Option("--days", min=1, help="For how many days. Each makes two to four trips a day.")] = 60,
+    new: Annotated[
+        Path | None,
+        Option(
+            "--new",
+            metavar="FILE",
+            help="Write the last part of everybody's trips here instead, to be scored; anomalies are only among them.",
+        ),
+    ] = None,
+    new_share: Annotated[float, Option("--new-share", help="How large that part is.")] = 0.25,
+    inject: Annotated[
+        list[str] | None,
+        Option(
+            "--inject",
+            metavar="KIND,...",
+            help="Let trips go wrong: all, or some of agent-swap, detour, loiter, reversed, wrong-time, speeding, "
+            "new-destination. The truth is in the columns kind (of the trip) and anomalous (of each fix).",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[float, Option("--rate", help="Which share of the trips goes wrong.")] = 0.1,
+    fixes_every: Annotated[
+        tuple[float, float], Option("--fixes-every", help="Shortest and longest typical seconds between two fixes.")
+    ] = (2.0, 12.0),
+    seed: o.Seed = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Make a city and write the trips of its people.
+
+    They live, work, shop and visit, by ways of their own; some trips are improvised. With --inject some trips go wrong
+    in known ways, so that you can see what a model finds. The same seed makes the same city.
+
+    [b]Examples[/b]
+
+      astray simulate -o trips.parquet --people 20 --days 60
+      [dim]# something to fit, and something to score with a fifth of it wrong[/dim]
+      astray simulate -o past.csv --new new.csv --inject all --rate 0.2
+    """
+    settings = o.gathered(locals())
+    from astray.simulate import ANOMALY_KINDS, city
+    from astray.writers import check_target, fixes_and_trips, table_writer
+
+    kinds = [kind.strip() for part in inject or () for kind in part.split(",") if kind.strip()]
+    kinds = list(ANOMALY_KINDS) if "all" in kinds else kinds
+    unknown = [kind for kind in kinds if kind not in ANOMALY_KINDS]
+    if unknown:
+        raise AstrayError(f"--inject {unknown[0]}: no such kind; there are all, {', '.join(ANOMALY_KINDS)}")
+    for target in (output, new):
+        if target is not None:
+            check_target(target)
+    # Somebody else's trip is among the anomalies, so everybody must be there.
+    size = people if kinds else AT_A_TIME
+    trips = fixes = 0
+    with ExitStack() as stack:
+        write = stack.enter_context(table_writer(output))
+        write_new = None if new is None else stack.enter_context(table_writer(new))
+        done = stack.enter_context(progress(f"simulating {people} people for {days} days", quiet=settings.quiet))
+        for start in range(0, people, size):
+            simulation = city(range(start, min(start + size, people)), days, settings.seed, interval=fixes_every)
+            past, later = (simulation.trips, None) if new is None else simulation.split(new_share)
+            if kinds and later is None:
+                past = simulation.inject(past, kinds, rate, seed=settings.seed)
+            elif kinds and later is not None:
+                later = simulation.inject(later, kinds, rate, seed=settings.seed)
+            write(fixes_and_trips(past, output), past)
+            if later is not None and write_new is not None:
+                write_new(fixes_and_trips(later, new), later)
+            trips, fixes = trips + len(simulation.trips), fixes + simulation.trips.n_rows
+            done(min(start + size, people) / people)
+    say(f"{trips:,} trips of {people:,} people, {fixes:,} fixes", quiet=settings.quiet)

@@ -1,0 +1,103 @@
+"""``astray update``: go on learning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from astray.cli import options as o
+from astray.cli.console import leaving_at_once, progress, say
+from astray.errors import AstrayError
+
+if TYPE_CHECKING:
+    from astray.detectors.detector import IRLDetector
+    from astray.detectors.fleet import FleetDetector
+    from astray.trajectories import Trajectories
+
+
+def command(
+    model: o.Model,
+    file: Annotated[
+        Path | None,
+        Argument(metavar="[FILE]", help="New trips, in any format that astray reads.", show_default=False),
+    ] = None,
+    anomalous: Annotated[
+        list[str] | None,
+        Option(
+            "--anomalous",
+            metavar="TRIP",
+            help="A trip, new or past, that proved anomalous: its name, or agent/name. It is taken out if it was "
+            "learned, and never teaches. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output: o.NewModel = None,
+    agent: o.OnlyAgent = None,
+    format: o.Format = None,
+    columns: o.Columns = None,
+    time_unit: o.TimeUnit = None,
+    time_zone: o.TimeZone = None,
+    users: o.Users = None,
+    cache: o.Cache = None,
+    read: o.ReadOptions = None,
+    skip_bad: o.SkipBad = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Go on learning from further trips; what proved anomalous never teaches.
+
+    A model of one agent goes on training from where it was, on the new trips and those it kept; a fleet model counts
+    the trips of agents that are enrolled. Either takes seconds. Teach only trips that are known, or believed, to be
+    normal: what a model is taught becomes normal.
+
+    [b]Examples[/b]
+
+      astray update me.astray october.csv
+      [dim]# all of them but two[/dim]
+      astray update me.astray october.csv --anomalous trip-17 --anomalous trip-31
+      [dim]# a trip that was learned last month proved to be theft[/dim]
+      astray update fleet.astray --anomalous taxi-42/20140213-3
+    """
+    settings = o.gathered(locals())
+    if file is None and not anomalous:
+        raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
+    from astray.cli.reading import Source
+    from astray.detectors.fleet import FleetDetector
+    from astray.modelfile import load
+
+    detector = load(model)
+    trips: Trajectories | None = None
+    if file is not None:
+        source = Source(file, settings, agent)
+        trips = source.load()
+        source.say_left_out()
+    with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
+        if isinstance(detector, FleetDetector):
+            said = _fleet(detector, trips, anomalous or [])
+        else:
+            detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
+            said = _one(detector, trips, anomalous or [])
+    detector.save(output or model)
+    say(said, quiet=settings.quiet)
+
+
+def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
+    before = detector.n_trips_
+    detector.partial_fit(trips, anomalous=anomalous)
+    return f"learned from {detector.n_trips_:,} trips now, {before:,} before; {len(detector.anomalous_):,} anomalous"
+
+
+def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
+    """Take out first, so that what proved anomalous is not counted again."""
+    gone = 0
+    for name in anomalous:
+        agent, slash, trip = name.rpartition("/")
+        if not slash:
+            if trips is None or name not in trips.trajectory_ids:
+                raise AstrayError(f"--anomalous {name}: whose trip is that? Give it as agent/trip")
+            agent = str(trips.agent_ids[trips.trajectory_ids == name][0])
+        gone += fleet.forget_trips(agent, [trip], anomalous=True)
+    counted = 0 if trips is None else fleet.observe(trips)
+    return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"

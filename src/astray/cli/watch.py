@@ -1,0 +1,103 @@
+"""``astray watch``: score live fixes, and raise alerts."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from astray.cli import options as o
+from astray.cli.console import say
+
+
+def command(
+    model: o.Model,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Append events to this file, each exactly once however often the watch is killed and started again; "
+            "by default they go to standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        Option(
+            "--state",
+            metavar="FILE",
+            help="Keep open trips and alerts here: killed and started on the same lines, it goes on where it was.",
+            show_default=False,
+        ),
+    ] = None,
+    scores: Annotated[
+        float | None,
+        Option("--scores", metavar="SECONDS", help="Say an agent's running score every so often; 0 is at every fix."),
+    ] = None,
+    max_agents: Annotated[
+        int, Option("--max-agents", min=1, help="Agents with open trips, at most: memory stays bounded.")
+    ] = 10_000,
+    max_late: Annotated[
+        float, Option("--max-late", min=0, help="Seconds that a fix may come late and still be put in its place.")
+    ] = 0.0,
+    strangers: Annotated[
+        bool | None,
+        Option(
+            "--strangers/--no-strangers",
+            help="Whether agents are scored that the model does not know; by default a fleet model does.",
+            show_default=False,
+        ),
+    ] = None,
+    eps: o.Eps = None,
+    gamma: o.Gamma = None,
+    false_alarm_rate: o.FalseAlarmRate = None,
+    min_history: o.MinHistory = None,
+    config: o.Config = None,
+    quiet: o.Quiet = None,
+) -> None:
+    """Score live fixes from standard input, and raise alerts.
+
+    Reads one fix a line as JSON, of any number of agents: {"agent": "ana", "time": 1372636858, "lat": 41.15, "lon":
+    -8.61}; times may be ISO 8601 text, and the names that tables use (uid, lng, timestamp, ...) are understood. Writes
+    one event a line as JSON: alerts that open and close, trips that end with their final score, scores if wanted,
+    faulty fixes, lines that were refused. The model never changes.
+
+    [b]Examples[/b]
+
+      tail -f fixes.jsonl | astray watch me.astray
+      [dim]# a score every minute; only alerts to the log[/dim]
+      cat fixes.jsonl | astray watch fleet.astray --scores 60 | grep alert_opened
+      [dim]# survives a crash: give the same lines again[/dim]
+      astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
+    """
+    settings = o.gathered(locals())
+    from astray.live.events import reopen
+    from astray.live.watch import watch
+    from astray.modelfile import load
+
+    detector = load(model)
+    detector.set_params(**settings.given(["min_history"]))
+    with ExitStack() as stack:
+        out, written = sys.stdout, 0
+        if output is not None:
+            out, written = reopen(output)
+            stack.enter_context(out)
+        seen = watch(
+            detector,
+            sys.stdin.buffer,
+            out,
+            state=state,
+            max_agents=max_agents,
+            max_late=max_late,
+            scores=scores,
+            strangers=strangers,
+            written=written,
+            **settings.given(["eps", "gamma", "false_alarm_rate"]),
+        )
+    said = f"{seen.fixes:,} fixes, {seen.trips:,} trips, {seen.alerts:,} alerts, {seen.refused:,} lines refused"
+    say(said, quiet=settings.quiet)

@@ -1,0 +1,183 @@
+"""Scoring on several cores: batches of trips go to worker processes, tables come back in order.
+
+A worker loads the model itself and never needs the training library. Few batches are under way at a time, so memory
+does not grow with the file. Each worker hangs on a pipe of its own: if either end dies, the other one notices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from astray.errors import AstrayError
+from astray.modelfile import load
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.cli.reading import Batch
+    from astray.detectors.estimator import Detector
+
+AHEAD = 4
+"""Batches for each worker that are under way, or done but not yet their turn, at most."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every trip: a row each, or with ``fixes`` a row a fix; None is the model's own threshold."""
+
+    fixes: bool = False
+    eps: float | None = None
+    gamma: float | None = None
+    false_alarm_rate: float | None = None
+    min_history: float | None = None
+
+    def of(self, detector: Detector, trips: Trajectories) -> pl.DataFrame:
+        """The answer for some trips."""
+        if self.fixes:
+            return detector.score_fixes(trips)
+        if self.min_history is not None:
+            detector.set_params(min_history=self.min_history)
+        return detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
+
+
+class Answer(NamedTuple):
+    """The table of a batch, with the batch."""
+
+    table: pl.DataFrame
+    trips: Trajectories
+    share: float
+
+
+@dataclass
+class _Job:
+    trips: Trajectories
+    share: float
+    table: pl.DataFrame | None = None
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    pipe: Connection
+
+
+def answers(
+    model: Path, detector: Detector, question: Question, batches: Iterator[Batch], n: int
+) -> Generator[Answer, None, None]:
+    """The tables of all batches in order, by ``n`` processes; by this one if ``n`` is 1.
+
+    Close it (:func:`contextlib.closing`), so that no process outlives an error.
+    """
+    if n <= 1:
+        for trips, share in batches:
+            yield Answer(question.of(detector, trips), trips, share)
+        return
+    # Processes that begin anew: a fork would copy polars' threads in the middle of whatever they are doing.
+    context = multiprocessing.get_context("spawn")
+    workers: list[_Worker] = []
+    try:
+        with _undisturbed():
+            workers += (_started(context, model, question) for _ in range(n))
+        yield from _in_order(workers, batches)
+    except (EOFError, ConnectionError) as error:
+        raise AstrayError(
+            "a worker process was killed, perhaps because memory ran out; try again with --workers 1"
+        ) from error
+    finally:
+        for worker in workers:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in workers:
+            worker.process.join()
+
+
+def _started(context: SpawnContext, model: Path, question: Question) -> _Worker:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, model, question), daemon=True)
+    process.start()
+    theirs.close()  # else we would not notice that the worker died
+    return _Worker(process, ours)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Nothing interrupts the start of a process half-way; and those that are started are deaf to Ctrl-C.
+
+    Ctrl-C reaches the whole group, and it is the parent's to end its workers. A new process inherits which signals are
+    blocked. What arrives meanwhile is acted upon afterwards.
+    """
+    late: list[int] = []
+    both = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, frame: late.append(number)) for number in both}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrived in late:
+            signal.raise_signal(arrived)
+
+
+def _in_order(workers: list[_Worker], batches: Iterator[Batch]) -> Iterator[Answer]:
+    idle = deque(worker.pipe for worker in workers)
+    busy: dict[Connection, _Job] = {}
+    jobs: deque[_Job] = deque()
+
+    def collect(timeout: float | None) -> None:
+        """Take what workers have finished; wait for the first, unless there is no time."""
+        for pipe in wait(list(busy), timeout):
+            assert isinstance(pipe, Connection)
+            answer = pipe.recv()
+            if isinstance(answer, Exception):
+                raise answer
+            busy.pop(pipe).table = answer
+            idle.append(pipe)
+
+    def finished() -> Iterator[Answer]:
+        while jobs and jobs[0].table is not None:
+            job = jobs.popleft()
+            assert job.table is not None
+            yield Answer(job.table, job.trips, job.share)
+
+    for trips, share in batches:
+        # A worker that is idle waits for us, so that sending never waits for a worker.
+        while not idle or len(jobs) >= AHEAD * len(workers):
+            collect(None)
+            yield from finished()
+        pipe = idle.popleft()
+        pipe.send(trips)
+        busy[pipe] = _Job(trips, share)
+        jobs.append(busy[pipe])
+        collect(0)
+        yield from finished()
+    while jobs:
+        collect(None)
+        yield from finished()
+
+
+# -------------------------------------------------------------------- in a worker
+
+
+def _serve(pipe: Connection, model: Path, question: Question) -> None:
+    """Answer until the parent hangs up, or is no more."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        detector: Detector | None = None
+        while True:
+            trips = pipe.recv()
+            try:
+                detector = load(model) if detector is None else detector
+                answer: object = question.of(detector, trips)
+            except Exception as error:  # for the parent, who knows what to say
+                answer = error
+            pipe.send(answer)

@@ -1,0 +1,66 @@
+"""From a detector's parameters to the configurations that it learns and looks with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from astray.errors import DataError
+from astray.mdp.view import ViewConfig
+from astray.mdp.world import STEP_COUNTERFACTUALS
+from astray.modelfile import configured
+
+if TYPE_CHECKING:
+    from astray.irl.learn import LearnConfig
+
+
+class LearningParameters(Protocol):
+    """The parameters that every detector learns by; None for what the default says."""
+
+    iterations: int | None
+    heads: int | None
+    networks: int | None
+    explorers: Sequence[str] | None
+    weights: Mapping[str, float] | None
+    config: LearnConfig | Mapping[str, Any] | None
+
+
+def preset(name: str) -> LearnConfig:
+    """A preset of the learner."""
+    from astray.irl.learn import PRESETS
+
+    if name not in PRESETS:
+        raise DataError(f"no preset named {name!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def learn_config(
+    default: LearnConfig, given: LearningParameters, objective: str | None = None, gps: bool = True
+) -> LearnConfig:
+    """The default, with the fields of ``config``, with the detector's own parameters.
+
+    Of states and actions other counterfactuals are imagined than of GPS trips.
+    """
+    own = {
+        "iterations": given.iterations,
+        "objective": objective,
+        "explorers": given.explorers,
+        "weights": None if given.weights is None else list(given.weights.items()),
+        "reward": _present({"heads": given.heads, "networks": given.networks}),
+    }
+    config = configured(configured(default, given.config), _present(own))
+    if not gps and given.explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
+        return replace(config, explorers=STEP_COUNTERFACTUALS)
+    return config
+
+
+def view_config(
+    default: ViewConfig, given: ViewConfig | Mapping[str, Any] | None, **own: str | float | None
+) -> ViewConfig:
+    """The default, with the fields of ``view``, with the detector's own parameters."""
+    return configured(configured(default, given), _present(own))
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,20 @@
+"""Explanations: why a trip scored as it did, as plain data, in words, and the way that was expected instead."""
+
+from __future__ import annotations
+
+from astray.explain.explanation import Explanation, Stretch, explain_fixes, explain_steps, position_of
+from astray.explain.ways import HABITUAL, Way, ways_on
+from astray.explain.words import ASPECTS, familiar_words
+
+__all__ = [
+    "ASPECTS",
+    "HABITUAL",
+    "Explanation",
+    "Stretch",
+    "Way",
+    "explain_fixes",
+    "explain_steps",
+    "familiar_words",
+    "position_of",
+    "ways_on",
+]

@@ -1,0 +1,247 @@
+"""The explanation of a trip: its scores, its stretches that are not normal, and what to compare it with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.decide import decide, low_scores, threshold
+from astray.detectors.estimator import Detector
+from astray.detectors.scoring import BAND, Scores
+from astray.errors import DataError
+from astray.explain.ways import Way, expected_ways
+from astray.explain.words import (
+    ASPECTS,
+    counts_in_words,
+    familiar_counts,
+    motion_words,
+    passed_here,
+    step_words,
+    worst_aspect,
+)
+from astray.irl.actor import Actor
+from astray.mdp.encoders import FamiliarityEncoder
+from astray.mdp.faults import FAULT_NAMES
+from astray.mdp.view import View, trip_names
+from astray.normality import Segment
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """A stretch of a trip that is not normal."""
+
+    start: int  # its first fix, counted in the trip
+    stop: int  # one past its last fix
+    start_time: float  # seconds since 1970; for states and actions, steps
+    end_time: float
+    normality: float  # mean n(s, a) of its usable fixes
+    uncertainty: float
+    aspect: str  # which aspect of it is lowest, such as "place"
+    words: str  # what is unfamiliar about it
+    counts: dict[str, float] = field(default_factory=dict)  # habit to the number of past trips that share it
+
+    def __str__(self) -> str:
+        return f"{ASPECTS[self.aspect]}: {self.words}" if self.aspect in ASPECTS else self.words
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a trip scored as it did.
+
+    Attributes
+    ----------
+    agent, trajectory
+        Whose trip, and which.
+    time, lat, lon
+        Its fixes, as they came; ``lat`` and ``lon`` are empty for states and actions, where ``time`` counts steps.
+    normality, uncertainty, lo, hi, fault
+        n(s, a) of every fix, the spread over the heads, the band of two spreads either side, and what is wrong with the
+        fix (an empty text for most; faulty fixes have no scores, NaN).
+    segments
+        The stretches that are not normal, in order.
+    aspect
+        Which aspect of the trip (place, route, manner, time) is lowest; empty if none can be told.
+    trip_normality, trip_uncertainty, worst_window, score, p_value
+        The scores of the whole trip.
+    history
+        How many past trips stand behind them.
+    decision
+        ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
+    leave
+        A stretch opens at ``eps`` and closes above this.
+    passed
+        How many past trips came through the place of every fix (NaN for faulty fixes); empty if that is not counted.
+    habitual
+        Some of the agent's past ways: a latitude and a longitude array each.
+    expected
+        Where the agent would rather have gone from where it left the normal way, the likeliest way first; likewise.
+    """
+
+    agent: str
+    trajectory: str
+    time: Floats
+    lat: Floats
+    lon: Floats
+    normality: Floats
+    uncertainty: Floats
+    lo: Floats
+    hi: Floats
+    fault: NDArray[np.str_]
+    segments: tuple[Stretch, ...]
+    trip_normality: float
+    trip_uncertainty: float
+    worst_window: float
+    score: float
+    aspect: str
+    p_value: float
+    history: float
+    decision: str
+    eps: float
+    gamma: float
+    leave: float
+    passed: Floats = field(default_factory=lambda: np.zeros(0))
+    habitual: tuple[Way, ...] = ()
+    expected: tuple[Way, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"Trip {self.trajectory} of {self.agent or 'the agent'}: {self.decision} (score {self.score:.1f} against "
+            f"{self.eps:g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, p = {self.p_value:.2g}, "
+            f"{self.history:.0f} past trips)"
+        ]
+        for s in self.segments:
+            lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
+            lines.append(f"    {s}")
+        if not self.segments:
+            lines.append("  no stretch of it stands out")
+        faults = int((self.fault != "").sum())
+        if faults:
+            lines.append(f"  {faults} of {len(self.fault)} fixes are the receiver's fault and were left out")
+        return "\n".join(lines)
+
+    def _moment(self, time: float) -> str:
+        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}" if len(self.lat) else f"step {time:.0f}"
+
+
+def explain_fixes(
+    detector: Detector,
+    scores: Scores,
+    view: View,
+    name: str,
+    habitual: Sequence[Way],
+    actor: Actor | None = None,
+) -> Explanation:
+    """The explanation of the one GPS trip in ``scores``, which the view may remember under ``name``.
+
+    The expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
+    """
+    steps = scores.seen.steps
+    if steps is None or not len(steps):
+        return _explanation(detector, scores, [], habitual)
+    spans = [slice(s.start, s.stop) for s in scores.segments]
+    words: list[tuple[str, dict[str, float]]]
+    if isinstance(view.encoder, FamiliarityEncoder):
+        number = int(view.memory.number_of(np.array([name]))[0])
+        counts = familiar_counts(steps, view.encoder, number)
+        words = [counts_in_words(counts[span], view.encoder, number) for span in spans]
+        passed = passed_here(counts, view.encoder)
+    else:
+        words = [(motion_words(steps[span]), {}) for span in spans]
+        passed = np.zeros(0)
+    expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
+    return _explanation(detector, scores, words, habitual, expected, passed)
+
+
+def explain_steps(detector: Detector, scores: Scores) -> Explanation:
+    """The explanation of the one trajectory of states and actions in ``scores``."""
+    n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
+    standard = scores.seen.features[:, : n_states + n_actions]
+    words: list[tuple[str, dict[str, float]]] = [
+        (step_words(standard[s.start : s.stop], n_states), {}) for s in scores.segments
+    ]
+    return _explanation(detector, scores, words)
+
+
+def _explanation(
+    detector: Detector,
+    scores: Scores,
+    words: Sequence[tuple[str, dict[str, float]]],
+    habitual: Sequence[Way] = (),
+    expected: Sequence[Way] = (),
+    passed: Floats | None = None,
+) -> Explanation:
+    """Everything together; ``words`` and counts come with each segment, ``passed`` with each usable fix."""
+    trip, seen, of = scores.trips, scores.seen, scores.of_trips
+    of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
+    if passed is not None and len(passed):
+        of_fixes["passed"] = passed
+    scored = {name: np.full(trip.n_rows, np.nan) for name in of_fixes}
+    for name, values in of_fixes.items():
+        scored[name][seen.row] = values
+    eps = float(threshold(detector.eps, trip)[0])
+    low = low_scores(trip, of.score, of.p_value, scores.n_calibration, eps=detector.eps)
+    gamma = threshold(detector.gamma, trip, "gamma")
+    decision = decide(low, of.uncertainty, seen.history, gamma=gamma, min_history=detector.min_history)
+    return Explanation(
+        agent=str(trip.agent_ids[0]),
+        trajectory=str(trip.trajectory_ids[0]),
+        time=trip.columns["time"] if trip.is_gps else np.arange(trip.n_rows, dtype=np.float64),
+        lat=trip.columns["lat"] if trip.is_gps else np.zeros(0),
+        lon=trip.columns["lon"] if trip.is_gps else np.zeros(0),
+        **scored,
+        lo=scored["normality"] - BAND * scored["uncertainty"],
+        hi=scored["normality"] + BAND * scored["uncertainty"],
+        fault=np.array(FAULT_NAMES)[seen.fault],
+        segments=tuple(_stretch(scores, s, *said) for s, said in zip(scores.segments, words, strict=True)),
+        trip_normality=float(of.normality[0]),
+        trip_uncertainty=float(of.uncertainty[0]),
+        worst_window=float(of.worst_window[0]),
+        score=float(of.score[0]),
+        aspect=scores.aspects[of.aspect[0]] if of.aspect[0] >= 0 else "",
+        p_value=float(of.p_value[0]),
+        history=float(seen.history[0]),
+        decision=str(decision[0]),
+        eps=eps,
+        gamma=float(gamma[0]),
+        leave=max(eps, eps / 2),
+        habitual=tuple(habitual),
+        expected=tuple(expected),
+    )
+
+
+def _stretch(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> Stretch:
+    row, time, inside = scores.seen.row, scores.seen.time, slice(segment.start, segment.stop)
+    aspect = worst_aspect(scores.aspects, scores.of_steps.aspect[inside], scores.normality[inside])
+    return Stretch(
+        int(row[segment.start]),
+        int(row[segment.stop - 1]) + 1,
+        float(time[segment.start]),
+        float(time[segment.stop - 1]),
+        segment.normality,
+        float(scores.uncertainty[inside].mean()),
+        aspect,
+        words,
+        counts,
+    )
+
+
+def position_of(trips: Trajectories, trajectory: str | int) -> int:
+    """The position of a trajectory that is meant by its id or its position."""
+    if not isinstance(trajectory, str):
+        if not -len(trips) <= trajectory < len(trips):
+            raise DataError(f"trajectory {trajectory} asked of {len(trips)}")
+        return int(trajectory)
+    found = np.flatnonzero((trips.trajectory_ids == trajectory) | np.isin(trip_names(trips), [trajectory]))
+    if len(found) != 1:
+        what = "no trajectory is" if not len(found) else f"{len(found)} trajectories are"
+        raise DataError(f"{what} called {trajectory!r} here; give its position, or 'agent/trajectory'")
+    return int(found[0])

@@ -1,0 +1,157 @@
+"""The expected way: where the agent would rather have gone from where a trip left what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.irl.actor import Actor
+from astray.mdp.steps import Steps
+from astray.mdp.view import View
+from astray.mdp.world import policy_states
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Way = tuple[Floats, Floats]  # latitudes, longitudes
+
+HABITUAL = 50  # ways of the past that are shown, at most
+EXPECTED = 5  # ways that are expected, at most
+MOST_STEPS = 60  # of a policy's way
+BESIDE = 150.0  # metres within which a past trip came the same way
+SHOWN = 2000.0  # metres of a past way that are shown, if it is as long; more if the trip went on for long
+AHEAD = 400.0  # metres that a past trip must have gone on for
+LOOKED_AT = 500  # places of a trip, at most, that are compared with past ways
+MILESTONES = 20  # places at which two ways on are compared
+
+
+def expected_ways(
+    steps: Steps, starts: Sequence[int], habitual: Sequence[Way], view: View, actor: Actor | None
+) -> list[Way]:
+    """The ways that were expected of a trip, the likeliest first, instead of the stretches that start at some steps.
+
+    Past trips keep to the streets, which a policy knows nothing of: so the first stretch before which the trip went
+    beside past ways tells how they went on. If there is none, the policy (if there is one) rolls out from the first.
+    """
+    paths = [view.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]
+    for start in starts:
+        before = slice(max(start, 1))
+        # At the start of a trip the direction is part of what is not normal.
+        found = followed(paths, steps.location[before], steps.velocity[before] * (start > 0))
+        if found:
+            rest = _length(steps.location[start:])
+            return [view.projection.to_degrees(_cut(way, max(2 * rest, SHOWN))) for way in found]
+    return [] if actor is None else rolled_out(view, actor, steps, starts[0])
+
+
+def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Array]:
+    """How past ways went on from where a track was last beside one that led in its direction.
+
+    Past ways and the track are n x 2 each, in metres. Those that had come along with the track for long count most.
+    """
+    rows = np.unique(np.linspace(0, len(track) - 1, min(len(track), LOOKED_AT)).astype(int))
+    track, velocity = track[rows], velocity[rows]
+    beside = np.array([_passes(path, track, velocity)[0].any(axis=1) for path in paths]).reshape(-1, len(rows))
+    shared = np.flatnonzero(beside.any(axis=0))
+    if not len(shared):
+        return []
+    left = shared[-1]
+    return ways_on(paths, track[left], velocity[left], weights=beside[:, : left + 1].mean(axis=1))
+
+
+def ways_on(
+    paths: Sequence[Array], place: Array, velocity: Array, most: int = EXPECTED, weights: Array | None = None
+) -> list[Array]:
+    """How past ways (n x 2 each, metres) went on from a place, the most travelled way first.
+
+    Only those that led in the direction of travel count. Of ways that stay beside each other one is given. ``weights``
+    say how much each past way counts.
+
+    >>> east = np.column_stack([np.arange(0, 5000, 500.0), np.zeros(10)])
+    >>> [way[-1].tolist() for way in ways_on([east, east + 9000], np.array([1000.0, 50.0]), np.array([9.0, 0.0]))]
+    [[4500.0, 0.0]]
+    """
+    ways, weight = [], []
+    for number, path in enumerate(paths):
+        (passes,), (apart,), (share,) = _passes(path, place[None], velocity[None])
+        if passes.any():
+            piece = int(np.where(passes, apart, np.inf).argmin())
+            left = path[piece] + share[piece] * (path[piece + 1] - path[piece])
+            ways.append(np.concatenate([left[None], path[piece + 1 + int(share[piece] == 1.0) :]]))
+            weight.append(1.0 if weights is None else float(weights[number]))
+    return _most_travelled(ways, np.array(weight), most) if ways else []
+
+
+def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Which pieces of a path pass each place in its direction of travel and lead on; how far; where on it."""
+    pieces = np.diff(path, axis=0)
+    length = np.hypot(*pieces.T)
+    apart, share = _apart(places, path)
+    ahead = np.cumsum(length[::-1])[::-1] - share * length
+    return (apart <= BESIDE) & (velocity @ pieces.T >= 0) & (ahead >= AHEAD), apart, share
+
+
+def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Array]:
+    """One way of each bundle of ways that stay beside each other, the heaviest bundle first."""
+    reach = float(np.median([_length(way) for way in ways]))
+    stones = np.stack([_milestones(way, reach) for way in ways])
+    apart = np.hypot(*np.moveaxis(stones[:, None] - stones[None], -1, 0)).mean(axis=-1)
+    together = (apart <= 2 * BESIDE) * weight
+    found: list[Array] = []
+    left = np.ones(len(ways), bool)
+    while left.any() and len(found) < most:
+        support = np.where(left, together[:, left].sum(axis=1), -1.0)
+        first = int(support.argmax())
+        found.append(ways[first])
+        left &= (apart[first] > 2 * BESIDE) & (np.arange(len(ways)) != first)
+    return found
+
+
+def rolled_out(view: View, actor: Actor, steps: Steps, row: int, n: int = EXPECTED, seed: int = 0) -> list[Way]:
+    """The ways on from before step ``row`` by the policy: its mean one, then ``n - 1`` drawn ones.
+
+    They go on for as long as the trip did, within bounds.
+    """
+    at = steps[np.array([row])]
+    left = float(steps.time[-1] - steps.time[row])
+    horizon = int(np.clip(np.ceil(left / view.config.interval), 5, MOST_STEPS))
+    noise = np.random.default_rng(seed).standard_normal((horizon, n, len(actor.action_mean)))
+    noise[:, 0] = 0.0
+    states = np.repeat(policy_states(at, view.context.utc_offset), n, axis=0)
+    ways = actor.drive(states, horizon, view.config.interval, noise)
+    return [view.projection.to_degrees(way) for way in ways]
+
+
+# -------------------------------------------------------------------- lengths
+
+
+def _apart(places: Array, path: Array) -> tuple[Floats, Floats]:
+    """From each place to each piece of a path: how far, and which share of the piece lies before the nearest point.
+
+    >>> apart, share = _apart(np.array([[3.0, 4.0]]), np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 5.0]]))
+    >>> apart.tolist(), share.tolist()
+    ([[4.0, 7.0]], [[0.3, 0.8]])
+    """
+    piece = np.diff(path, axis=0)
+    to = places[:, None] - path[None, :-1]
+    share = np.clip((to * piece).sum(axis=-1) / np.maximum((piece**2).sum(axis=-1), 1e-9), 0.0, 1.0)
+    return np.hypot(*np.moveaxis(to - share[..., None] * piece, -1, 0)), share
+
+
+def _length(way: Array) -> float:
+    return float(np.hypot(*np.diff(way, axis=0).T).sum())
+
+
+def _milestones(way: Array, reach: float) -> Floats:
+    """Places at equal distances along a way, up to ``reach`` metres; its end stands for all that would lie behind."""
+    at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
+    wanted = np.linspace(0.0, reach, MILESTONES)
+    return np.column_stack([np.interp(wanted, at, column) for column in way.T])
+
+
+def _cut(way: Array, length: float) -> Array:
+    """The first metres of a way."""
+    at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
+    return way[: int(np.searchsorted(at, length)) + 1]

@@ -1,0 +1,123 @@
+"""Words: what is unfamiliar about a stretch of a trip, said as a person would, and the counts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.mdp.encoders import FamiliarityEncoder
+from astray.mdp.familiarity import Habit, keys_of
+from astray.mdp.steps import Steps
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+ASPECTS = {  # what is unusual when an aspect of the reward is low
+    "place": "out of place",
+    "route": "unusual way",
+    "manner": "unusual speed or stop",
+    "time": "unusual time",
+}
+
+MANNERS = {  # what a habit asks beside the place, in words
+    "heading": "in this direction",
+    "speed": "at such a speed",
+    "hours": "at this hour",
+    "weekend": "on such a day",
+    "origin": "from this start",
+    "trail": "having come this way",
+}
+
+
+def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
+    """The aspect in which some steps lost most: the name, of ``aspects``, of the one that is lowest where it matters.
+
+    >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
+    'time'
+    """
+    lost = np.bincount(which, np.maximum(-normality, 1e-9), len(aspects))
+    return str(aspects[int(lost.argmax())])
+
+
+def familiar_counts(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Floats:
+    """How many past trips share each habit with each step: (steps, habits).
+
+    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    """
+    keys = keys_of(steps, encoder.habits, encoder.utc_offset)
+    without = np.full((len(steps), 1, 1), number)
+    return np.asarray(encoder.memory.counts(keys, without).mean(axis=2), np.float64)
+
+
+def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
+    """Of counts (steps, habits) those of the smallest place: how many past trips came through here."""
+    sizes = [h.cell if h.cell and h == Habit(h.cell) else np.inf for h in encoder.habits]
+    return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
+
+
+def familiar_words(steps: Steps, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
+    """What a memory says of a stretch, in words, and the counts behind them: medians over the stretch.
+
+    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    """
+    return counts_in_words(familiar_counts(steps, encoder, number), encoder, number)
+
+
+def counts_in_words(counts: Array, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
+    """The same of the :func:`familiar_counts` of a stretch."""
+    typical = np.median(counts, axis=0)
+    history = len(encoder.memory) - int(number >= 0)
+    by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
+    places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and h == Habit(h.cell))
+    if not places:
+        return f"{history} past trips stand behind this", by_name
+    said = [f"{places[0][1]:.0f} of {history} past trips came through this {_area(places[0][0])}"]
+    # The next larger place says more if more trips went there; if none is, the district will do.
+    wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
+    if round(places[0][1]) < history:
+        said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
+    manners = _manners(encoder.habits, typical, places)
+    return ", ".join(said) + ("; " + " and ".join(manners) if manners else ""), by_name
+
+
+def _manners(habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]]) -> list[str]:
+    """What was unusual in the way of being somewhere that is not: few of those who came there did it like this."""
+    rare: list[tuple[int, float, tuple[str, ...], str]] = []
+    for habit, count in zip(habits, counts, strict=True):
+        here = [c for cell, c in places if habit.cell is not None and cell >= habit.cell]
+        manner = tuple(phrase for name, phrase in MANNERS.items() if getattr(habit, name) not in (None, False))
+        if manner and here and here[0] >= 3 and count <= 0.15 * here[0]:
+            words = f"{count:.0f} of the {here[0]:.0f} trips around here went {' '.join(manner)}"
+            rare.append((len(manner), count / here[0], manner, words))
+    said: list[tuple[tuple[str, ...], str]] = []
+    # The fewest words first; what is said already is not said again with more.
+    for _, _, manner, words in sorted(
+        rare, key=lambda r: (r[0], round(r[1], 1), list(MANNERS.values()).index(r[2][0]))
+    ):
+        if not any(set(before) <= set(manner) for before, _ in said):
+            said.append((manner, words))
+    return [words for _, words in said[:2]]
+
+
+def _area(cell: float) -> str:
+    sizes = ((200, "street"), (800, "block"), (2500, "neighbourhood"), (8000, "district"))
+    return next((name for size, name in sizes if cell <= size), "region")
+
+
+def motion_words(steps: Steps) -> str:
+    """What can be said of a stretch without a memory."""
+    speed = np.hypot(*steps.velocity.T)
+    way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
+    return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"
+
+
+def step_words(z: Array, n_states: int) -> str:
+    """What stands out among standardised states and actions (rows x columns)."""
+    far = np.abs(np.median(z, axis=0))
+    column = int(np.argmax(far))
+    name = f"state {column}" if column < n_states else f"action {column - n_states}"
+    side = "above" if np.median(z[:, column]) > 0 else "below"
+    return f"{name} lies {far[column]:.1f} standard deviations {side} its mean"

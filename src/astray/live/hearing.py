@@ -1,0 +1,270 @@
+"""Hearing: all agents that speak in one stream, each with its session; what they bring about is told as events."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from astray.decide import ByContext, Threshold
+from astray.errors import DataError
+from astray.live.events import Events, of_alert, of_fix, of_trip
+from astray.live.messages import Line, Message, Refused, parse
+from astray.live.score import Score, TripScore, moment
+from astray.live.session import LATE, Session
+from astray.live.state import State
+from astray.live.tape import Tape
+
+if TYPE_CHECKING:
+    from astray.detectors.estimator import Detector
+
+
+class Needed(NamedTuple):
+    """The context that every fix must bring, because the model or a threshold looks at it."""
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Detector, *thresholds: Threshold | None) -> Needed:
+        """What a model and thresholds look at."""
+        spec = model.lens("", (0.0, 0.0)).view.context.spec
+        asked = [t.column for t in (model.eps, model.gamma, *thresholds) if isinstance(t, ByContext)]
+        return cls(spec.numeric, tuple(dict.fromkeys((*spec.categorical, *asked))))
+
+    @property
+    def blank(self) -> dict[str, Any]:
+        """A context in which nothing is said."""
+        return dict.fromkeys(self.numeric, 0.0) | dict.fromkeys(self.categorical, "")
+
+    def context(self, said: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The context of a fix, and what is wrong with it."""
+        found: dict[str, Any] = {}
+        for name in self.numeric:
+            value = said.get(name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                return {}, f"{name} is not a finite number; the model looks at it"
+            found[name] = float(value)
+        for name in self.categorical:
+            if not isinstance(said.get(name), (str, int, float)):
+                return {}, f"{name} is missing; the model or a threshold looks at it"
+            found[name] = str(said[name])
+        return found, ""
+
+
+class _Heard:
+    """What is kept of one agent."""
+
+    __slots__ = ("alerts", "open", "said", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.alerts = 0  # of the open trip
+        self.open = False
+        self.said = -math.inf
+
+    def freeze(self) -> Tape:
+        tape = self.session.freeze()
+        tape.put(self.alerts, self.open, self.said)
+        return tape
+
+    def thaw(self, tape: Tape) -> None:
+        self.session.thaw(tape)
+        self.alerts, self.open, self.said = tape.count(), bool(tape.take()), tape.take()
+
+
+class Summary(NamedTuple):
+    """What a watch has seen, all its runs counted that shared a state file."""
+
+    lines: int
+    fixes: int
+    refused: int
+    faults: int
+    trips: int
+    alerts: int
+    closed: int  # agents closed to make room
+    agents: int  # open now
+    sequence: int  # the number of the last event
+
+
+class Hearing:
+    """All agents that are being heard; deterministic, but for the clock ``now``."""
+
+    def __init__(
+        self,
+        opened: Callable[[str, Mapping[str, Any]], Session],
+        known: frozenset[str],
+        needed: Needed,
+        events: Events,
+        kept: State,
+        *,
+        max_agents: int,
+        max_early: float,
+        scores: float | None,
+        strangers: bool,
+        now: Callable[[], float],
+    ) -> None:
+        self.opened, self.known, self.needed, self.events = opened, known, needed, events
+        self.max_agents, self.max_early, self.scores = max_agents, max_early, scores
+        self.strangers, self.now = strangers, now
+        self.state = kept
+        self.only = next(iter(known)) if len(known) == 1 else None
+        self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
+        self.urgent = False
+        # Least recently heard first; strangers apart, for they make room first.
+        self.heard: OrderedDict[str, _Heard] = OrderedDict()
+        self.foreign: OrderedDict[str, _Heard] = OrderedDict()
+        for agent, tape in kept.agents.items():
+            heard = _Heard(opened(agent, needed.blank))
+            heard.thaw(tape)
+            self._room(agent)[agent] = heard
+        self.state.agents = {}
+
+    @property
+    def summary(self) -> Summary:
+        """What has been seen so far."""
+        agents = len(self.heard) + len(self.foreign)
+        return Summary(self.state.position.lines, **self.counts, agents=agents, sequence=self.events.sequence)
+
+    def frozen(self) -> State:
+        """All that a restart needs."""
+        everybody = [*self.foreign.items(), *self.heard.items()]
+        agents = {agent: heard.freeze() for agent, heard in everybody}
+        return replace(self.state, sequence=self.events.sequence, counts=dict(self.counts), agents=agents)
+
+    # ---------------------------------------------------------------- lines
+
+    def take(self, line: Line) -> bool:
+        """Take in a line; whether something happened that should not be said twice."""
+        self.urgent = False
+        self.state.position.advance(line)
+        message = parse(line)
+        if isinstance(message, Refused):
+            self._refuse(*message)
+        elif message.kind == "clock":
+            self._tell_time(message.time)
+        else:
+            self._hear(message)
+        self.events.flush()
+        return self.urgent
+
+    def _hear(self, message: Message) -> None:
+        agent = message.agent or self.only
+        if agent is None:
+            return self._refuse("agent is missing, and the model knows more than one")
+        if self.known and agent not in self.known and not self.strangers:
+            return self._refuse("the model does not know this agent", agent)
+        if message.kind == "end":
+            heard = self._room(agent).pop(agent, None)
+            return None if heard is None else self._close(agent, heard, "closed")
+        if message.time > self.now() + self.max_early:
+            return self._refuse(f"the fix is from the future ({moment(message.time)})", agent)
+        context, wrong = self.needed.context(message.context)
+        if wrong:
+            return self._refuse(wrong, agent)
+        try:
+            heard = self._of(agent, context)
+        except DataError as error:
+            return self._refuse(str(error), agent)
+        for score in heard.session.push((message.time, message.lat, message.lon)):
+            self._tell(agent, heard, score)
+        return None
+
+    def _of(self, agent: str, context: Mapping[str, Any]) -> _Heard:
+        """What is kept of the agent that speaks; others are closed if there is no room."""
+        room = self._room(agent)
+        heard = room.get(agent)
+        if heard is not None:
+            room.move_to_end(agent)
+            heard.session.context = dict(context)
+            return heard
+        heard = _Heard(self.opened(agent, context))
+        most = self.max_agents if room is self.heard else max(1, self.max_agents // 4)
+        while len(room) >= most or len(self.heard) + len(self.foreign) >= self.max_agents:
+            full = room if len(room) >= most else self.foreign or self.heard
+            oldest, gone = full.popitem(last=False)
+            self._close(oldest, gone, "evicted")
+            self.counts["closed"] += 1
+            self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; the least recently heard")
+        room[agent] = heard
+        return heard
+
+    def _room(self, agent: str) -> OrderedDict[str, _Heard]:
+        return self.foreign if self.known and agent not in self.known else self.heard
+
+    def _tell_time(self, time: float) -> None:
+        """Those who have been silent for too long have ended their trips."""
+        for room in (self.foreign, self.heard):
+            for agent, heard in list(room.items()):
+                if heard.session.silent_since(time):
+                    del room[agent]
+                    self._close(agent, heard, "gap")
+
+    def finish(self) -> None:
+        """The input is over, and so are the trips."""
+        for room in (self.foreign, self.heard):
+            while room:
+                agent, heard = room.popitem(last=False)
+                self._close(agent, heard, "closed")
+        self.events.flush()
+
+    # ---------------------------------------------------------------- events
+
+    def _refuse(self, reason: str, agent: str | None = None) -> None:
+        self.counts["refused"] += 1
+        self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
+
+    def _close(self, agent: str, heard: _Heard, why: str) -> None:
+        for score in heard.session.settle():
+            self._tell(agent, heard, score)
+        final = heard.session.close(why)
+        if final is not None:
+            self._end(heard, final)
+
+    def _tell(self, agent: str, heard: _Heard, score: Score) -> None:
+        """What a settled fix has brought."""
+        if score.fault == LATE:
+            return self._refuse(f"the fix is late ({moment(score.time)}); newer ones are settled", agent)
+        self.counts["fixes"] += 1
+        at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
+        if score.ended is not None and not at_once:
+            self._end(heard, score.ended)
+        if score.fault:
+            self.counts["faults"] += 1
+            return self.events.say("fault", agent=agent, time=moment(score.time), fault=score.fault)
+        if self.scores is not None and score.time - heard.said >= self.scores:
+            heard.said = score.time
+            self.events.say("score", **of_fix(agent, score))
+        if score.trip is not None and bool(score.alert) != heard.open:
+            heard.open = bool(score.alert)
+            self._alert(heard, score, score.trip)
+        if score.ended is not None and at_once:
+            self._end(heard, score.ended)
+        return None
+
+    def _alert(self, heard: _Heard, score: Score, trip: TripScore) -> None:
+        self.urgent = True
+        fields = of_alert(score, trip)
+        if heard.open:
+            heard.alerts += 1
+            self.counts["alerts"] += 1
+            self.events.say("alert_opened", alert=heard.alerts, **fields, words=heard.session.describe())
+        else:
+            self.events.say("alert_closed", alert=heard.alerts, **fields, why="back to normal")
+
+    def _end(self, heard: _Heard, trip: TripScore) -> None:
+        self.urgent = True
+        self.counts["trips"] += 1
+        if heard.open:
+            self.events.say(
+                "alert_closed",
+                alert=heard.alerts,
+                agent=trip.agent,
+                trip=trip.trip,
+                time=moment(trip.end),
+                why="trip ended",
+            )
+        heard.open, heard.alerts = False, 0
+        self.events.say("trip_ended", **of_trip(trip))

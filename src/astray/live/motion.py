@@ -1,0 +1,142 @@
+"""Motion: the recent way of an open path, and the step that each new fix makes; what ``steps_of`` is for files."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.live.tape import Tape
+from astray.mdp.projection import EARTH_RADIUS, Projection
+from astray.mdp.steps import Steps
+
+Array = NDArray[Any]
+Place = tuple[float, float]
+
+
+class Plane:
+    """A projection for one fix at a time: to the last bit what ``Projection.to_metres`` gives.
+
+    >>> here = Projection(lat=41.15, lon=-8.61)
+    >>> Plane(here).to_metres(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
+    True
+    """
+
+    __slots__ = ("_east", "_lat", "_lon", "_north")
+
+    def __init__(self, projection: Projection) -> None:
+        self._lat, self._lon = projection.lat, projection.lon
+        self._east, self._north = projection._east_metres_a_degree, float(np.radians(1))
+
+    def to_metres(self, lat: float, lon: float) -> Place:
+        """East and north of the centre, in metres."""
+        east = (lon - self._lon + 180.0) % 360.0 - 180.0
+        return east * self._east, (lat - self._lat) * self._north * EARTH_RADIUS
+
+
+class Step(NamedTuple):
+    """One step, in plain numbers: a row of :class:`~astray.mdp.steps.Steps`, with its weight in the trip's mean."""
+
+    time: float
+    location: Place
+    velocity: Place
+    window: float
+    origin: Place
+    elapsed: float
+    trail: tuple[Place, ...]
+    first: bool
+    weight: float
+
+    def row(self, given: Array) -> Steps:
+        """The same as arrays of one row, with the trip's context."""
+        return Steps(
+            location=np.array([self.location]),
+            velocity=np.array([self.velocity]),
+            window=np.array([self.window]),
+            origin=np.array([self.origin]),
+            elapsed=np.array([self.elapsed]),
+            time=np.array([self.time]),
+            trail=np.array([self.trail]).reshape(1, -1, 2),
+            trip=np.zeros(1, np.int64),
+            first=np.array([self.first]),
+            given=given[None],
+        )
+
+
+class Motion:
+    """The points of a path that are still looked back at: those of the last lag, and one before.
+
+    >>> motion = Motion(interval=30.0, lags=(60.0,))
+    >>> for second in range(100):
+    ...     step = motion.step(float(second), (2.0 * second, 0.0))
+    >>> step.velocity, step.trail, step.elapsed
+    ((2.0, 0.0), ((78.0, 0.0),), 99.0)
+    >>> len(motion) < 100
+    True
+    """
+
+    __slots__ = ("_head", "_interval", "_lags", "_reach", "_times", "_xs", "_ys", "origin", "start")
+
+    def __init__(self, interval: float, lags: tuple[float, ...]) -> None:
+        self._interval, self._lags = interval, lags
+        self._reach = max((interval, *lags))
+        self._times, self._xs, self._ys = array("d"), array("d"), array("d")
+        self._head = 0
+        self.start = 0.0
+        self.origin: Place = (0.0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self._times) - self._head
+
+    def step(self, time: float, place: Place) -> Step:
+        """The step by which a place was reached; times rise from step to step."""
+        x, y = place
+        first = not self._times
+        if first:
+            self.start, self.origin = time, place
+        since = 0.0 if first else time - self._times[-1]
+        self._times.append(time)
+        self._xs.append(x)
+        self._ys.append(y)
+        elapsed = time - self.start
+        # Where fixes are further apart than the interval, the velocity is that since the last fix.
+        window = max(min(self._interval, elapsed), since)
+        left_x, left_y = (self._xs[-2], self._ys[-2]) if since > self._interval else self._before(time - self._interval)
+        span = window if window > 0 else 1.0
+        trail = tuple(self._before(time - lag) for lag in self._lags)
+        self._let_go(time - self._reach)
+        velocity = ((x - left_x) / span, (y - left_y) / span)
+        weight = min(since, self._interval)
+        return Step(time, place, velocity, window, self.origin, elapsed, trail, first, weight)
+
+    def _before(self, time: float) -> Place:
+        """Where the agent was at an earlier time, in a straight line between two points; before the start, there."""
+        times, xs, ys = self._times, self._xs, self._ys
+        low = max(bisect_right(times, time, self._head) - 1, self._head)
+        high = min(low + 1, len(times) - 1)
+        span = times[high] - times[low]
+        share = min(max((time - times[low]) / span, 0.0), 1.0) if span > 0 else 0.0
+        return xs[low] + share * (xs[high] - xs[low]), ys[low] + share * (ys[high] - ys[low])
+
+    def _let_go(self, time: float) -> None:
+        """Forget the points before the last one at or before a time; arrays shrink now and then, not every time."""
+        while self._head + 1 < len(self._times) and self._times[self._head + 1] <= time:
+            self._head += 1
+        if self._head > 32 and 2 * self._head > len(self._times):
+            del self._times[: self._head], self._xs[: self._head], self._ys[: self._head]
+            self._head = 0
+
+    def freeze(self, tape: Tape) -> None:
+        """Put what is held on a tape."""
+        tape.put(self.start, *self.origin)
+        for values in (self._times, self._xs, self._ys):
+            tape.put_many(values[self._head :])
+
+    def thaw(self, tape: Tape) -> None:
+        """Take it off again."""
+        self.start, self.origin = tape.take(), (tape.take(), tape.take())
+        self._times, self._xs, self._ys = tape.many(), tape.many(), tape.many()
+        self._head = 0

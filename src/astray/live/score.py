@@ -1,0 +1,114 @@
+"""What is said of a live fix and of its trip so far."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+
+class Stretch(NamedTuple):
+    """A stretch of a trip that is not normal: from when to when (seconds since 1970), and its mean normality."""
+
+    start: float
+    end: float
+    normality: float
+
+
+class TripScore(NamedTuple):
+    """The scores of a trip, so far or final: those that ``det.score`` gives of the same fixes.
+
+    Attributes
+    ----------
+    agent, trip
+        Whose trip it is, and its name: the time of its first fix.
+    start, end
+        When its first and last good fix were made, in seconds since 1970.
+    fixes, faults
+        How many fixes it has, and how many of them are the receiver's fault.
+    normality, uncertainty, worst_window, score, p_value, aspect
+        As in the table of ``det.score``. While the trip is open, of the trip so far.
+    decision
+        ``normal``, ``anomaly`` or ``review``.
+    history
+        How many past trips stand behind it.
+    stretch
+        The stretch in which the trip lost most normality; None if there is none. A trip may score low though none of
+        its fixes does for long; then it is the worst window (where ``det.score``, which can look back over the whole
+        trip, gives the fixes around it that are below the window's mean).
+    ended
+        Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
+        (the receiver woke up at another place), ``closed`` (somebody ended it), ``evicted`` (to make room for other
+        agents). Empty while the trip is open.
+    """
+
+    agent: str
+    trip: str
+    start: float
+    end: float
+    fixes: int
+    faults: int
+    normality: float
+    uncertainty: float
+    worst_window: float
+    score: float
+    p_value: float
+    aspect: str
+    decision: str
+    history: float
+    stretch: Stretch | None
+    ended: str = ""
+
+
+class Score(NamedTuple):
+    """What is said of one fix.
+
+    Attributes
+    ----------
+    time
+        When the fix was made, in seconds since 1970.
+    fault
+        What is wrong with it, if it is the receiver's fault and not the agent's: ``repeated time``, ``teleport``,
+        ``late`` (behind what is settled already) or ``too often`` (beyond a hundred in one second); then there are no
+        numbers. Otherwise empty.
+    normality, uncertainty, aspect
+        n(s, a) of the fix, its standard deviation over the heads, and the side of it that is lowest; as in the table
+        of ``det.score_fixes``.
+    window
+        The normality of the last two minutes, measured against the worst two minutes of normal trips; not a number
+        until a minute of the trip has passed.
+    alert
+        ``anomaly`` or ``review`` from when ``window`` falls to ``eps`` until it is half-way back; otherwise empty.
+    stretch
+        The stretch that is not normal and still lasts; None if there is none.
+    trip
+        The trip so far; None while the agent rests between two trips.
+    ended
+        The trip that this fix brought to an end, with its final scores; None if it did not.
+    pending
+        How many fixes are held back, because earlier ones may still come.
+    """
+
+    time: float
+    fault: str
+    normality: float
+    uncertainty: float
+    aspect: str
+    window: float
+    alert: str
+    stretch: Stretch | None
+    trip: TripScore | None
+    ended: TripScore | None
+    pending: int
+
+
+def moment(time: float) -> str:
+    """A time as text, in UTC.
+
+    >>> moment(1372636858.25), moment(0.0)
+    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z')
+    """
+    try:
+        text = datetime.fromtimestamp(round(time, 3), UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
+        return f"{time:.3f}"
+    return text.replace(".000", "").replace("+00:00", "Z")

@@ -1,0 +1,100 @@
+"""What a watch keeps across restarts: one file, whole or not there, versioned and checked; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from astray.errors import DataError
+from astray.live.position import Position
+from astray.live.tape import Tape
+from astray.modelfile import pack_text, write
+from astray.modelfile.container import read
+
+if TYPE_CHECKING:
+    from astray.detectors.estimator import Detector
+
+KIND = "watch"
+VERSION = 1
+
+
+@dataclass
+class State:
+    """How far a watch has come: the lines taken in, the events written, and every agent's open trip."""
+
+    model: str
+    position: Position = field(default_factory=Position)
+    sequence: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    agents: dict[str, Tape] = field(default_factory=dict)  # from the least to the most recently heard
+
+    def save(self, path: Path) -> None:
+        """Write the state; a file of that name is replaced at once or not at all."""
+        tapes = [tape.numbers for tape in self.agents.values()]
+        values = {
+            "state": VERSION,
+            "model": self.model,
+            "lines": self.position.lines,
+            "sequence": self.sequence,
+            "counts": self.counts,
+        }
+        arrays = {
+            **pack_text("agents", list(self.agents)),
+            "agents.offsets": np.cumsum([0, *map(len, tapes)], dtype=np.int64),
+            "agents.held": [np.frombuffer(tape, np.float64) for tape in tapes] or np.zeros(0),
+            "lines.head": np.array(self.position.head, np.uint64),
+            "lines.tail": np.array(self.position.tail, np.uint64),
+        }
+        write(path, KIND, values, arrays)
+
+    @classmethod
+    def load(cls, path: Path, model: str) -> State:
+        """The state in a file; one that belongs to another model is refused."""
+        file = read(path)
+        if file.kind != KIND:
+            raise DataError(f"{path}: a model, not the state of a watch; name another file for the state")
+        if file.value("state", int) > VERSION:
+            raise DataError(f"{path}: written by a newer astray; upgrade astray, or start with a new state file")
+        if file.value("model", str) != model:
+            raise DataError(
+                f"{path}: this state belongs to another model (or to this one before it was fitted again); "
+                "give the model that it was made with, or start with a new state file"
+            )
+        names = file.text("agents")
+        held = file.array("agents.held", np.float64, None)
+        offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()
+        tapes = [Tape(held[a:b]) for a, b in pairwise(offsets)]
+        position = Position(
+            file.value("lines", int),
+            file.array("lines.head", np.uint64, None).tolist(),
+            file.array("lines.tail", np.uint64, None).tolist(),
+        )
+        counts: Mapping[str, int] = file.value("counts", dict[str, int])
+        return cls(model, position, file.value("sequence", int), dict(counts), dict(zip(names, tapes, strict=True)))
+
+
+def fingerprint(model: Detector) -> str:
+    """What tells one reward, its scales and its view from another; enrolling further trips does not change it."""
+    posterior = model.posterior_
+    view = model.lens("", (0.0, 0.0)).view
+
+    def parts() -> Iterable[bytes]:
+        yield repr((model.KIND, view.config, posterior.clip, posterior.aspects)).encode()
+        for array in (posterior.mean, posterior.scale, *(a for layer in posterior.layers for a in layer)):
+            yield np.ascontiguousarray(array).tobytes()
+        for scale in model.scales_:
+            c = scale.calibration
+            yield repr((c.step, c.trip, c.window, c.overall, c.tolerance, c.window_seconds, c.scale)).encode()
+            yield repr((scale.step_noise, scale.trip_noise)).encode()
+            yield c.trips.tobytes()
+
+    told = hashlib.blake2b(digest_size=16)
+    for part in parts():
+        told.update(part)
+    return told.hexdigest()

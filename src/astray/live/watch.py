@@ -1,0 +1,204 @@
+"""Many agents from one stream of JSON lines: fixes in, events out, memory bounded, and no line can stop it.
+
+What a restart guarantees, after whatever end (kill -9, a crash, a power cut of the process):
+
+* The state file is the old one or the new one, never a part. It holds the position in the input (how many lines were
+  taken in), the number of the last event, and every open trip. Events are written and flushed before the state that
+  knows of them is saved: nothing that the state calls done is unsaid.
+* Give the same lines again, from the beginning, from one of the last thousand lines before the position, or from the
+  position on: lines taken in already are skipped, the others are taken in as they would have been. Nothing is lost.
+* Events are numbered, and the same lines give the same events under the same numbers. Events that were written after
+  the last save are written again after a restart, to the letter: a reader drops numbers that it has seen. With
+  ``written`` (:func:`astray.live.events.reopen` finds it) they are not written again at all, so a file holds each
+  exactly once. The state is saved right after alerts and ends of trips, as long as saving takes a small part of the
+  time, so that in most cases there is nothing to repeat.
+* An input that cannot be read again (a pipe) loses what was read after the last save: at most ``save_every`` seconds.
+
+One thing is not in the input: the clock by which a fix is "from the future". A fix refused for that may be accepted
+when it is read again after a restart.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from astray.decide import Threshold
+from astray.errors import DataError
+from astray.live.events import Events
+from astray.live.hearing import Hearing, Needed, Summary
+from astray.live.messages import Line, bounded
+from astray.live.session import Session, check_rate
+from astray.live.state import State, fingerprint
+
+if TYPE_CHECKING:
+    from astray.detectors.estimator import Detector
+
+SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
+
+
+def watch(
+    model: Detector,
+    lines: Iterable[Line],
+    out: TextIO,
+    *,
+    state: Path | None = None,
+    eps: Threshold | None = None,
+    gamma: Threshold | None = None,
+    false_alarm_rate: float | None = None,
+    max_agents: int = 10_000,
+    max_late: float = 0.0,
+    max_early: float = 60.0,
+    stay: float | None = 1200.0,
+    stay_radius: float = 150.0,
+    scores: float | None = None,
+    strangers: bool | None = None,
+    finish: bool | None = None,
+    save_every: float = 1.0,
+    written: int = 0,
+    now: Callable[[], float] = clock.time,
+) -> Summary:
+    """Score the fixes of any number of agents as they come, and write what happens as JSON lines.
+
+    Events are ``score``; ``alert_opened`` and ``alert_closed``; ``trip_ended`` with its final scores; ``fault`` (a fix
+    that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why); and
+    ``agent_closed`` (to make room for others). Each has a ``sequence`` number. An alert opens when the last two minutes
+    of a trip are as unusual as ``eps`` says, and closes half-way back to normal or with the trip; such a trip's final
+    score is low, too, so alerts are no more frequent than trips called low.
+
+    Parameters
+    ----------
+    model
+        A fitted detector; it is only read.
+    lines
+        Fixes as JSON lines (see :func:`astray.live.messages.parse`): an open file, or anything that gives lines. A line
+        without an agent is of the model's own, if it knows only one.
+    out
+        Where events go.
+    state
+        A file that is kept up to date, to go on from after a restart; see the top of this module.
+    eps, gamma, false_alarm_rate
+        Other thresholds than the model's own.
+    max_agents
+        Open trips are kept of at most so many agents; the least recently heard ones are closed for others, and said.
+        At most a quarter of them are strangers, so that a flood of new names cannot push out those the model knows.
+    max_late
+        A fix may come so many seconds after a newer one of its agent and is put in its place; scores wait for that
+        long. What comes later is refused.
+    max_early
+        A fix may be so many seconds ahead of this machine's clock.
+    stay, stay_radius
+        As for :class:`~astray.live.Session`.
+    scores
+        Say the score of every fix (0), or of an agent at most every so many seconds; None: never.
+    strangers
+        Whether agents that the model does not know are scored. By default a fleet does: with no history behind it, a
+        low score is for review. A model of one agent refuses them, for it can say nothing of others.
+    finish
+        Whether trips still open at the end of the input are ended. By default only without a state: with one, the
+        input may go on later.
+    save_every
+        Seconds between two saves of the state.
+    written
+        The number of the last event that ``out`` holds already.
+    now
+        The clock that says what lies in the future, in seconds since 1970.
+
+    Examples
+    --------
+    >>> import io
+    >>> from astray import IRLDetector
+    >>> from astray.simulate import city
+    >>> trips = city(people=1, days=10, seed=0).trips
+    >>> model = IRLDetector(iterations=3, seed=0).fit(trips[:-1])
+    >>> fixes = zip(*(trips[-1:].columns[name].tolist() for name in ("time", "lat", "lon")))
+    >>> lines = ['{"agent": "p00", "time": %r, "lat": %r, "lon": %r}' % fix for fix in fixes]
+    >>> out = io.StringIO()
+    >>> summary = watch(model, [*lines, "not JSON"], out)
+    >>> summary.fixes == len(lines), summary.refused, summary.trips
+    (True, 1, 1)
+    >>> "trip_ended" in out.getvalue().splitlines()[-1]
+    True
+    """
+    model._require_fitted()
+    check_rate(false_alarm_rate, model.scales_)
+    if max_agents < 1:
+        raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
+    told = fingerprint(model) if state is not None else ""
+    kept = State.load(state, told) if state is not None and state.exists() else State(told)
+    settings: dict[str, Any] = {
+        "reorder": max_late,
+        "stay": stay,
+        "stay_radius": stay_radius,
+        "eps": eps,
+        "gamma": gamma,
+        "false_alarm_rate": false_alarm_rate,
+    }
+
+    def opened(agent: str, context: Mapping[str, Any]) -> Session:
+        return Session(model, agent, context=context, **settings)
+
+    watched = Hearing(
+        opened,
+        known_agents(model),
+        Needed.of(model, eps, gamma),
+        Events(out, kept.sequence, written),
+        kept,
+        max_agents=max_agents,
+        max_early=max_early,
+        scores=scores,
+        strangers=model.KIND == "fleet" if strangers is None else strangers,
+        now=now,
+    )
+    saving = _Saving(state, save_every)
+    whole = True  # whether the last line was taken in to its end
+    try:
+        for line in kept.position.unread(bounded(lines)):
+            whole = False
+            urgent = watched.take(line)
+            whole = True
+            if saving.due(urgent):
+                saving.save(watched)
+        if finish if finish is not None else state is None:
+            whole = False
+            watched.finish()
+            whole = True
+    finally:
+        # An interruption while waiting for input leaves everything in order; within a line it does not.
+        if whole:
+            saving.save(watched)
+    return watched.summary
+
+
+def known_agents(model: Detector) -> frozenset[str]:
+    """The agents that a model knows: those enrolled, or those it was fitted on."""
+    agents = getattr(model, "agents", None)
+    if agents is None:
+        kept = getattr(model, "kept_", None)
+        agents = () if kept is None else kept.agents
+    return frozenset(map(str, agents))
+
+
+class _Saving:
+    """When the state is saved: now and then, and at once after an alert, but not more often than it can be afforded."""
+
+    def __init__(self, path: Path | None, every: float) -> None:
+        self.path, self.every = path, every
+        self.last, self.cost = clock.monotonic(), 0.0
+
+    def due(self, urgent: bool) -> bool:
+        if self.path is None:
+            return False
+        least = self.cost / SAVING_SHARE
+        return clock.monotonic() - self.last >= (least if urgent else max(self.every, least))
+
+    def save(self, watched: Hearing) -> None:
+        if self.path is None:
+            return
+        begin = clock.monotonic()
+        watched.events.flush()
+        watched.frozen().save(self.path)
+        self.last = clock.monotonic()
+        self.cost = self.last - begin

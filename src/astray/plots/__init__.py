@@ -1,0 +1,18 @@
+"""Pictures: a trip on its map over its normality in time, what learning did, how scores are distributed, and a page."""
+
+from __future__ import annotations
+
+from astray.plots.distribution import scores_figure
+from astray.plots.explanation import explanation_figure
+from astray.plots.history import history_figure
+from astray.plots.page import explanation_page, save_page
+from astray.plots.style import save_figure
+
+__all__ = [
+    "explanation_figure",
+    "explanation_page",
+    "history_figure",
+    "save_figure",
+    "save_page",
+    "scores_figure",
+]

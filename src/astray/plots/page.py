@@ -1,0 +1,169 @@
+"""A page: trips on a map that can be moved and zoomed, in one HTML file that asks for nothing from outside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.atomic import replacing
+from astray.errors import DataError
+from astray.explain import Explanation, Way
+from astray.mdp.projection import Projection
+from astray.plots.style import COLOURS, ODD
+from astray.plots.words import STOOD, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes
+
+Array = NDArray[Any]
+
+SCRIPTS = ("trip.js", "canvas.js", "map.js", "chart.js", "page.js")  # one script, in this order
+PLACES = 1e6  # places are written in millionths of a degree, a tenth of a metre
+SUFFIXES = (".html", ".htm")
+
+
+def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
+    """Explanations as one HTML page with a map that can be moved and zoomed.
+
+    The page holds all it needs, works without a network, and is forbidden to ask for anything. It shows what
+    :func:`~astray.plots.explanation_figure` shows; pointing at a fix, on the map or on the curve, tells its scores.
+    Of several trips one is chosen from a list, the least normal first. Like a model file it holds where somebody went,
+    so it is as private as the trips.
+
+    Parameters
+    ----------
+    explanation
+        What a detector's ``explain`` gives; one, or several.
+
+    Examples
+    --------
+    >>> from astray import IRLDetector
+    >>> from astray.simulate import city
+    >>> trips = city(people=2, days=7, seed=0).trips
+    >>> detector = IRLDetector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
+    >>> page = explanation_page([detector.explain(trips, i) for i in (3, -1)])
+    >>> page.startswith("<!doctype html>"), "http://" in page or "https://" in page
+    (True, False)
+    """
+    shown = [explanation] if isinstance(explanation, Explanation) else list(explanation)
+    if not shown:
+        raise DataError("there is no trip to show; give at least one explanation")
+    shown.sort(key=lambda e: np.inf if np.isnan(e.score) else e.score)
+    ways: dict[str, int] = {}  # each habitual way is written once, however many trips share it
+    trips = [_trip(e, ways) for e in shown]
+    data = {"colours": COLOURS, "ways": [json.loads(way) for way in ways], "trips": trips}
+    style = _asset("page.css").replace("{{odd}}", ODD)
+    script = "".join(_asset(name) for name in SCRIPTS)
+    parts = {
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+        "title": html.escape(heading(shown[0]) if len(shown) == 1 else f"{len(shown)} trips"),
+        "words": html.escape("\n\n".join(str(e) for e in shown)),
+        "style": style,
+        "data": _json(data),
+        "script": script,
+    }
+    # One pass over the template, so that nothing in the data is taken for a place to fill.
+    pieces = _asset("page.html").split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, rest = piece.split("}}", 1)
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def save_page(page: str, path: str | Path) -> None:
+    """Write a page to an HTML file; whole or not at all."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{target}: pages are written as {SUFFIXES[0]}; give a name that ends so")
+    if not target.parent.is_dir():
+        raise DataError(f"{target}: there is no folder {target.parent}; make it first")
+    with replacing(target) as file:
+        file.write(page.encode("utf-8"))
+
+
+def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
+    """A trip as the page's script reads it; habitual ways are looked up in ``ways``, or added there."""
+    usable = usable_fixes(e)
+    on_map = len(e.lat) > 0
+    start = float(e.time[0]) if on_map else None
+    since = e.time - e.time[0] if on_map else e.time
+    return {
+        "agent": e.agent,
+        "trajectory": e.trajectory,
+        "about": " · ".join(filter(None, [e.agent, f"{moment(e.time[0]):%a %d %b %H:%M}" if on_map else ""])),
+        "heading": heading(e),
+        "grounds": grounds(e),
+        "decision": e.decision,
+        "score": None if np.isnan(e.score) else round(e.score, 2),
+        "history": round(e.history),
+        "eps": e.eps,
+        "leave": e.leave,
+        "start": start,
+        "time": _differences(since * 10),
+        "normality": _whole(100 * np.where(usable, e.normality, np.nan)),
+        "uncertainty": _whole(100 * np.where(usable, e.uncertainty, np.nan)),
+        "passed": _whole(e.passed) if len(e.passed) else None,
+        "faults": [[int(i), str(e.fault[i])] for i in np.flatnonzero(e.fault != "")],
+        "stretches": [
+            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, stretch), "words": str(stretch)}
+            for stretch in e.segments
+            if len(rows := rows_of(stretch, usable))
+        ],
+        **(_on_map(e, usable, ways) if on_map else {}),
+    }
+
+
+def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> dict[str, Any]:
+    """What is drawn on the map beside the scores."""
+    centre = Projection.centred_on(e.lat, e.lon)
+    place, minutes = longest_stop(centre.to_metres(e.lat, e.lon)[usable], e.time[usable])
+    lat, lon = centre.to_degrees(place)
+    written = [json.dumps(_way(way)) for way in e.habitual]
+    return {
+        "centre": [round(centre.lat, 6), round(centre.lon, 6)],
+        "way": _way((e.lat, e.lon)),
+        "habitual": [ways.setdefault(way, len(ways)) for way in written],
+        "expected": [_way(way) for way in e.expected],
+        "stop": [round(float(lat), 6), round(float(lon), 6), round(minutes)] if minutes >= STOOD else None,
+    }
+
+
+def _way(way: Way) -> list[list[int]]:
+    return [_differences(degrees * PLACES) for degrees in way]
+
+
+def _differences(values: Array) -> list[int]:
+    """The first value and the steps from each to the next, as whole numbers.
+
+    >>> _differences(np.array([10.2, 11.9, 11.0]))
+    [10, 2, -1]
+    """
+    return [int(v) for v in np.diff(np.rint(values), prepend=0.0)]
+
+
+def _whole(values: Array) -> list[int | None]:
+    """Whole numbers; None for what is none."""
+    return [int(v) if np.isfinite(v) else None for v in np.rint(values)]
+
+
+def _json(data: Any) -> str:
+    """JSON that may stand in a script element: whatever a text holds, it does not end the element."""
+    plain = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _asset(name: str) -> str:
+    return (files("astray.plots") / "assets" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """How a content security policy names an inline style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,75 @@
+"""The look that all pictures share, and writing them to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from astray.atomic import replacing
+from astray.errors import AstrayError, DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
+
+LOWEST, HIGHEST = -4.0, 1.0  # normality at the two ends of the colours, the same in every picture
+FORMATS = (".png", ".svg")
+
+# Orange for what is odd, blue for what is normal: told apart with any kind of colour vision, and in grey by the ends,
+# both of which are dark, together with the numbers of the stretches.
+COLOURS = (
+    (-4.0, "#7f2704"),
+    (-3.0, "#c9480a"),
+    (-2.0, "#f79420"),
+    (-1.0, "#a9cfe8"),
+    (0.0, "#3f8fc9"),
+    (1.0, "#0b4a8f"),
+)
+INK, GREY, PALE = "#222222", "#8a8a8a", "#bcbcbc"
+NORMAL, ODD = "#3f8fc9", "#c04f0c"  # white numbers can be read on the second
+
+
+def palette() -> tuple[Colormap, Normalize]:
+    """The colours of normality, and the scale that they belong to."""
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    places = [((n - LOWEST) / (HIGHEST - LOWEST), colour) for n, colour in COLOURS]
+    return LinearSegmentedColormap.from_list("normality", places), Normalize(LOWEST, HIGHEST)
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a PNG or SVG file, by the name's extension; whole or not at all.
+
+    The same figure gives the same bytes. The text of an SVG file stays text.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        raise DataError(f"{target}: pictures are written as {' or '.join(FORMATS)}; give a name that ends so")
+    if not target.parent.is_dir():
+        raise DataError(f"{target}: there is no folder {target.parent}; make it first")
+    options: dict[str, Any] = {"format": "svg", "metadata": {"Date": None}}
+    if target.suffix.lower() == ".png":
+        options = {"format": "png", "metadata": {"Software": None}, "pil_kwargs": {"optimize": True}, "dpi": 100}
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "astray"}), replacing(target) as file:
+        figure.savefig(file, facecolor="white", **options)
+
+
+def canvas(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
+    """A figure of its own, in inches: no window, no state shared with others."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise AstrayError("pictures need matplotlib, which is not installed; pip install matplotlib") from error
+    return Figure(figsize=(width, height), layout=layout, facecolor="white")
+
+
+def plain(axes: Axes) -> None:
+    """Axes without what nobody reads."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.tick_params(labelsize=8.5, color=GREY)
+    axes.grid(axis="y", color="#eeeeee", lw=0.8)
+    axes.set_axisbelow(True)

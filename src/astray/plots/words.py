@@ -1,0 +1,110 @@
+"""What pictures and pages say of a trip, and which of its fixes they draw."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.explain import ASPECTS, Explanation, Stretch
+
+Floats = NDArray[np.float64]
+
+STOOD = 5.0  # minutes of standing that a map mentions
+SAME_PLACE = 60.0  # metres
+
+VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
+
+
+def heading(e: Explanation) -> str:
+    """The decision, and which trip it is about."""
+    whose = f" of {e.agent}" if e.agent else ""
+    when = f", {moment(e.time[0]):%a %d %b %Y, %H:%M} UTC" if len(e.lat) else ""
+    return f"{VERDICTS.get(e.decision, e.decision)}: trip {e.trajectory}{whose}{when}"
+
+
+def grounds(e: Explanation) -> list[str]:
+    """The scores behind the decision, as lines."""
+    if np.isnan(e.score):
+        return ["no usable fix, so no score"]
+    against = "at or under" if e.score <= e.eps else "above"
+    found = f"{ASPECTS[e.aspect]}; " if e.score <= e.eps and e.aspect in ASPECTS else ""
+    chance = f"p = {e.p_value:.2g}: {frequency(e.p_value)}" if np.isfinite(e.p_value) else "no p-value"
+    return [
+        minus(
+            f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f} for the whole trip, {e.worst_window:.1f} for "
+            f"its worst window; the lower is {against} the threshold of {e.eps:g}"
+        ),
+        f"{found}{chance}; {e.history:.0f} past trips were learned from",
+    ]
+
+
+def frequency(p: float) -> str:
+    """A p-value in words.
+
+    >>> frequency(0.037), frequency(0.6)
+    ('about 1 normal trip in 27 scores as low', 'about 60 % of normal trips score as low')
+    """
+    if p <= 0.25:
+        return f"about 1 normal trip in {1 / max(p, 1e-9):.0f} scores as low"
+    return f"about {100 * p:.0f} % of normal trips score as low"
+
+
+def span(e: Explanation, stretch: Stretch) -> str:
+    """From when to when a stretch lasts: hours and minutes, or steps."""
+    if not len(e.lat):
+        return f"{stretch.start_time:.0f}–{stretch.end_time:.0f}"
+    return f"{moment(stretch.start_time):%H:%M}–{moment(stretch.end_time):%H:%M}"
+
+
+def moment(time: float) -> datetime:
+    """Seconds since 1970 as a date-time in UTC."""
+    return datetime.fromtimestamp(float(time), UTC)
+
+
+def minus(words: str) -> str:
+    """With the sign that is as wide as a plus.
+
+    >>> minus("-2")
+    '−2'
+    """
+    return words.replace("-", "\N{MINUS SIGN}")
+
+
+def usable_fixes(e: Explanation) -> NDArray[np.bool_]:
+    """Which fixes have a score."""
+    return np.asarray(np.isfinite(e.normality) & (e.fault == ""))
+
+
+def rows_of(stretch: Stretch, usable: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The usable fixes of a stretch."""
+    return stretch.start + np.flatnonzero(usable[stretch.start : stretch.stop])
+
+
+def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:
+    """Where a trip (metres, seconds) stayed longest in one place, and for how many minutes.
+
+    >>> stood = np.array([[0.0, 0.0], [1000.0, 0.0], [1010.0, 0.0], [2000.0, 0.0]])
+    >>> longest_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
+    (array([1000.,    0.]), 10.0)
+    """
+    place, longest = np.zeros(2), 0.0
+    i = 0
+    while i < len(path):
+        last = _stays_until(path, i)
+        if time[last] - time[i] > longest:
+            place, longest = path[i], float(time[last] - time[i])
+        i = max(last, i + 1)
+    return place, longest / 60.0
+
+
+def _stays_until(path: Floats, first: int) -> int:
+    """The last fix of those that lie near the first one without leaving it, looked for in windows that double."""
+    at, size = first, 16
+    while at < len(path):
+        away = np.flatnonzero(np.hypot(*(path[at : at + size] - path[first]).T) > SAME_PLACE)
+        if len(away):
+            return at + int(away[0]) - 1
+        at, size = at + size, 2 * size
+    return len(path) - 1

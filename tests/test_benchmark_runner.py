@@ -1,0 +1,394 @@
+"""The benchmark: cases are pure functions of their keys, runs resume, and every method is treated alike."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from astray.benchmark import manifest, runner
+from astray.benchmark.command import command
+from astray.benchmark.methods import METHODS, Fitted, Lesson, Seconds, Shared, Strangers, method, methods, standardise
+from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting, Trial, cases, prefixes, protocols
+from astray.benchmark.runner import Job, run
+from astray.benchmark.simulated_data import Simulated
+from astray.cli.running import run as run_command
+from astray.errors import DataError, TrainingError
+from astray.trajectories import Trajectories
+
+torch.set_num_threads(1)
+
+TINY = Simulated(people=2, days=21)
+
+
+@dataclass(frozen=True)
+class FarFromTheMiddle:
+    """A method that takes no time: how far a trip's middle is from the middle of the training trips, in degrees."""
+
+    name: str = "middle"
+    broken_for: str = ""
+
+    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+        if lesson.train.agents == [self.broken_for]:
+            raise TrainingError("the loss became nan; lower the learning rate")
+        return _Middle(float(lesson.train.columns["lat"].mean()), float(lesson.train.columns["lon"].mean()))
+
+
+@dataclass(frozen=True)
+class _Middle:
+    lat: float
+    lon: float
+    seconds: Seconds = Seconds(0.5)
+
+    def fixes(self, test: Trajectories) -> np.ndarray:
+        return -np.hypot(test.columns["lat"] - self.lat, test.columns["lon"] - self.lon)
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        score = np.add.reduceat(self.fixes(test), test.offsets[:-1]) / test.lengths
+        nothing = [None] * len(test)
+        return pl.DataFrame(
+            {
+                "normality": score,
+                "score": score,
+                "uncertainty": pl.Series(nothing, dtype=pl.Float64),
+                "p_value": np.full(len(test), 0.5),
+                "aspect": pl.Series(nothing, dtype=pl.String),
+            }
+        )
+
+
+def files(out: Path, table: str = runner.TRIPS) -> dict[str, bytes]:
+    return {str(p.relative_to(out / table)): p.read_bytes() for p in sorted((out / table).rglob("*.parquet"))}
+
+
+def scores(out: Path) -> pl.DataFrame:
+    found = runner.results(out)
+    assert found is not None
+    return found.select("subject", "seed", "method", "rate", "split", "trip", "score").collect().sort(pl.all())
+
+
+# -------------------------------------------------------------------- cases and trials
+
+
+def test_every_protocol_of_every_data_set_is_a_list_of_distinct_settings():
+    for dataset, known in PROTOCOLS.items():
+        for settings in known.values():
+            assert len({s.name for s in settings}) == len(settings) > 0, dataset
+
+
+def test_protocols_that_look_at_the_same_scores_share_their_cases():
+    all_cases = cases(TINY, protocols("simulated", ["all"]), seeds=[0])
+    assert len({case.name for case in all_cases}) == len(all_cases)
+    assert set(cases(TINY, ["p5"], [0])) <= set(cases(TINY, ["p1"], [0]))
+    assert cases(TINY, ["p4"], [0]) == cases(TINY, ["p3"], [0])
+    uncontaminated = Setting()
+    assert {uncontaminated} == set(PROTOCOLS["simulated"]["p6"]) & set(PROTOCOLS["simulated"]["p1"])
+
+
+def test_an_unknown_protocol_is_refused_with_those_that_there_are():
+    with pytest.raises(DataError, match=r"p2.*there are p1, p3"):
+        protocols("simulated", ["p2"])
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(injected=True), Setting(split="chronological", rate=0.1)])
+def test_a_trial_is_a_pure_function_of_its_key(setting: Setting):
+    case = Case(setting, "p01", seed=3)
+    first = TINY.trial(case)
+    TINY.trial(Case(setting, "p00", seed=4))  # another one in between
+    again = Simulated(people=2, days=21).trial(case)
+    for name in ("time", "lat", "lon"):
+        assert np.array_equal(first.test.columns[name], again.test.columns[name])
+        assert np.array_equal(first.lesson.train.columns[name], again.lesson.train.columns[name])
+    assert np.array_equal(first.kind, again.kind)
+
+
+def test_nothing_of_the_test_set_is_in_the_lesson_and_nobody_is_both_injected_and_background():
+    trial = TINY.trial(Case(Setting(contamination=0.1), "p00", seed=0))
+
+    def starts(trips: Trajectories) -> set[tuple[float, float]]:
+        at = trips.offsets[:-1]
+        return set(zip(trips.columns["lat"][at].tolist(), trips.columns["lon"][at].tolist(), strict=True))
+
+    assert not starts(trial.test) & starts(trial.lesson.train)
+    assert not starts(trial.test) & starts(trial.lesson.population)
+    injected = {name.split("/")[0] for name in trial.source[trial.kind != ""]}
+    assert injected == {"p01"}
+    assert not injected & set(trial.lesson.population.agents)
+    assert trial.test.agents == trial.lesson.train.agents == ["p00"]
+    assert len(set(trial.test.trajectory_ids) & set(trial.lesson.train.trajectory_ids)) == 0
+
+
+def test_rate_contamination_and_history_are_what_was_asked_for():
+    clean = TINY.trial(Case(Setting(rate=0.1), "p00", 0))
+    assert (clean.kind != "").mean() == pytest.approx(0.1, abs=0.04)
+    dirty = TINY.trial(Case(Setting(contamination=0.1), "p00", 0))
+    n = len(clean.lesson.train)
+    assert len(dirty.lesson.train) - n == round(n / 9)
+    few = TINY.trial(Case(Setting(history=5), "p00", 0))
+    assert len(few.lesson.train) == 5
+    # Neither changes what is tested.
+    plain = TINY.trial(Case(Setting(), "p00", 0))
+    for other in (dirty, few):
+        assert np.array_equal(other.test.columns["lat"], plain.test.columns["lat"])
+
+
+def test_a_chronological_split_trains_on_the_past():
+    trial = TINY.trial(Case(Setting(split="chronological"), "p00", 0))
+    own = trial.test[np.flatnonzero(trial.kind == "")]
+    assert trial.lesson.train.columns["time"].max() < own.columns["time"].min()
+
+
+def test_injected_trips_know_which_of_their_fixes_are_wrong():
+    trial = TINY.trial(Case(Setting(injected=True), "p00", 0))
+    assert trial.truth is not None
+    anomalous = np.logical_or.reduceat(trial.truth, trial.test.offsets[:-1])
+    assert np.array_equal(anomalous, trial.kind != "")
+    counts = Counter(trial.kind.tolist())
+    assert {"detour", "loiter", "reverse", "speed", "driven detour"} <= set(counts)
+    # Each kind is measured against all normal trips, at about 5 %.
+    assert max(counts[k] for k in counts if k) <= max(1, round(counts[""] / 19))
+
+
+def test_labels_must_fit_the_trips():
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    with pytest.raises(DataError, match="give one a trip"):
+        Trial(trial.lesson, trial.test, trial.kind[1:], trial.source)
+
+
+def test_prefixes_begin_where_trips_begin_and_the_last_is_the_whole():
+    trips = TINY.trial(Case(Setting(), "p00", 0)).test
+    tenth, whole = prefixes(trips, PREFIXES[0]), prefixes(trips, PREFIXES[-1])
+    assert np.array_equal(whole.columns["lat"], trips.columns["lat"])
+    assert np.array_equal(tenth.columns["lat"][tenth.offsets[:-1]], trips.columns["lat"][trips.offsets[:-1]])
+    assert (tenth.lengths == np.maximum(2, np.ceil(0.1 * trips.lengths - 1e-9))).all()
+    with pytest.raises(DataError, match="give a share"):
+        prefixes(trips, 0.0)
+
+
+# -------------------------------------------------------------------- running
+
+
+def test_each_case_is_a_file_and_a_second_run_has_nothing_to_do(tmp_path: Path):
+    wanted = cases(TINY, ["p1"], seeds=[0, 1])
+    outcome = run(TINY, [FarFromTheMiddle()], wanted, tmp_path)
+    assert (outcome.ran, outcome.skipped, outcome.failed) == (len(wanted), 0, ())
+    before = files(tmp_path)
+    assert len(before) == len(wanted) == 2 * 2 * 4
+    again = run(TINY, [FarFromTheMiddle()], wanted, tmp_path)
+    assert (again.ran, again.skipped) == (0, len(wanted))
+    assert files(tmp_path) == before
+
+
+def test_what_is_missing_is_run_again_and_comes_out_the_same(tmp_path: Path):
+    wanted = cases(TINY, ["p6"], seeds=[0])
+    run(TINY, [FarFromTheMiddle()], wanted, tmp_path)
+    before = scores(tmp_path)
+    lost = tmp_path / runner.TRIPS / Job(wanted[3], "middle").path
+    lost.unlink()
+    outcome = run(TINY, [FarFromTheMiddle()], wanted, tmp_path)
+    assert (outcome.ran, outcome.skipped) == (1, len(wanted) - 1)
+    assert scores(tmp_path).equals(before)
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path: Path):
+    wanted = cases(TINY, ["p6"], seeds=[0])[:4]
+    run(TINY, [method("knn-location")], wanted, tmp_path / "one", workers=1)
+    run(TINY, [method("knn-location")], wanted, tmp_path / "two", workers=2)
+    assert scores(tmp_path / "one").equals(scores(tmp_path / "two"))
+
+
+def test_one_failure_does_not_stop_the_others_and_is_tried_again(tmp_path: Path):
+    wanted = cases(TINY, ["cold-start"], seeds=[0])
+    outcome = run(TINY, [FarFromTheMiddle(broken_for="p01")], wanted, tmp_path)
+    assert len(outcome.failed) == len(wanted) / 2
+    assert "lower the learning rate" in outcome.failed[0].error
+    assert all(done.job.case.subject == "p01" for done in outcome.failed)
+    mended = run(TINY, [FarFromTheMiddle()], wanted, tmp_path)
+    assert (mended.ran, mended.skipped, mended.failed) == (len(wanted) // 2, len(wanted) // 2, ())
+
+
+def test_progress_counts_to_the_end_and_the_time_left_falls_to_nothing(tmp_path: Path):
+    seen: list[runner.Progress] = []
+    wanted = cases(TINY, ["p1"], seeds=[0])
+    run(TINY, [FarFromTheMiddle()], wanted, tmp_path, progress=seen.append)
+    assert [p.finished for p in seen] == list(range(1, len(wanted) + 1))
+    assert seen[-1].left == 0.0
+
+
+def test_injected_cases_hold_the_scores_of_fixes_and_of_prefixes(tmp_path: Path):
+    case = Case(Setting(injected=True), "p00", 0)
+    trial = TINY.trial(case)
+    tables = runner.score(trial, case, FarFromTheMiddle())
+    assert len(tables[runner.FIXES]) == trial.test.n_rows
+    assert tables[runner.FIXES]["truth"].to_numpy().tolist() == trial.truth.tolist()
+    parts = tables[runner.PARTS]
+    assert len(parts) == len(PREFIXES) * len(trial.test)
+    whole = parts.filter(pl.col("ratio") == 1.0)
+    assert whole["score"].to_list() == tables[runner.TRIPS]["score"].to_list()
+    assert whole["begun"].to_list() == (trial.kind != "").tolist()
+    # What has begun goes on having begun.
+    begun = parts.sort("trip", "ratio")["begun"].to_numpy().reshape(len(trial.test), -1)
+    assert (np.diff(begun.astype(int), axis=1) >= 0).all()
+
+
+def test_the_trips_file_is_written_last_for_it_says_that_a_case_is_finished(tmp_path: Path, monkeypatch):
+    order: list[str] = []
+    replacing = runner.replacing
+    monkeypatch.setattr(
+        runner, "replacing", lambda path: order.append(path.parts[len(tmp_path.parts)]) or replacing(path)
+    )
+    run(TINY, [FarFromTheMiddle()], [Case(Setting(injected=True), "p00", 0)], tmp_path)
+    assert order == [runner.FIXES, runner.PARTS, runner.TRIPS]
+
+
+# -------------------------------------------------------------------- the manifest
+
+
+ASKED = manifest.Asked(["astray benchmark"], ["p1"], ["lof"], [0, 1])
+
+
+def test_a_manifest_names_command_seeds_versions_and_hashes_and_grows(tmp_path: Path):
+    manifest.record(tmp_path, TINY, ASKED)
+    more = manifest.record(tmp_path, TINY, replace(ASKED, seeds=[1, 2], methods=["iforest"], command=["again"]))
+    assert more == json.loads((tmp_path / manifest.NAME).read_text())
+    assert more["seeds"] == [0, 1, 2]
+    assert more["methods"] == ["lof", "iforest"]
+    assert more["commands"] == ["astray benchmark", "again"]
+    assert more["data_sha256"] == TINY.fingerprint
+    assert {"numpy", "torch", "python"} <= set(more["versions"])
+
+
+def test_other_settings_or_other_code_are_not_mixed_into_a_folder(tmp_path: Path, monkeypatch):
+    manifest.record(tmp_path, TINY, ASKED)
+    with pytest.raises(DataError, match=r"other settings \(people: 2, now 3\); give another --out"):
+        manifest.record(tmp_path, Simulated(people=3, days=21), ASKED)
+    monkeypatch.setattr(manifest, "code_hash", lambda: "changed")
+    with pytest.raises(DataError, match="--changed-code"):
+        manifest.record(tmp_path, TINY, ASKED)
+    kept = manifest.record(tmp_path, TINY, ASKED, changed_code=True)
+    assert kept["later_code_sha256"] == ["changed"]
+
+
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path):
+    (tmp_path / manifest.NAME).write_text("[]")
+    with pytest.raises(DataError, match="not a manifest"):
+        manifest.record(tmp_path, TINY, ASKED)
+
+
+# -------------------------------------------------------------------- methods
+
+
+def test_every_method_has_a_name_and_an_unknown_one_is_refused():
+    assert [m.name for m in methods([",".join(METHODS)])] == list(METHODS)
+    with pytest.raises(DataError, match=r"no method named 'magic'; there are astray"):
+        method("magic")
+
+
+def test_standardised_scores_have_the_left_out_trips_at_mean_0_and_spread_1():
+    left_out = np.array([3.0, 5.0, 10.0])
+    scaled = standardise(left_out, left_out)
+    assert scaled.mean() == pytest.approx(0.0)
+    assert scaled.std() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["knn-location", "lof", "iforest"])
+def test_a_baseline_is_calibrated_without_changing_its_ranking(name: str):
+    trial = TINY.trial(Case(Setting(rate=0.1), "p00", 0))
+    fitted = method(name).fit(trial.lesson, 0)
+    table = fitted.trips(trial.test)
+    raw = fitted.baseline.score_samples(trial.test)  # type: ignore[attr-defined]
+    assert np.array_equal(np.argsort(raw, kind="stable"), np.argsort(table["score"].to_numpy(), kind="stable"))
+    normal = table["score"].to_numpy()[trial.kind == ""]
+    assert abs(np.median(normal)) < 1.0  # unseen normal trips are where left-out ones are
+    assert table["p_value"].is_between(0, 1).all()
+    fixes = fitted.fixes(trial.test)
+    assert np.isfinite(fixes).all()
+    assert abs(np.median(fixes)) < 1.0
+
+
+def test_a_shared_reward_is_learned_once_and_knows_the_person_tested_alone():
+    shared = method("astray-shared:iterations=1")
+    assert isinstance(shared, Shared)
+    first, second = (TINY.trial(Case(Setting(), who, 0)) for who in ("p00", "p01"))
+    crowd = Strangers("forty", lambda: first.lesson.population[:40])
+    one = shared.fit(Lesson(first.lesson.train, strangers=crowd), 0)
+    two = shared.fit(Lesson(second.lesson.train, strangers=crowd), 0)
+    assert two.detector is one.detector  # type: ignore[attr-defined]
+    assert two.detector.agents == ["p01"]  # type: ignore[attr-defined]
+    assert one.seconds.shared == two.seconds.shared > 0
+    alone = Shared("fresh", {"iterations": 1}).fit(Lesson(second.lesson.train, strangers=crowd), 0)
+    assert alone.trips(second.test).equals(two.trips(second.test))
+
+
+def test_a_shared_reward_needs_strangers():
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    with pytest.raises(DataError, match="not tested"):
+        method("astray-shared").fit(Lesson(trial.lesson.train), 0)
+
+
+@pytest.mark.parametrize("spec", ["astray:iterations=1", "kdd19:iterations=1"])
+def test_astray_scores_trips_and_fixes_and_knows_its_uncertainty(spec: str):
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    fitted = method(spec).fit(trial.lesson, 0)
+    table = fitted.trips(trial.test)
+    assert (table["score"] <= table["normality"]).all()
+    assert table["uncertainty"].null_count() == 0
+    assert len(fitted.fixes(trial.test)) == trial.test.n_rows
+    assert fitted.seconds.fit > 0
+    if spec.startswith("kdd19"):
+        assert table["score"].equals(table["normality"].rename("score"))
+
+
+# -------------------------------------------------------------------- the command
+
+
+def test_the_command_runs_resumes_and_writes_tables_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = [
+        "simulated",
+        "--people",
+        "2",
+        "--days",
+        "21",
+        "--seeds",
+        "1",
+        "-p",
+        "p6",
+        "-m",
+        "knn-location,lof",
+    ]
+    assert run_command("benchmark", command, [*arguments, "-o", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "16 cases run, 0 were there already, 0 failed" in said.err
+    assert "### P6 simulated: average precision" in said.out
+    assert {"p6_f1.tex", "p6_ap.csv", "costs.md"} <= {p.name for p in (tmp_path / "tables").iterdir()}
+    assert (tmp_path / "report.md").read_text().startswith("# Results: simulated")
+    assert {"contamination.png", "contamination.svg"} == {p.name for p in (tmp_path / "figures").iterdir()}
+    assert run_command("benchmark", command, [*arguments, "--no-figures", "-o", str(tmp_path)]) == 0
+    assert "0 cases run, 16 were there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tokyo", "-o", "x"], "there are geolife, porto, simulated"),
+        (["geolife", "-o", "x", "--data", "nowhere"], "nowhere does not exist"),
+        (["simulated", "-o", "x", "--seeds", "many"], "give how many"),
+        (["simulated", "-o", "x", "-m", "magic"], "no method named 'magic'"),
+        (["simulated", "-o", "x", "--only-report"], "holds no results yet"),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_leaves_nothing(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert run_command("benchmark", command, arguments) == 1
+    words = capsys.readouterr().err
+    assert says in words
+    assert words.count("\n") == 1
+    assert not list(tmp_path.iterdir())

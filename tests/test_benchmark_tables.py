@@ -1,0 +1,344 @@
+"""Figures, tables and pictures of benchmark results, checked on scores whose answers are known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from astray.benchmark import manifest, measures, paper, runner
+from astray.benchmark.examples import choose
+from astray.benchmark.figures import draw, style
+from astray.benchmark.measures import MEAN_ONLY, SURE
+from astray.benchmark.metrics import Interval
+from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting
+from astray.benchmark.report import report
+from astray.benchmark.tables import Table, write
+from astray.errors import DataError
+
+
+def case_table(
+    case: Case,
+    method: str,
+    kind: list[str],
+    score: list[float | None],
+    normality: list[float | None] | None = None,
+    uncertainty: list[float] | None = None,
+) -> pl.DataFrame:
+    """The table of one case as the runner writes it."""
+    n = len(kind)
+    key = {**asdict(case.setting), "subject": case.subject, "seed": case.seed}
+    return pl.DataFrame(
+        {
+            "normality": pl.Series(normality or score, dtype=pl.Float64),
+            "score": pl.Series(score, dtype=pl.Float64),
+            "uncertainty": pl.Series(uncertainty or [None] * n, dtype=pl.Float64),
+            "p_value": np.linspace(1 / n, 1, n),
+            "aspect": pl.Series([None] * n, dtype=pl.String),
+        }
+    ).with_columns(
+        *(pl.lit(value).alias(name) for name, value in key.items()),
+        pl.lit(case.setting.family).alias("family"),
+        pl.lit(method).alias("method"),
+        pl.Series("trip", np.arange(n, dtype=np.int32)),
+        pl.Series("source", [f"{case.subject}/{i}" for i in range(n)]),
+        pl.Series("kind", kind),
+        pl.lit(2.0).alias("fit_seconds"),
+        pl.lit(0.5).alias("calibrate_seconds"),
+        pl.lit(0.0).alias("shared_seconds"),
+        pl.lit(0.1).alias("score_seconds"),
+        pl.lit(100).alias("n_train"),
+    )
+
+
+KIND = ["", "", "", "", "agent-swap", "agent-swap"]
+CASE = Case(Setting(), "017", 0)
+
+
+# -------------------------------------------------------------------- figures of one case
+
+
+def test_the_figures_of_a_case_are_those_of_the_rule():
+    # Of two anomalies one is flagged; of four normal trips one is.
+    table = case_table(CASE, "lof", KIND, [0.0, 1.0, -2.0, 0.5, -3.0, -1.0])
+    row = measures.of_trips(table).row(0, named=True)
+    assert (row["recall"], row["precision"], row["f1"]) == (0.5, 0.5, 0.5)
+    assert row["auroc"] == pytest.approx(7 / 8)  # of 8 pairs one is the wrong way round
+    assert row["ap"] == pytest.approx((1 + 2 / 3) / 2)
+    assert row["method"] == "lof"
+
+
+def test_p_values_decide_too_for_a_heavy_tail_may_spoil_a_threshold():
+    kind = [""] * 39 + ["agent-swap"]
+    table = case_table(CASE, "lof", kind, [0.0] * 39 + [-1.0])
+    table = table.with_columns(pl.Series("p_value", [0.5] * 39 + [0.01]))
+    row = measures.of_trips(table).row(0, named=True)
+    assert (row["f1"], row["f1_conformal"]) == (0.0, 1.0)
+
+
+def test_a_method_is_also_judged_by_its_mean_alone_and_by_what_it_is_sure_of():
+    table = case_table(
+        CASE,
+        "astray",
+        KIND,
+        score=[0.0, 0.0, -2.5, 0.0, -3.0, -3.0],
+        normality=[0.0, 0.0, -1.0, 0.0, -3.0, -1.5],
+        uncertainty=[0.1, 0.1, 9.0, 0.1, 0.1, 0.1],
+    )
+    found = {row["method"]: row for row in measures.of_trips(table).iter_rows(named=True)}
+    assert list(found) == ["astray", "astray" + MEAN_ONLY, "astray" + SURE]
+    assert found["astray"]["precision"] == pytest.approx(2 / 3)
+    assert (found["astray" + MEAN_ONLY]["recall"], found["astray" + MEAN_ONLY]["precision"]) == (0.5, 1.0)
+    assert found["astray" + SURE]["f1"] == 1.0  # the false alarm was the uncertain one
+
+
+def test_a_trip_without_a_score_raises_no_alarm_and_ranks_last():
+    table = case_table(CASE, "lof", KIND, [0.0, 0.0, 0.0, 0.0, -3.0, None])
+    row = measures.of_trips(table).row(0, named=True)
+    assert row["recall"] == 0.5
+    assert row["auroc"] == pytest.approx((4 + 4 * 0.5) / 8)
+
+
+def test_each_kind_is_measured_against_all_normal_trips():
+    kind = ["", "", "", "detour", "loiter", "loiter"]
+    table = case_table(Case(Setting(injected=True), "p00", 0), "lof", kind, [0.0, 0.1, 0.2, -9.0, 1.0, 2.0])
+    found = dict(measures.of_trips(table, by_kind=True).select("kind", "auroc").iter_rows())
+    assert found == {"detour": 1.0, "loiter": 0.0}
+
+
+def test_fixes_that_are_found_exactly_have_every_figure_at_its_best():
+    key = case_table(CASE, "lof", [""], [0.0]).select(measures.KEY).row(0, named=True)
+    truth = [False] * 5 + [False, True, True, False, False]
+    fixes = pl.DataFrame(
+        {
+            "trip": [0] * 5 + [1] * 5,
+            "kind": [""] * 5 + ["detour"] * 5,
+            "seconds": [0.0, 15, 30, 45, 60] * 2,
+            "truth": truth,
+            "normality": np.where(truth, -3.0, 0.0).astype(np.float32),
+        }
+    ).with_columns(pl.lit(value).alias(name) for name, value in key.items())
+    row = measures.of_fixes(fixes).row(0, named=True)
+    for name in ("fix_auroc", "fix_ap", "affiliation_precision", "affiliation_recall", "range_f1", "detected"):
+        assert row[name] == pytest.approx(1.0), name
+    assert (row["delay_fixes"], row["delay_seconds"], row["false_alarms"]) == (0.0, 0.0, 0.0)
+
+
+def test_a_prefix_counts_as_anomalous_only_once_its_anomaly_has_begun():
+    key = case_table(CASE, "lof", [""], [0.0]).select(measures.KEY).row(0, named=True)
+    seen = pl.DataFrame(
+        {
+            "score": [0.0, -1.0, 0.0, -5.0],
+            "trip": [0, 1, 0, 1],
+            "ratio": [0.1, 0.1, 1.0, 1.0],
+            "begun": [False, False, False, True],
+        }
+    ).with_columns(pl.lit(value).alias(name) for name, value in key.items())
+    found = measures.of_prefixes(seen)
+    assert found.select("ratio", "auroc").rows() == [(1.0, 1.0)]  # at a tenth there was nothing to find
+
+
+def test_sending_the_uncertain_to_review_removes_the_wrong_decisions_if_they_are_the_uncertain_ones():
+    score = [0.0] * 8 + [-3.0, -3.0]
+    kind = [""] * 9 + ["agent-swap"]  # the ninth is a false alarm
+    doubt = [0.1] * 8 + [5.0, 0.2]
+    found = measures.of_uncertainty(case_table(CASE, "astray", kind, score, uncertainty=doubt))
+    heads = found.filter(pl.col("order") == "heads").row(0, named=True)
+    assert heads["errors"] == pytest.approx(0.1)
+    assert (heads["removed_0.1"], heads["precision_0.1"], heads["error_auroc"]) == (1.0, 1.0, 1.0)
+    assert not len(measures.of_uncertainty(case_table(CASE, "lof", kind, score)))
+
+
+def test_a_mean_counts_every_person_the_same_and_has_an_interval_around_it():
+    figures = pl.DataFrame(
+        {"method": ["a"] * 4, "subject": ["x", "x", "x", "y"], "seed": [0, 1, 2, 0], "ap": [1.0, 1, 1, 0]}
+    )
+    row = measures.summarise(figures, ["method"], ["ap"]).row(0, named=True)
+    assert row["ap"] == 0.5
+    assert row["ap_low"] <= 0.5 <= row["ap_high"]
+    assert row["draws"] == 4
+
+
+# -------------------------------------------------------------------- tables
+
+
+def test_the_printed_averages_are_the_averages_of_the_printed_rows():
+    for rate, users in paper.GEOLIFE_USERS.items():
+        for name, rows in users.items():
+            assert len(rows) == 10
+            assert np.allclose(np.mean(rows, axis=0), paper.GEOLIFE[rate][name], atol=0.0011), (rate, name)
+    assert set(paper.PAPER_NAMES.values()) <= set(paper.PORTO) == set(paper.GEOLIFE[0.05])
+
+
+def test_a_table_is_the_same_in_its_three_forms(tmp_path: Path):
+    table = Table(
+        "t_1",
+        "5 % & more",
+        ("method", "LOF | R", "LOF | P", "AP"),
+        (("a_b", 0.5, None, Interval(0.25, 0.2, 0.3)), ("Avg", 1.0, float("nan"), 7)),
+        note="n",
+    )
+    write([table], tmp_path)
+    assert (tmp_path / "t_1.md").read_text().splitlines()[2:5] == [
+        "| method | LOF R | LOF P | AP |",
+        "|---|---|---|---|",
+        "| a_b | 0.500 |  | 0.250 [0.200, 0.300] |",
+    ]
+    read = pl.read_csv(tmp_path / "t_1.csv")
+    assert read.columns == ["method", "LOF R", "LOF P", "AP", "AP low", "AP high"]
+    assert read["AP low"].to_list() == [0.2, None]
+    latex = (tmp_path / "t_1.tex").read_text()
+    assert r"\multicolumn{2}{c}{LOF}" in latex
+    assert r"\cmidrule(lr){2-3}" in latex
+    assert r"a\_b & 0.500 &  & 0.250 [0.200, 0.300] \\" in latex
+    assert r"\caption{5 \% \& more}" in latex
+    assert latex.index(r"\midrule", latex.index("a\\_b")) < latex.index("Avg")
+
+
+def test_a_row_that_does_not_fit_its_heads_is_refused():
+    with pytest.raises(DataError, match="2 cells under 1 heads"):
+        Table("t", "t", ("a",), (("x", "y"),))
+
+
+# -------------------------------------------------------------------- a whole folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of P1 and P6 on two GeoLife users, made up: astray finds everything, LOF knows nothing."""
+    out = tmp_path_factory.mktemp("results")
+    rng = np.random.default_rng(0)
+    kind = [""] * 18 + ["agent-swap"] * 2
+    settings = dict.fromkeys([*PROTOCOLS["geolife"]["p1"], *PROTOCOLS["geolife"]["p6"]])
+    for setting in settings:
+        for subject in ("128", "017"):
+            for seed in (0, 1):
+                case = Case(setting, subject, seed)
+                good = [0.0] * 17 + [-0.5] + [-4.0] * 2
+                worst = [*good[:17], -2.5, *good[18:]]
+                tables = {
+                    "astray": case_table(case, "astray", kind, worst, good, uncertainty=[0.1] * 17 + [3.0] + [0.1] * 2),
+                    "lof": case_table(case, "lof", kind, rng.normal(size=20).tolist()),
+                }
+                for name, table in tables.items():
+                    runner.write(out, runner.Job(case, name), {runner.TRIPS: table})
+    said = {
+        "dataset": "geolife",
+        "settings": {"people": ["128", "017"]},
+        "data_sha256": "d" * 64,
+        "code_sha256": "c" * 64,
+        "commit": "f00",
+        "protocols": ["p1", "p5", "p6"],
+        "methods": ["astray", "lof"],
+        "seeds": [0, 1],
+        "commands": ["astray benchmark geolife --out results"],
+        "versions": {"astray": "0"},
+        "machine": "a machine",
+    }
+    (out / manifest.NAME).write_text(json.dumps(said))
+    return out
+
+
+@pytest.fixture(scope="module")
+def tables(folder: Path) -> dict[str, Table]:
+    return {table.name: table for table in report(folder)}
+
+
+def test_a_report_sets_the_papers_figures_beside_ours(tables: dict[str, Table]):
+    average = tables["p1_random_0.05"]
+    rows = {row[0]: dict(zip(average.heads, row, strict=True)) for row in average.rows}
+    assert list(rows) == ["astray", "astray" + MEAN_ONLY, "astray" + SURE, "lof"]
+    assert rows["astray" + MEAN_ONLY]["ours F1"].mean == 1.0
+    assert rows["astray"]["ours P"] == pytest.approx(2 / 3)
+    assert (rows["astray"]["paper F1"], rows["astray" + SURE]["paper F1"], rows["lof"]["paper F1"]) == (
+        0.264,
+        0.292,
+        0.146,
+    )
+    assert rows["astray" + MEAN_ONLY]["paper F1"] is None
+    assert rows["lof"]["draws"] == 4
+
+
+def test_a_report_has_a_row_for_every_person_as_the_papers_tables_have(tables: dict[str, Table]):
+    users = tables["p1_chronological_0.1_users"]
+    assert [row[0] for row in users.rows] == ["017", "128", "Avg"]
+    assert users.columns[1:4] == ("astray | R", "astray | P", "astray | F1")
+    printed = tables["paper_0.05_users"]
+    assert len(printed.rows) == 11
+    assert tables["table_1"].rows[0][:2] == ("astray", "Recall")
+
+
+def test_a_report_says_what_contamination_and_drift_cost_on_the_same_draws(tables: dict[str, Table]):
+    p6 = tables["p6_ap"]
+    assert p6.columns == ("method", "0 %", "2 %", "5 %", "10 %", "change at 5 %")
+    astray = dict(zip(p6.columns, p6.rows[0], strict=True))
+    assert (astray["0 %"].mean, astray["change at 5 %"].mean) == (1.0, 0.0)
+    drift = {(row[0], row[1]): row[2] for row in tables["p1_drift"].rows}
+    assert drift[0.05, "astray"].mean == 0.0
+    assert drift[0.05, "lof"].mean != 0.0
+
+
+def test_being_sure_does_not_appear_where_only_the_ranking_counts(tables: dict[str, Table]):
+    assert not any(str(row[0]).endswith(SURE) for row in tables["p6_ap"].rows)
+    assert any(str(row[0]).endswith(SURE) for row in tables["p6_f1"].rows)
+
+
+def test_costs_are_ratios_to_the_first_method(tables: dict[str, Table]):
+    costs = tables["costs"]
+    row = dict(zip(costs.heads, costs.rows[1], strict=True))
+    assert (row["seconds fit"], row["relative to astray fit"], row["seconds once for all"]) == (2.0, 1.0, None)
+
+
+def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: dict[str, Table]):
+    assert tables
+    head = (folder / "report.md").read_text().split("###")[0]
+    for said in ("astray benchmark geolife --out results", "Seeds 0, 1", "commit f00", "d" * 64):
+        assert said in head
+
+
+def test_every_figure_is_written_as_png_and_svg(folder: Path):
+    written = draw(folder)
+    names = {path.stem for path in written}
+    assert {"curves_random_0.05", "people_random_0.1", "contamination", "risk_coverage"} <= names
+    for path in written:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+    svg = (folder / "figures" / "people_random_0.05.svg").read_text()
+    assert "IRL-ADU as printed" in svg
+    assert "128" in svg
+
+
+def test_no_two_methods_look_alike():
+    looks = style([f"method {i}" for i in range(12)])
+    assert len({(str(look["color"]), str(look["ls"]), look["marker"]) for look in looks.values()}) == 12
+
+
+def test_a_folder_without_results_is_said_so(tmp_path: Path):
+    with pytest.raises(DataError, match="holds no results yet"):
+        report(tmp_path)
+    with pytest.raises(DataError, match="holds no results yet"):
+        draw(tmp_path)
+
+
+def test_the_three_examples_are_a_usual_trip_a_part_and_somebody_elses():
+    table = case_table(
+        CASE,
+        "astray",
+        ["", "", "", "", "agent-swap"],
+        score=[1.0, 0.5, -4.0, -6.0, -7.0],
+        normality=[1.0, 0.5, -0.5, -6.0, -7.0],
+    )
+    # The third is fine as a whole and has a bad part; the fourth is bad as a whole.
+    who, seed, (normal, partly, other) = choose(table)
+    assert (who, seed, partly, other) == ("017", 0, 2, 4)
+    assert normal in (0, 1)
+
+
+def test_prefixes_run_from_a_tenth_to_the_whole():
+    assert PREFIXES[0] == 0.1
+    assert PREFIXES[-1] == 1.0
+    assert len(PREFIXES) == 10

@@ -1,0 +1,513 @@
+"""The command line, as a person at a terminal meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+from polars.testing import assert_frame_equal
+
+import astray
+from astray import Trajectories
+from astray.cli import COMMANDS, main
+from astray.writers import fixes_and_trips, write_table
+
+ASTRAY = [sys.executable, "-m", "astray.cli"]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with past and new trips of four people, and quick models of one of them and of all."""
+    folder = tmp_path_factory.mktemp("home")
+    people = ["--people", "4", "--days", "21", "--seed", "3"]
+    wrong = ["--new", str(folder / "new.csv"), "--inject", "all", "--rate", "0.2"]
+    assert main(["simulate", "-o", str(folder / "past.csv"), *people, *wrong]) == 0
+    past = str(folder / "past.csv")
+    assert main(["fit", past, "-o", str(folder / "p00.astray"), "--agent", "p00", "--iterations", "2"]) == 0
+    assert main(["fit", past, "-o", str(folder / "fleet.astray"), "--iterations", "2"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def large(home: Path) -> Path:
+    """The new trips many times over: enough for a second or more of work on several cores."""
+    trips = astray.read(home / "new.csv")
+    copies = -(-450_000 // trips.n_rows)
+    names = [np.char.add(trips.trajectory_ids, f"-{i}") for i in range(copies)]
+    many = [Trajectories(trips.columns, trips.offsets, trips.agent_ids, name) for name in names]
+    file = home / "large.parquet"
+    write_table(fixes_and_trips(Trajectories.concat(many), file), file)
+    return file
+
+
+# -------------------------------------------------------------------- help
+
+
+def test_help_comes_at_once_and_imports_nothing_heavy():
+    code = (
+        "import sys; from astray.cli import main; main(['--help']); "
+        "heavy = {'numpy', 'polars', 'torch', 'rich', 'typer'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    begin = time.perf_counter()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    took = time.perf_counter() - begin
+    bare = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    bare = time.perf_counter() - bare
+    assert ran.returncode == 0, ran.stderr
+    assert took < 0.3 + 2 * bare  # 0.3 s where the machine is not busy with other things
+
+
+def test_help_lists_every_command(capsys: Captured):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} +{re.escape(says)}$", said, re.MULTILINE) for name, says in COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_and_says_what_the_list_says(name: str, capsys: Captured):
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"Usage: astray {name}" in said
+    assert re.search(rf"Examples?\s+.*astray {name}", said, re.DOTALL)
+
+
+def test_the_version_is_the_package_s(capsys: Captured):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"astray {astray.__version__}\n"
+
+
+# -------------------------------------------------------------------- from trips to scores
+
+
+def test_simulated_trips_carry_the_truth_where_they_went_wrong(home: Path):
+    past, new = pl.read_csv(home / "past.csv"), pl.read_csv(home / "new.csv")
+    assert "kind" not in past.columns
+    assert new["kind"].n_unique() > 4
+    assert (new["anomalous"] == "true").any() if new["anomalous"].dtype == pl.String else new["anomalous"].any()
+    assert past["agent"].unique().sort().to_list() == ["p00", "p01", "p02", "p03"]
+
+
+def test_the_same_seed_writes_the_same_bytes_and_people_do_not_depend_on_how_many_are_made_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [str(tmp_path / f"{i}.csv") for i in range(2)]
+    assert main(["simulate", "-o", files[0], "--people", "5", "--days", "3", "--seed", "1"]) == 0
+    monkeypatch.setattr("astray.cli.simulate.AT_A_TIME", 2)
+    assert main(["simulate", "-o", files[1], "--people", "5", "--days", "3", "--seed", "1"]) == 0
+    assert Path(files[0]).read_bytes() == Path(files[1]).read_bytes()
+
+
+def test_one_agent_makes_a_detector_and_many_make_a_fleet(home: Path):
+    assert isinstance(astray.load(home / "p00.astray"), astray.IRLDetector)
+    fleet = astray.load(home / "fleet.astray")
+    assert isinstance(fleet, astray.FleetDetector)
+    assert fleet.agents == ["p00", "p01", "p02", "p03"]
+
+
+def test_scores_are_those_of_the_library_whatever_the_format(home: Path, capsys: Captured):
+    trips = astray.read(home / "new.csv")
+    expected = astray.load(home / "fleet.astray").score(trips)
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv")]
+    for name in ("scores.parquet", "scores.csv", "scores.jsonl"):
+        assert main([*command, "-o", str(home / name)]) == 0
+    assert pl.read_parquet(home / "scores.parquet").equals(expected)
+    for table in (pl.read_csv(home / "scores.csv"), pl.read_ndjson(home / "scores.jsonl", infer_schema_length=None)):
+        assert table["trajectory"].to_list() == expected["trajectory"].to_list()
+        assert table["decision"].to_list() == expected["decision"].to_list()
+        np.testing.assert_array_equal(table["score"].to_numpy(), expected["score"].to_numpy())
+    capsys.readouterr()
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.out == (home / "scores.csv").read_text()
+    assert re.search(rf"^{len(trips)} trips: \d+ normal, \d+ anomalies, \d+ for review$", said.err, re.MULTILINE)
+
+
+def test_fixes_are_scored_one_by_one_and_drawn_as_points(home: Path):
+    command = ["score", str(home / "p00.astray"), str(home / "new.csv"), "--fixes", "--agent", "p00"]
+    assert main([*command, "-o", str(home / "fixes.geojson")]) == 0
+    points = json.loads((home / "fixes.geojson").read_text())["features"]
+    assert len(points) == astray.read(home / "new.csv").agent("p00").n_rows
+    assert {"normality", "uncertainty", "lo", "hi", "fault"} <= set(points[0]["properties"])
+
+
+def test_thresholds_are_choices_of_the_moment(home: Path, capsys: Captured):
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "-q"]
+
+    def anomalies(*more: str) -> int:
+        assert main([*command, *more]) == 0
+        return sum(",normal," not in line for line in capsys.readouterr().out.splitlines()[1:])
+
+    assert anomalies("--eps", "-1") > anomalies("--eps", "-2") > anomalies("--eps", "-6")
+    assert anomalies("--false-alarm-rate", "0.2") > anomalies("--false-alarm-rate", "0.05")
+    assert main([*command, "--min-history", "1000", "--eps", "0"]) == 0
+    assert ",anomaly," not in capsys.readouterr().out
+
+
+def test_several_processes_give_what_one_gives(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("astray.cli.score.ALONE_ROWS", 1)
+    monkeypatch.setattr("astray.cli.score.AT_A_TIME", 1000)
+    for n in (1, 3):
+        command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--workers", str(n), "-q"]
+        assert main([*command, "-o", str(home / f"by{n}.parquet")]) == 0
+    assert pl.read_parquet(home / "by1.parquet").equals(pl.read_parquet(home / "by3.parquet"))
+
+
+def test_what_a_worker_refuses_is_said_as_if_there_were_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    monkeypatch.setattr("astray.cli.score.ALONE_ROWS", 1)
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--false-alarm-rate", "1e-9"]
+    alone, together = (refused([*command, "--workers", n, "-q"], capsys) for n in ("1", "2"))
+    assert "cannot be told from" in alone
+    assert together == alone
+
+
+def test_a_streamed_table_scores_as_a_loaded_one(home: Path, monkeypatch: pytest.MonkeyPatch):
+    command = ["score", str(home / "p00.astray"), str(home / "new.csv"), "-q", "--workers", "1"]
+    assert main([*command, "-o", str(home / "loaded.parquet")]) == 0
+    monkeypatch.setattr("astray.cli.reading.STREAMED_BYTES", 1000)
+    monkeypatch.setattr("astray.cli.reading.BATCH_ROWS", 2000)
+    assert main([*command, "-o", str(home / "streamed.parquet")]) == 0
+    # Up to the last digits: matrices of another height are multiplied in another order.
+    assert_frame_equal(pl.read_parquet(home / "streamed.parquet"), pl.read_parquet(home / "loaded.parquet"))
+
+
+def test_a_large_table_that_is_not_grouped_names_the_flag_that_helps(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    mixed = pl.read_csv(home / "new.csv").sort("time")
+    mixed.write_csv(home / "mixed.csv")
+    monkeypatch.setattr("astray.cli.reading.STREAMED_BYTES", 1000)
+    monkeypatch.setattr("astray.cli.reading.Source.batches.__defaults__", (2000,))
+    command = ["score", str(home / "p00.astray"), str(home / "mixed.csv"), "-q", "--workers", "1"]
+    assert main(command) == 1
+    assert "pass --whole" in capsys.readouterr().err
+    assert main([*command, "--whole"]) == 0
+
+
+def test_a_model_of_one_agent_says_whose_trips_are_not_its_own(home: Path, capsys: Captured):
+    assert main(["score", str(home / "p00.astray"), str(home / "new.csv")]) == 0
+    assert "--agent p00 leaves them out" in capsys.readouterr().err
+    assert main(["score", str(home / "p00.astray"), str(home / "new.csv"), "--agent", "p00"]) == 0
+    said = capsys.readouterr()
+    assert "leaves them out" not in said.err
+    assert all(line.startswith("p00,") for line in said.out.splitlines()[1:])
+
+
+def test_scoring_needs_no_training_library(home: Path):
+    code = f"""
+import sys
+from astray.cli import main
+main(["score", {str(home / "fleet.astray")!r}, {str(home / "new.csv")!r}, "-o", {str(home / "t.csv")!r}])
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -------------------------------------------------------------------- explaining and telling
+
+
+def test_a_trip_is_explained_in_words_and_pictures(home: Path, capsys: Captured):
+    trip = astray.read(home / "new.csv").agent("p01").trajectory_ids[0]
+    command = ["explain", str(home / "p00.astray"), str(home / "new.csv"), f"p01/{trip}"]
+    for name in ("trip.png", "trip.svg", "trip.html"):
+        assert main([*command, "-o", str(home / name)]) == 0
+        assert capsys.readouterr().out.startswith(f"Trip {trip} of p01: ")
+    assert (home / "trip.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (home / "trip.svg").read_text()
+    assert "<!doctype html>" in (home / "trip.html").read_text().lower()
+
+
+def test_without_a_name_the_trip_with_the_lowest_score_is_explained(home: Path, capsys: Captured):
+    scores = astray.load(home / "fleet.astray").score(astray.read(home / "new.csv"))
+    lowest = scores.sort("score", nulls_last=True)["trajectory"][0]
+    assert main(["explain", str(home / "fleet.astray"), str(home / "new.csv")]) == 0
+    assert capsys.readouterr().out.startswith(f"Trip {lowest} ")
+
+
+def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys: Captured):
+    assert main(["info", str(home / "fleet.astray")]) == 0
+    assert re.search(r"^agents +4$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["info", str(home / "p00.astray"), "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["names"] == ["p00"]
+    assert about["trips"] == astray.load(home / "p00.astray").n_trips_
+    assert about["thresholds"] == {"eps": -2.0, "gamma": 1.5, "min_history": 5}
+
+
+# -------------------------------------------------------------------- models that change
+
+
+def test_a_fleet_enrols_counts_and_forgets(home: Path, capsys: Captured):
+    changed = str(home / "changed.astray")
+    assert main(["simulate", "-o", str(home / "more.csv"), "--people", "6", "--days", "7", "--seed", "3", "-q"]) == 0
+    assert main(["enroll", str(home / "fleet.astray"), str(home / "more.csv"), "-o", changed]) == 0
+    fleet = astray.load(changed)
+    assert fleet.agents[-2:] == ["p04", "p05"]
+    trip = fleet.members_["p05"].memory.trip_ids[0]
+    assert main(["update", changed, "--anomalous", trip]) == 0
+    fleet = astray.load(changed)
+    assert trip not in fleet.members_["p05"].memory.trip_ids
+    assert trip in fleet.anomalous_
+    assert main(["update", changed, str(home / "new.csv")]) == 0
+    capsys.readouterr()
+    assert main(["forget", changed, "p05"]) == 0
+    assert capsys.readouterr().err == "p05 forgotten; 5 agents left\n"
+    fleet = astray.load(changed)
+    assert "p05" not in fleet.agents
+    assert fleet.anomalous_ == frozenset()
+    trip = fleet.members_["p04"].memory.trip_ids[0].removeprefix("p04/")
+    assert main(["forget", changed, "p04", "--trip", trip]) == 0
+    assert main(["forget", changed, "p04", "--trip", trip]) == 1
+    assert len(astray.load(home / "fleet.astray").agents) == 4
+
+
+def test_a_detector_goes_on_learning_and_what_is_anomalous_never_teaches(home: Path):
+    changed = str(home / "p00-updated.astray")
+    command = ["update", str(home / "p00.astray"), str(home / "new.csv"), "--agent", "p00", "-o", changed, "-q"]
+    new = astray.read(home / "new.csv").agent("p00")
+    assert main([*command, "--anomalous", str(new.trajectory_ids[0])]) == 0
+    before, after = astray.load(home / "p00.astray"), astray.load(changed)
+    assert after.n_trips_ == before.n_trips_ + len(new) - 1
+    assert after.anomalous_ == {f"p00/{new.trajectory_ids[0]}"}
+
+
+def test_live_fixes_from_standard_input_become_events(home: Path):
+    fixes = astray.read(home / "past.csv").agent("p00")[:3]
+    lines = fixes_and_trips(fixes, None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
+    command = [*ASTRAY, "watch", str(home / "p00.astray"), "--scores", "0", "-o", str(home / "events.jsonl")]
+    ran = subprocess.run(
+        command, input=lines.write_ndjson() + "not JSON\n", text=True, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts, 1 lines refused$", ran.stderr, re.MULTILINE)
+    events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
+    assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
+
+
+def test_fine_tuning_is_asked_for_with_all_cores_and_a_folder_that_is_gone_when_the_model_is_whole(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = {}
+
+    def fine_tune(self: astray.FleetDetector, trips: Trajectories, **how: object) -> int:
+        asked.update(how, trips=len(trips))
+        Path(str(how["folder"])).mkdir()
+        return len(self.agents)
+
+    monkeypatch.setattr(astray.FleetDetector, "fine_tune", fine_tune)
+    model = tmp_path / "fleet.astray"
+    assert main(["fit", str(home / "past.csv"), "-o", str(model), "--fine-tune", "--iterations", "1"]) == 0
+    assert asked["n_jobs"] == -1
+    assert asked["folder"] == tmp_path / "fleet.astray.parts"
+    assert asked["trips"] == len(astray.read(home / "past.csv"))
+    assert [path.name for path in tmp_path.iterdir()] == ["fleet.astray"]
+
+
+# -------------------------------------------------------------------- errors
+
+
+def refused(command: list[str], capsys: Captured, code: int = 1) -> str:
+    """The one line that a refused command says."""
+    capsys.readouterr()
+    assert main(command) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    return said.err
+
+
+def test_errors_are_one_line_with_place_and_remedy(home: Path, tmp_path: Path, capsys: Captured):
+    model, new = str(home / "p00.astray"), str(home / "new.csv")
+    assert "nope.csv: there is no such file or folder" in refused(["score", model, "nope.csv"], capsys)
+    assert "nope.astray: there is no such file" in refused(["score", "nope.astray", new], capsys)
+    assert "not a whole model file" in refused(["info", new], capsys)
+    assert "x.xls: tables are written as .parquet" in refused(["score", model, new, "-o", "x.xls"], capsys)
+    assert "no trip is named 'nobody'" in refused(["explain", model, new, "nobody"], capsys)
+    assert "astray update teaches it" in refused(["enroll", model, new], capsys)
+    assert "deleting its file" in refused(["forget", model, "p00"], capsys)
+    assert "agent 'nobody' is not enrolled" in refused(["forget", str(home / "fleet.astray"), "nobody"], capsys)
+    assert "contradict" in refused(["fit", new, "-o", str(tmp_path / "m"), "--agent", "a", "--pooled"], capsys)
+    assert "nothing to learn" in refused(["update", model], capsys)
+    assert "--inject flying: no such kind" in refused(["simulate", "-o", "x.csv", "--inject", "flying"], capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_column_that_is_not_recognised_is_named_by_a_flag(home: Path, tmp_path: Path, capsys: Captured):
+    odd = tmp_path / "odd.csv"
+    names = {"lat": "Breite", "lon": "Laenge", "time": "Zeit", "agent": "Wer", "trajectory": "Fahrt"}
+    pl.read_csv(home / "new.csv").rename(names).write_csv(odd, separator=";")
+    command = ["score", str(home / "fleet.astray"), str(odd)]
+    assert "name it: --columns time=NAME" in refused(command, capsys)
+    roles = ",".join(f"{role}={name}" for role, name in names.items())
+    assert main([*command, "--columns", roles, "-o", str(tmp_path / "odd.parquet")]) == 0
+    assert main(["score", str(home / "fleet.astray"), str(home / "new.csv"), "-o", str(tmp_path / "new.parquet")]) == 0
+    assert pl.read_parquet(tmp_path / "odd.parquet").equals(pl.read_parquet(tmp_path / "new.parquet"))
+
+
+def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, capsys: Captured):
+    rows = (home / "new.csv").read_text().splitlines()
+    rows[5] = re.sub(r",4\d\.\d+,", ",91.5,", rows[5], count=1)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("\n".join(rows))
+    command = ["score", str(home / "fleet.astray"), str(bad), "-o", str(tmp_path / "s.csv")]
+    assert re.search(r"bad.csv, row 6: latitude outside.* pass --skip-bad", refused(command, capsys))
+    assert not (tmp_path / "s.csv").exists()
+    assert main([*command, "--skip-bad", "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert "1 left out: latitude outside [-90, 90]" in said
+    assert "row 6" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scoer"], "did you mean score?"),
+        (["score", "model-only"], "Missing argument 'FILE'"),
+        (["score", "m", "f", "--eps", "low"], "--eps"),
+        (["simulate", "--people", "3"], "Missing option '--output'"),
+        (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_wrong_usage_is_told_apart_by_its_exit_code(arguments: list[str], said: str, capsys: Captured):
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_settings_come_from_file_environment_and_flags(
+    home: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "astray.toml"
+    file.write_text("eps = -100\nquiet = true\n")
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--config", str(file)]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert ",anomaly," not in said.out
+    monkeypatch.setenv("ASTRAY_EPS", "100")
+    monkeypatch.setenv("ASTRAY_GAMMA", "1000")
+    assert main(command) == 0
+    assert ",normal," not in capsys.readouterr().out
+    assert main([*command, "--eps", "-100"]) == 0
+    assert ",anomaly," not in capsys.readouterr().out
+
+
+def test_who_reads_only_the_first_lines_causes_no_complaint(home: Path):
+    score = subprocess.Popen(
+        [*ASTRAY, "score", str(home / "fleet.astray"), str(home / "new.csv"), "--fixes", "-q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert score.stdout is not None
+    assert score.stderr is not None
+    score.stdout.readline()
+    score.stdout.close()
+    assert score.wait(30) == 0
+    assert score.stderr.read() == b""
+
+
+# -------------------------------------------------------------------- kills and interrupts
+
+
+def begun(command: list[str], folder: Path, pattern: str) -> subprocess.Popen[str]:
+    """A command that is in the middle of its work: the file by which that shows is there."""
+    process = subprocess.Popen(
+        [*ASTRAY, *command], stderr=subprocess.PIPE, text=True, start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return process
+
+
+@pytest.fixture
+def scoring(home: Path, large: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """``astray score`` on two cores, which takes the place of an older file, with both workers at work."""
+    (tmp_path / "out.csv").write_text("older")
+    command = ["score", str(home / "fleet.astray"), str(large), "--workers", "2", "-o", str(tmp_path / "out.csv")]
+    process = begun(command, tmp_path, ".out.csv.*.tmp")
+    parent = psutil.Process(process.pid)
+    deadline = time.monotonic() + 60
+    while len(parent.children()) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_killed_score_leaves_the_older_file_and_no_process(scoring: subprocess.Popen[str], tmp_path: Path):
+    workers = psutil.Process(scoring.pid).children(recursive=True)
+    scoring.send_signal(signal.SIGKILL)
+    assert scoring.wait() == -signal.SIGKILL
+    assert (tmp_path / "out.csv").read_text() == "older"
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_score_ends_at_once_and_tidies_up(
+    scoring: subprocess.Popen[str], tmp_path: Path, number: signal.Signals, code: int
+):
+    workers = psutil.Process(scoring.pid).children(recursive=True)
+    begin = time.monotonic()
+    if number == signal.SIGINT:
+        os.killpg(scoring.pid, number)  # as a terminal does: workers get it, too
+    else:
+        scoring.send_signal(number)
+    assert scoring.wait(20) == code
+    assert time.monotonic() - begin < 5  # a second where the machine is not busy with other things
+    assert scoring.stderr is not None
+    assert "Traceback" not in scoring.stderr.read()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert (tmp_path / "out.csv").read_text() == "older"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path, number: signal.Signals):
+    model, log = tmp_path / "model.astray", tmp_path / "log"
+    model.write_bytes((home / "p00.astray").read_bytes())
+    command = ["fit", str(home / "past.csv"), "-o", str(model), "--agent", "p01", "--iterations", "500"]
+    with open(log, "wb") as errors:
+        process = subprocess.Popen([*ASTRAY, *command], stderr=errors, start_new_session=True)
+    time.sleep(3.0)  # importing, reading, learning: wherever it is
+    assert process.poll() is None
+    os.killpg(process.pid, number)
+    assert process.wait(20) == (130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in log.read_text()
+    assert astray.load(model).get_params() == astray.load(home / "p00.astray").get_params()
+    assert {path.name for path in tmp_path.iterdir()} == {"model.astray", "log"}
+
+
+# -------------------------------------------------------------------- the demonstration
+
+
+def test_the_demonstration_prints_a_table_and_writes_pictures(tmp_path: Path, capsys: Captured):
+    out = tmp_path / "out"
+    assert main(["demo", "--out", str(out), "--people", "3", "--days", "14", "--iterations", "2"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^precision [01]\.\d\d \(\d+ of \d+\)", said, re.MULTILINE)
+    assert re.search(r"^recall    [01]\.\d\d \(\d+ of \d+\)", said, re.MULTILINE)
+    assert re.search(r"^p00-\d{4} .* anomaly", said, re.MULTILINE)
+    assert "past trips" in said
+    written = {path.name for path in out.iterdir()}
+    assert {"history.png", "scores.png", "astray.html"} < written
+    assert written == set(re.findall(r"^  ([\w-]+\.(?:png|html))$", said, re.MULTILINE))

@@ -1,0 +1,539 @@
+"""Live: what is said of a trip while it happens, and that it ends where scoring the whole file ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from astray import ByContext, ByHour, FleetDetector, IRLDetector, Trajectories
+from astray.detectors.estimator import Detector
+from astray.detectors.finetune import Tuned
+from astray.errors import DataError, NotFittedError
+from astray.irl.posterior import RewardPosterior
+from astray.live import Score, Session, TripScore
+from astray.live.session import MAX_RATE
+from astray.live.tape import Tape
+from astray.mdp.familiarity import DEFAULT_HABITS, Habit, StepKeys, keys_of
+from astray.mdp.memory import Forgetting, Memory
+from astray.mdp.steps import Steps
+from astray.normality import segments
+from astray.simulate import city
+
+Fix = tuple[float, float, float]
+
+QUICK: dict[str, Any] = {
+    "iterations": 3,
+    "config": {"updates": 15, "rollouts": 8, "imagined": 120, "clone_updates": 30},
+    "seed": 0,
+}
+SHARING = {"demonstrations": 30, "short_demonstrations": 10, "others": 10}
+METRE = 1 / 111_195.0  # a metre in degrees of latitude
+
+
+def in_double(posterior: RewardPosterior) -> RewardPosterior:
+    """The same reward in double precision, where a row's reward hardly depends on the rows beside it."""
+    return replace(
+        posterior,
+        mean=posterior.mean.astype(np.float64),
+        scale=posterior.scale.astype(np.float64),
+        layers=tuple((w.astype(np.float64), b.astype(np.float64)) for w, b in posterior.layers),
+    )
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=5, days=12, seed=0).trips
+
+
+@pytest.fixture(scope="module")
+def detector(people: Trajectories) -> IRLDetector:
+    fitted = IRLDetector(**QUICK).fit(people.agent("p00")[:-10], population=people.agent("p01")[:20])
+    fitted.posterior_ = in_double(fitted.posterior_)
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def fleet(people: Trajectories) -> FleetDetector:
+    fitted = FleetDetector(iterations=3, sharing=SHARING, seed=0).fit(people[people.agent_ids != "p04"])
+    fitted.posterior_ = in_double(fitted.posterior_)
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def unseen(people: Trajectories) -> Trajectories:
+    """Trips of the agent itself and of somebody else."""
+    return Trajectories.concat([people.agent("p00")[-5:], people.agent("p02")[-7:]])
+
+
+def fixes_of(trips: Trajectories) -> list[Fix]:
+    return list(zip(*(trips.columns[name].tolist() for name in ("time", "lat", "lon")), strict=True))
+
+
+def as_trip(fixes: Sequence[Fix], agent: str = "p00", **context: list[str]) -> Trajectories:
+    time, lat, lon = np.array(fixes).T
+    return Trajectories({"time": time, "lat": lat, "lon": lon}, [0, len(time)], [agent], ["live"], context)
+
+
+def live(session: Session, fixes: Iterable[Fix]) -> tuple[list[Score], TripScore]:
+    scores = [score for fix in fixes for score in session.push(fix)] + session.settle()
+    final = session.close()
+    assert final is not None
+    return scores, final
+
+
+def assert_equal(final: TripScore, detector: Detector, trip: Trajectories, tolerance: float = 1e-9) -> None:
+    """The final scores of a live trip are those of the table."""
+    row = detector.score(trip).row(0, named=True)
+    for name in ("normality", "uncertainty", "worst_window", "score", "p_value", "history"):
+        assert getattr(final, name) == pytest.approx(row[name], abs=tolerance), name
+    assert (final.aspect, final.decision) == (row["aspect"], row["decision"])
+
+
+# ---------------------------------------------------------------- the same as the whole file
+
+
+def test_a_finished_live_trip_has_the_scores_of_the_table(detector: IRLDetector, unseen: Trajectories) -> None:
+    decisions = set()
+    for i in range(len(unseen)):
+        trip = unseen[i : i + 1]
+        _, final = live(detector.open("p00", stay=None), fixes_of(trip))
+        assert_equal(final, detector, trip)
+        assert detector.predict(trip)[0] == (-1 if final.score <= -2.0 else 1)
+        decisions.add(final.decision)
+    assert len(decisions) > 1  # otherwise nothing was tested
+
+
+def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: IRLDetector, unseen: Trajectories) -> None:
+    table = detector.score_fixes(unseen)
+    scores = [
+        score
+        for i in range(len(unseen))
+        for score in live(detector.open("p00", stay=None), fixes_of(unseen[i : i + 1]))[0]
+    ]
+    for name in ("normality", "uncertainty"):
+        np.testing.assert_allclose([getattr(s, name) for s in scores], table[name].to_numpy(), atol=1e-9)
+    assert [s.aspect for s in scores] == table["aspect"].to_list()
+
+
+def test_the_stretch_lost_most_in_is_that_of_the_table(detector: IRLDetector, unseen: Trajectories) -> None:
+    table = detector.score(unseen)
+    found = 0
+    for i, row in enumerate(table.iter_rows(named=True)):
+        _, final = live(detector.open("p00", stay=None), fixes_of(unseen[i : i + 1]))
+        if final.stretch is None or row["segment_start"] is None:
+            assert final.stretch is row["segment_start"] is None
+            continue
+        fixes = detector.score_fixes(unseen[i : i + 1])
+        time = fixes["time"].dt.epoch("us").to_numpy() / 1e6
+        if not segments(fixes["normality"].to_numpy(), np.zeros(len(fixes), int), time):
+            # Low as a whole, but no fix is for long: then it is the worst window.
+            assert row["score"] <= -2.0
+            assert 60.0 <= final.stretch.end - final.stretch.start <= 120.0
+            continue
+        found += 1
+        said = (row["segment_start"].timestamp(), row["segment_end"].timestamp(), row["segment_normality"])
+        np.testing.assert_allclose(final.stretch, said, atol=1e-6)
+    assert found
+
+
+def test_in_single_precision_both_agree_to_its_rounding(detector: IRLDetector, unseen: Trajectories) -> None:
+    single = IRLDetector(**QUICK)
+    single.__dict__.update(detector.__dict__)
+    double = detector.posterior_
+    single.posterior_ = replace(
+        double,
+        mean=double.mean.astype(np.float32),
+        scale=double.scale.astype(np.float32),
+        layers=tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in double.layers),
+    )
+    trip = unseen[3:4]
+    _, final = live(single.open("p00", stay=None), fixes_of(trip))
+    assert_equal(final, single, trip, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("agent", ["p00", "p03"])
+def test_a_fleet_scores_its_members_live_as_in_a_file(fleet: FleetDetector, people: Trajectories, agent: str) -> None:
+    moved = people.agent("p04")[-3:]
+    for i in range(len(moved)):
+        fixes = fixes_of(moved[i : i + 1])
+        _, final = live(fleet.open(agent, stay=None), fixes)
+        assert_equal(final, fleet, as_trip(fixes, agent))
+
+
+def test_an_agent_with_a_reward_of_its_own_is_scored_by_it(fleet: FleetDetector, people: Trajectories) -> None:
+    shared, scale = fleet.posterior_, fleet.lens("p03").scale
+    own = replace(shared, layers=tuple((0.9 * w, b) for w, b in shared.layers))
+    tuned = FleetDetector()
+    tuned.__dict__.update(fleet.__dict__ | {"tuned_": {"p03": Tuned(own, scale)}})
+    fixes = fixes_of(people.agent("p04")[-1:])
+    _, final = live(tuned.open("p03", stay=None), fixes)
+    assert_equal(final, tuned, as_trip(fixes, "p03"))
+    assert final.normality != live(fleet.open("p03", stay=None), fixes)[1].normality
+
+
+def test_a_fleet_scores_a_stranger_with_no_history(fleet: FleetDetector, people: Trajectories) -> None:
+    trip = people.agent("p04")[:1]
+    _, final = live(fleet.open("p04", stay=None), fixes_of(trip))
+    assert final.history == 0.0
+    assert final.decision in ("normal", "review")
+    # Its projection is centred on the first fix, not on the middle of the trip.
+    assert_equal(final, fleet, trip, tolerance=0.05)
+
+
+@pytest.mark.parametrize("encoder", ["raw", "fourier"])
+def test_other_encoders_score_live_as_well(people: Trajectories, encoder: str) -> None:
+    own = IRLDetector(**QUICK, encoder=encoder).fit(people.agent("p00")[:15])
+    own.posterior_ = in_double(own.posterior_)
+    trip = people.agent("p00")[20:21]
+    _, final = live(own.open("p00", stay=None), fixes_of(trip))
+    assert_equal(final, own, trip, tolerance=1e-6)
+
+
+def test_context_counts_live(people: Trajectories) -> None:
+    some = people.agent("p00")[:20]
+    calls = np.array(["phone", "street"])[np.arange(20) % 2]
+    marked = Trajectories(some.columns, some.offsets, some.agent_ids, some.trajectory_ids, {"call": calls})
+    view = {"context": {"categorical": ["call"], "time_of_day": True}}
+    own = IRLDetector(**QUICK, view=view).fit(marked[:15])
+    own.posterior_ = in_double(own.posterior_)
+    fixes = fixes_of(some[17:18])
+    _, final = live(own.open("p00", stay=None, context={"call": "street"}), fixes)
+    assert_equal(final, own, as_trip(fixes, call=["street"]))
+    with pytest.raises(DataError, match="call"):
+        own.open("p00")
+
+
+def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: IRLDetector, unseen: Trajectories) -> None:
+    fixes = fixes_of(unseen[:1])[:1]
+    _, final = live(detector.open("p00"), fixes)
+    assert_equal(final, detector, as_trip(fixes))
+
+
+# ---------------------------------------------------------------- order and duplicates
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_order_and_duplication_within_the_window_ends_in_the_same_scores(
+    detector: IRLDetector, unseen: Trajectories, data: st.DataObject
+) -> None:
+    which = data.draw(st.integers(0, len(unseen) - 1))
+    fixes = fixes_of(unseen[which : which + 1])[:60]
+    reorder = data.draw(st.sampled_from([5.0, 30.0, 90.0]))
+    # A fix arrives late by anything up to the window, some twice or three times.
+    delays = data.draw(st.lists(st.floats(0, reorder * 0.99), min_size=len(fixes), max_size=len(fixes)))
+    again = data.draw(st.lists(st.integers(0, len(fixes) - 1), max_size=10))
+    sent = [(fix[0] + delay, fix) for fix, delay in zip(fixes, delays, strict=True)]
+    sent += [(fixes[i][0] + data.draw(st.floats(0, reorder * 0.99)), fixes[i]) for i in again]
+    arrived = [fix for _, fix in sorted(sent, key=lambda s: s[0])]
+    _, final = live(detector.open("p00", reorder=reorder, stay=None), arrived)
+    assert_equal(final, detector, as_trip(fixes))
+    assert (final.fixes, final.faults) == (len(arrived), len(again))
+
+
+def test_scores_come_in_the_order_of_time_when_the_window_has_passed(detector: IRLDetector) -> None:
+    session = detector.open("p00", reorder=10.0)
+    assert session.push((20.0, 45.0, 7.0)) == []
+    waiting = session.update((12.0, 45.0, 7.0))
+    assert (waiting.pending, math.isnan(waiting.normality), waiting.trip) == (2, True, None)
+    assert [s.time for s in session.push((31.0, 45.0, 7.0))] == [12.0, 20.0]
+    assert session.update((41.5, 45.0, 7.0)).time == 31.0
+    assert [s.time for s in session.settle()] == [41.5]
+
+
+def test_a_fix_behind_what_is_settled_is_late_and_changes_nothing(detector: IRLDetector) -> None:
+    session = detector.open("p00")
+    session.update((100.0, 45.0, 7.0))
+    before = session.trip
+    score = session.update((99.0, 46.0, 7.0))
+    assert score.fault == "late"
+    assert session.trip == before
+
+
+def test_of_two_positions_with_one_time_the_first_counts(detector: IRLDetector) -> None:
+    session = detector.open("p00")
+    session.update((100.0, 45.0, 7.0))
+    score = session.update((100.0, 45.0001, 7.0))
+    assert score.fault == "repeated time"
+    assert math.isnan(score.normality)
+    assert score.trip is not None
+    assert (score.trip.fixes, score.trip.faults) == (2, 1)
+
+
+# ---------------------------------------------------------------- where trips begin and end
+
+
+def walk(start: float, seconds: int, lat: float = 45.0, speed: float = 5.0) -> list[Fix]:
+    """Northwards at so many metres a second, a fix every ten seconds."""
+    return [(start + s, lat + s * speed * METRE, 7.0) for s in range(0, seconds, 10)]
+
+
+def test_a_gap_ends_the_trip_and_begins_another(detector: IRLDetector) -> None:
+    session = detector.open("p00")
+    first, second = walk(0.0, 300), walk(5000.0, 300, lat=45.1)
+    scores = [session.update(fix) for fix in first + second]
+    assert [s.time for s in scores if s.ended] == [5000.0]
+    ended = scores[len(first)].ended
+    assert ended is not None
+    assert (ended.ended, ended.fixes, ended.end) == ("gap", len(first), first[-1][0])
+    assert_equal(ended, detector, as_trip(first))
+    final = session.close()
+    assert final is not None
+    assert_equal(final, detector, as_trip(second))
+
+
+def test_a_teleport_is_a_fault_and_no_behaviour(detector: IRLDetector) -> None:
+    fixes = walk(0.0, 600)
+    session = detector.open("p00")
+    wild = (fixes[30][0] + 1.0, 47.0, 9.0)
+    scores = [session.update(fix) for fix in [*fixes[:31], wild, *fixes[31:]]]
+    assert [s.fault for s in scores if s.fault] == ["teleport"]
+    final = session.close()
+    assert final is not None
+    assert final.faults == 1
+    assert_equal(final, detector, as_trip(fixes))
+
+
+def test_a_receiver_that_wakes_up_elsewhere_begins_a_trip_there(detector: IRLDetector) -> None:
+    here, there = walk(0.0, 300), walk(300.0, 300, lat=48.0)
+    session = detector.open("p00")
+    scores = [session.update(fix) for fix in here + there]
+    assert [s.fault for s in scores if s.fault] == ["teleport", "teleport"]
+    ended = [s.ended for s in scores if s.ended]
+    assert [e.ended for e in ended] == ["elsewhere"]
+    assert_equal(ended[0], detector, as_trip(here))
+    final = session.close()
+    assert final is not None
+    assert_equal(final, detector, as_trip(there[2:]))
+
+
+def test_a_long_stay_ends_the_trip_and_leaving_begins_the_next(detector: IRLDetector) -> None:
+    way, there = walk(0.0, 600), 45.0 + 595 * 5.0 * METRE
+    rest = [(600.0 + 60 * i, there + (i % 3) * 5 * METRE, 7.0) for i in range(60)]
+    leaving = walk(rest[-1][0] + 10.0, 300, lat=there + 200 * METRE)
+    session = detector.open("p00", stay=900.0, stay_radius=100.0)
+    scores = [session.update(fix) for fix in way + rest + leaving]
+    ended = [s.ended for s in scores if s.ended]
+    assert [e.ended for e in ended] == ["stay"]
+    assert 900.0 <= ended[0].end - 600.0 < 1000.0
+    assert_equal(ended[0], detector, as_trip([f for f in way + rest if f[0] <= ended[0].end]))
+    # While the agent rests nothing is scored, and no trip is open.
+    resting = [s for s in scores if ended[0].end < s.time <= rest[-1][0]]
+    assert resting
+    assert all(s.trip is None and math.isnan(s.normality) for s in resting)
+    final = session.close()
+    assert final is not None
+    assert final.start == rest[-1][0]
+    assert_equal(final, detector, as_trip([rest[-1], *leaving]))
+
+
+def test_without_stays_a_trip_goes_on(detector: IRLDetector) -> None:
+    session = detector.open("p00", stay=None)
+    scores = [session.update((60.0 * i, 45.0, 7.0)) for i in range(100)]
+    assert not any(s.ended for s in scores)
+
+
+# ---------------------------------------------------------------- alerts
+
+
+def test_an_alert_is_never_taken_back_by_the_trips_score(detector: IRLDetector, unseen: Trajectories) -> None:
+    alerted = 0
+    for i in range(len(unseen)):
+        scores, final = live(detector.open("p00", stay=None), fixes_of(unseen[i : i + 1]))
+        if any(s.alert for s in scores):
+            alerted += 1
+            assert final.score <= -2.0
+            assert final.decision != "normal"
+        windows = [s.window for s in scores if not math.isnan(s.window)]
+        if windows:
+            assert final.worst_window <= min(windows) + 1e-9
+    assert alerted
+
+
+def test_an_alert_closes_half_way_back_to_normal(detector: IRLDetector, unseen: Trajectories) -> None:
+    for i in range(len(unseen)):
+        scores, _ = live(detector.open("p00", stay=None), fixes_of(unseen[i : i + 1]))
+        for before, after in pairwise(scores):
+            if before.alert and not after.alert:
+                assert after.window > -1.0
+            if after.alert and not before.alert:
+                assert after.window <= -2.0
+
+
+def test_little_history_makes_an_alert_one_for_review(fleet: FleetDetector, people: Trajectories) -> None:
+    session = fleet.open("nobody", eps=100.0, stay=None)
+    scores, final = live(session, fixes_of(people.agent("p04")[:1]))
+    assert final.decision == "review"
+    assert {s.alert for s in scores} == {"", "review"}
+
+
+def test_thresholds_may_depend_on_the_hour_or_the_context(detector: IRLDetector) -> None:
+    fixes = walk(3600.0 * 3, 300)
+    by_hour = ByHour({3: 100.0}, otherwise=-100.0, utc_offset=0.0)
+    assert live(detector.open("p00", eps=by_hour, gamma=100.0), fixes)[1].decision == "anomaly"
+    assert (
+        live(detector.open("p00", eps=by_hour), [(t + 7200.0, lat, lon) for t, lat, lon in fixes])[1].decision
+        == "normal"
+    )
+    by_call = ByContext("call", {"street": 100.0}, otherwise=-100.0)
+    for call, decision in (("street", "anomaly"), ("phone", "normal")):
+        session = detector.open("p00", eps=by_call, gamma=100.0, context={"call": call})
+        assert live(session, fixes)[1].decision == decision
+
+
+def test_a_false_alarm_rate_decides_by_the_p_value(detector: IRLDetector, unseen: Trajectories) -> None:
+    fewest = len(detector.scales_[0].calibration.trips)
+    rate = 2.0 / (1 + fewest)
+    for i in range(len(unseen)):
+        trip = unseen[i : i + 1]
+        _, final = live(detector.open("p00", false_alarm_rate=rate, stay=None), fixes_of(trip))
+        assert final.decision == detector.decide(trip, false_alarm_rate=rate)[0]
+    with pytest.raises(DataError, match="left-out trips"):
+        detector.open("p00", false_alarm_rate=0.5 / (1 + fewest))
+    with pytest.raises(DataError, match="share between"):
+        detector.open("p00", false_alarm_rate=2.0)
+
+
+# ---------------------------------------------------------------- what goes in
+
+
+class Spot(NamedTuple):
+    lon: float
+    lat: float
+    time: float
+
+
+def test_a_fix_is_anything_with_time_lat_and_lon(detector: IRLDetector) -> None:
+    given = [(0.0, 45.0, 7.0), [0, 45, 7], {"lat": 45, "lon": 7, "time": 0}, Spot(7.0, 45.0, 0.0), np.array([0, 45, 7])]
+    said = {detector.open("p00").update(fix).normality for fix in given}
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "fix", [(0.0, 91.0, 0.0), (0.0, 0.0, 400.0), (math.nan, 0.0, 0.0), (0.0, math.inf, 0.0), {"time": 0}, "now", None]
+)
+def test_what_is_no_fix_is_refused_and_changes_nothing(detector: IRLDetector, fix: object) -> None:
+    session = detector.open("p00")
+    session.update((0.0, 45.0, 7.0))
+    before = session.freeze().numbers.tobytes()
+    with pytest.raises(DataError):
+        session.update(fix)
+    assert session.freeze().numbers.tobytes() == before
+
+
+def test_only_a_fitted_detector_of_gps_trips_can_be_opened() -> None:
+    with pytest.raises(NotFittedError):
+        IRLDetector().open("p00")
+    rng = np.random.default_rng(0)
+    steps = Trajectories.from_steps([rng.normal(size=(20, 2)) for _ in range(8)], [rng.normal(size=(20, 1))] * 8)
+    with pytest.raises(DataError, match="states and actions"):
+        IRLDetector(**QUICK).fit(steps).open()
+
+
+@pytest.mark.parametrize("wrong", [{"reorder": -1.0}, {"stay": 0.0}, {"stay_radius": -5.0}, {"reorder": math.nan}])
+def test_settings_that_make_no_sense_are_refused(detector: IRLDetector, wrong: dict[str, float]) -> None:
+    with pytest.raises(DataError):
+        detector.open("p00", **wrong)
+
+
+# ---------------------------------------------------------------- state and bounds
+
+
+def test_scoring_never_changes_the_model(
+    fleet: FleetDetector, people: Trajectories, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    single = FleetDetector(iterations=3, sharing=SHARING, seed=0)
+    single.__dict__.update(fleet.__dict__)
+    single.posterior_ = replace(
+        fleet.posterior_,
+        mean=fleet.posterior_.mean.astype(np.float32),
+        scale=fleet.posterior_.scale.astype(np.float32),
+        layers=tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in fleet.posterior_.layers),
+    )
+    folder = tmp_path_factory.mktemp("models")
+    single.save(folder / "before")
+    for agent in ("p00", "nobody"):
+        live(single.open(agent), fixes_of(people.agent("p04")[:2]))
+    single.save(folder / "after")
+    assert (folder / "before").read_bytes() == (folder / "after").read_bytes()
+
+
+@pytest.mark.parametrize("reorder", [0.0, 20.0])
+def test_a_session_frozen_at_any_fix_goes_on_as_if_nothing_had_been(
+    detector: IRLDetector, unseen: Trajectories, reorder: float
+) -> None:
+    there = fixes_of(unseen[2:3])
+    end = there[-1]
+    stay = [(end[0] + 30.0 * i, end[1], end[2]) for i in range(1, 30)]
+    wild = [(stay[-1][0] + 5.0, 10.0, 10.0)]
+    back = [(stay[-1][0] + 10.0 + t, end[1] + t * 10 * METRE, end[2]) for t in range(0, 200, 10)]
+    fixes = there + stay + wild + back
+    make: Callable[[], Session] = lambda: detector.open("p00", reorder=reorder, stay=600.0)  # noqa: E731
+    whole = make()
+    expected = [s for fix in fixes for s in whole.push(fix)]
+    session, said = make(), []
+    for i, fix in enumerate(fixes):
+        if i % 7 == 0:
+            tape = Tape(session.freeze().numbers)
+            session = make()
+            session.thaw(tape)
+        said += session.push(fix)
+    assert str(said) == str(expected)  # as text, for not a number equals nothing
+    assert str(session.close()) == str(whole.close())
+
+
+def test_an_open_trip_has_a_bounded_size(detector: IRLDetector) -> None:
+    session = detector.open("p00", stay=None)
+
+    def size_after(seconds: range) -> int:
+        for t in seconds:
+            session.update((float(t), 45.0 + 3 * t * METRE, 7.0))
+        return len(session.freeze().numbers)
+
+    assert size_after(range(500, 1500)) == pytest.approx(size_after(range(1500, 2500)), abs=5)
+
+
+def test_fixes_that_come_too_often_are_passed_over(detector: IRLDetector) -> None:
+    session = detector.open("p00")
+    scores = [session.update((0.001 * i, 45.0, 7.0)) for i in range(1000)]
+    assert [s.fault for s in scores].count("too often") == 1000 - MAX_RATE
+    assert session.update((1.0, 45.0, 7.0)).fault == ""
+
+
+def test_the_keys_of_one_step_are_those_of_many() -> None:
+    rng = np.random.default_rng(0)
+    n, habits = 300, (*DEFAULT_HABITS, Habit(cell=100, weekend=True, trail=1), Habit(trail=0))
+    steps = Steps(
+        location=rng.normal(size=(n, 2)) * 3000,
+        velocity=rng.normal(size=(n, 2)) * rng.choice([0.0, 0.1, 3.0, 30.0], n)[:, None],
+        window=np.full(n, 30.0),
+        origin=rng.normal(size=(n, 2)) * 5000,
+        elapsed=np.full(n, 100.0),
+        time=rng.uniform(-1e9, 2e9, n),
+        trail=rng.normal(size=(n, 2, 2)) * 4000,
+        trip=np.zeros(n, np.int64),
+        first=np.zeros(n, bool),
+        given=np.zeros((n, 0)),
+    )
+    many, one = keys_of(steps, habits, 3600.0), StepKeys(habits, 3600.0)
+    for i in range(n):
+        places = [tuple(p) for p in (steps.location[i].tolist(), steps.origin[i].tolist(), *steps.trail[i].tolist())]
+        vx, vy = steps.velocity[i].tolist()
+        np.testing.assert_array_equal(one(float(steps.time[i]), places, (vx, vy)), many[i].ravel())
+
+
+@pytest.mark.parametrize("forgetting", [Forgetting(), Forgetting(half_life=10.0)])
+def test_a_few_counts_are_those_of_the_look_up_table(forgetting: Forgetting) -> None:
+    rng = np.random.default_rng(0)
+    trips = {f"t{i}": rng.integers(0, 50, 30).astype(np.uint64) for i in range(20)}
+    memory = Memory(forgetting=forgetting).add(trips, {t: float(i) for i, t in enumerate(trips)})
+    keys = np.arange(60, dtype=np.uint64)
+    np.testing.assert_array_equal(memory.few_counts(keys), memory.counts(keys))

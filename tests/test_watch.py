@@ -1,0 +1,536 @@
+"""Watching: any line may come, any moment may be the last, and what is said is said once."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import astray
+from astray import ByContext, FleetDetector, IRLDetector, Trajectories
+from astray.errors import DataError, ModelFileError
+from astray.live import Summary, watch
+from astray.live.events import reopen
+from astray.live.messages import MAX_LINE
+from astray.live.position import TAIL, Position
+from astray.live.state import State, fingerprint
+from astray.simulate import city
+
+Event = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=5, days=12, seed=0).trips
+
+
+@pytest.fixture(scope="module")
+def model_file(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "fleet.astray"
+    known = people[people.agent_ids != "p04"]
+    sharing = {"demonstrations": 30, "short_demonstrations": 10, "others": 10}
+    FleetDetector(iterations=3, sharing=sharing, seed=0).fit(known).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fleet(model_file: Path) -> FleetDetector:
+    loaded = astray.load(model_file)
+    assert isinstance(loaded, FleetDetector)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def stream(people: Trajectories) -> list[str]:
+    """The last trips of everybody, some swapped between two agents, all mixed by time."""
+    names = {"p00": "p01", "p01": "p00"}
+    fixes = []
+    for agent in people.agents:
+        trips = people.agent(agent)[-2:]
+        for t, lat, lon in zip(*(trips.columns[c].tolist() for c in ("time", "lat", "lon")), strict=True):
+            fixes.append((t, names.get(agent, agent), lat, lon))
+    return [line(agent=a, time=t, lat=lat, lon=lon) for t, a, lat, lon in sorted(fixes)]
+
+
+def line(**said: Any) -> str:
+    return json.dumps(said)
+
+
+def heard(model: Any, lines: Iterable[str | bytes], **settings: Any) -> tuple[list[Event], Summary]:
+    out = io.StringIO()
+    summary = watch(model, lines, out, **settings)
+    return [json.loads(said) for said in out.getvalue().splitlines()], summary
+
+
+def of_kind(events: Sequence[Event], *kinds: str) -> list[Event]:
+    return [e for e in events if e["event"] in kinds]
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def test_every_trip_that_ends_has_the_scores_of_the_table(
+    fleet: FleetDetector, people: Trajectories, stream: list[str]
+) -> None:
+    events, summary = heard(fleet, stream, stay=None)
+    ended = of_kind(events, "trip_ended")
+    assert len(ended) == summary.trips == 10
+    for event in of_kind(ended, "trip_ended"):
+        agent = str({"p00": "p01", "p01": "p00"}.get(event["agent"], event["agent"]))
+        trips = people.agent(agent)
+        start = next(i for i in range(len(trips)) if _moment(trips, i) == event["start"])
+        one = trips[start : start + 1]
+        renamed = Trajectories(one.columns, one.offsets, [event["agent"]], ["live"])
+        row = fleet.score(renamed).row(0, named=True)
+        tolerance = 0.05 if event["agent"] == "p04" else 1e-3  # a stranger is seen from its first fix
+        for name in ("normality", "uncertainty", "worst_window", "score", "p_value"):
+            assert event[name] == pytest.approx(row[name], abs=tolerance)
+        assert event["decision"] == row["decision"]
+
+
+def _moment(trips: Trajectories, i: int) -> str:
+    from astray.live.score import moment
+
+    return moment(float(trips.columns["time"][trips.offsets[i]]))
+
+
+def test_alerts_open_and_close_in_turns_and_say_why(fleet: FleetDetector, stream: list[str]) -> None:
+    events, summary = heard(fleet, stream)
+    opened = of_kind(events, "alert_opened")
+    assert len(opened) == summary.alerts > 0
+    for agent in {e["agent"] for e in opened}:
+        own = [e["event"] for e in of_kind(events, "alert_opened", "alert_closed") if e["agent"] == agent]
+        assert own == ["alert_opened", "alert_closed"] * (len(own) // 2)
+    for e in opened:
+        assert e["decision"] in ("anomaly", "review")
+        assert e["because"].startswith("an unusual ")
+        assert e["aspect"] in e["because"] or e["aspect"] == "route"
+        assert "past trips" in e["words"]
+        assert 0.0 < e["p_value"] <= 1.0
+        assert e["uncertainty"] >= 0.0
+    low = {(e["agent"], e["trip"]) for e in of_kind(events, "trip_ended") if e["decision"] != "normal"}
+    assert {(e["agent"], e["trip"]) for e in opened} <= low
+
+
+def test_events_are_numbered_and_valid_json(fleet: FleetDetector, stream: list[str]) -> None:
+    out = io.StringIO()
+    watch(fleet, stream[:500], out, scores=0)
+
+    def never(name: str) -> None:
+        raise AssertionError(name)
+
+    events = [json.loads(said, parse_constant=never) for said in out.getvalue().splitlines()]
+    assert [e["sequence"] for e in events] == list(range(1, len(events) + 1))
+
+
+def test_scores_are_said_as_often_as_asked(fleet: FleetDetector, stream: list[str]) -> None:
+    assert not of_kind(heard(fleet, stream[:300])[0], "score")
+    assert len(of_kind(heard(fleet, stream[:300], scores=0)[0], "score")) == 300
+    now_and_then = of_kind(heard(fleet, stream[:300], scores=60.0)[0], "score")
+    assert 0 < len(now_and_then) < 300
+
+
+def test_agents_do_not_disturb_each_other(fleet: FleetDetector, stream: list[str]) -> None:
+    together, _ = heard(fleet, stream)
+    for agent in ("p01", "p04"):
+        alone, _ = heard(fleet, [said for said in stream if f'"{agent}"' in said])
+        own = [e for e in together if e.get("agent") == agent]
+        assert [_unnumbered(e) for e in own] == [_unnumbered(e) for e in alone]
+
+
+def _unnumbered(event: Event) -> Event:
+    return {k: v for k, v in event.items() if k != "sequence"}
+
+
+def test_thresholds_can_be_others_than_the_models(fleet: FleetDetector, stream: list[str]) -> None:
+    none, _ = heard(fleet, stream, eps=-100.0)
+    assert not of_kind(none, "alert_opened")
+    assert {e["decision"] for e in of_kind(none, "trip_ended")} == {"normal"}
+    everybody, _ = heard(fleet, stream, eps=100.0, gamma=100.0)
+    assert {e["decision"] for e in of_kind(everybody, "trip_ended")} == {"anomaly", "review"}
+    with pytest.raises(DataError, match="left-out trips"):
+        heard(fleet, stream, false_alarm_rate=1e-6)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+NOW = 1_700_000_000.0
+GOOD = {"agent": "p00", "time": NOW, "lat": 45.0, "lon": 7.0}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("{", "not JSON"),
+        ('{"agent": "p00", "time": 17', "not JSON"),
+        ("[" * 50_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        (b"\x80\x04\x95pickle", "not JSON"),
+        ("[1, 2, 3]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        (line(**GOOD, type="bomb"), "unknown type 'bomb'"),
+        (line(**GOOD, type=["fix"]), "unknown type"),
+        (line(**GOOD, note="x" * 1_000_000), f"longer than {MAX_LINE}"),
+        (line(agent="p00", time=NOW, lat=45.0), "lon is missing"),
+        (line(agent="p00", lat=45.0, lon=7.0), "time is missing"),
+        (line(time=NOW, lat=45.0, lon=7.0), "agent is missing"),
+        (line(**GOOD | {"lat": 91}), "latitude 91.0"),
+        (line(**GOOD | {"lon": 1e9}), "longitude"),
+        ('{"agent": "p00", "time": 1700000000, "lat": NaN, "lon": 7}', "NaN is not a number"),
+        ('{"agent": "p00", "time": 1700000000, "lat": 1e999, "lon": 7}', "not a finite number"),
+        ('{"agent": "p00", "time": 1700000000, "lat": "nan", "lon": 7}', "not a finite number"),
+        (line(**GOOD | {"lat": None}), "lat is not a number"),
+        (line(**GOOD | {"lat": True}), "lat is not a number"),
+        (line(**GOOD | {"lat": [45]}), "lat is not a number"),
+        (line(**GOOD | {"time": "yesterday"}), "neither a number nor ISO 8601"),
+        (line(**GOOD | {"time": 20081023025304}), "no plausible number"),
+        (line(**GOOD | {"time": 10**400}), "not a number"),
+        (line(**GOOD | {"time": NOW + 3600}), "from the future"),
+        (line(**GOOD | {"time": NOW - 7 * 86_400}), "late"),
+        (line(**GOOD | {"agent": ["p00"]}), "neither a text nor a whole number"),
+        (line(**GOOD | {"agent": "x" * 1000}), "longer than 200"),
+        ('{"agent": "\\ud800", "time": 1700000000, "lat": 45, "lon": 7}', "not text"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
+    fleet: FleetDetector, bad: str | bytes, reason: str
+) -> None:
+    lines: list[str | bytes] = [line(**GOOD | {"time": NOW - 10}), bad, line(**GOOD)]
+    events, summary = heard(fleet, lines, now=lambda: NOW)
+    refused = of_kind(events, "refused")
+    assert len(refused) == summary.refused == 1
+    assert reason in refused[0]["reason"]
+    assert refused[0]["line"] == 2
+    assert (summary.fixes, of_kind(events, "trip_ended")[0]["fixes"]) == (2, 2)
+
+
+def test_a_line_without_end_is_never_held_whole(fleet: FleetDetector) -> None:
+    endless = io.BytesIO(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
+    events, summary = heard(fleet, endless)
+    assert [e["reason"] for e in of_kind(events, "refused")] == [f"the line is longer than {MAX_LINE} bytes"]
+    assert summary.lines == 3
+
+
+def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: FleetDetector) -> None:
+    lines = [
+        line(**GOOD),
+        line(**GOOD),
+        line(**GOOD | {"time": NOW + 1, "lat": 50.0}),
+        line(**GOOD | {"time": NOW + 2}),
+    ]
+    events, _ = heard(fleet, lines, now=lambda: NOW)
+    assert [e["fault"] for e in of_kind(events, "fault")] == ["repeated time", "teleport"]
+    assert not of_kind(events, "alert_opened", "refused")
+
+
+def test_many_names_and_units_are_understood(fleet: FleetDetector) -> None:
+    lines: list[str | bytes] = [
+        line(user_id="p00", timestamp=NOW, latitude=45, lng=7),
+        line(Agent="p00", t=(NOW + 1) * 1000, lat="45", lon="7", speed=3.5),
+        line(agent="p00", time="2023-11-14T22:13:22Z", lat=45, lon=7, x=1.0),
+        line(agent="p00", time="2023-11-14 23:13:23+01:00", lat=45, lon=7).encode() + b"\r\n",
+    ]
+    events, summary = heard(fleet, lines, scores=0)
+    assert not of_kind(events, "refused", "fault")
+    assert [e["time"] for e in of_kind(events, "score")] == [f"2023-11-14T22:13:2{i}Z" for i in range(4)]
+    assert summary.fixes == 4
+
+
+def test_late_fixes_are_put_in_their_place_within_the_window(fleet: FleetDetector, stream: list[str]) -> None:
+    own = [said for said in stream if '"p03"' in said]
+    swapped = [said for pair in zip(own[1::2], own[::2], strict=False) for said in pair]
+    tidy, _ = heard(fleet, own[: len(swapped)])
+    late, summary = heard(fleet, swapped, max_late=120.0)
+    assert summary.refused == 0
+    assert [_unnumbered(e) for e in of_kind(late, "trip_ended")] == [
+        _unnumbered(e) for e in of_kind(tidy, "trip_ended")
+    ]
+    _, strict = heard(fleet, swapped)
+    assert strict.refused > 0
+
+
+# ---------------------------------------------------------------- agents
+
+
+def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> None:
+    quick = {"updates": 15, "rollouts": 8, "imagined": 120, "clone_updates": 30}
+    one = IRLDetector(iterations=2, config=quick, seed=0).fit(people.agent("p00")[:20])
+    lines = [line(time=NOW, lat=45, lon=7), line(**GOOD | {"time": NOW + 1}), line(**GOOD | {"agent": "p01"})]
+    events, summary = heard(one, lines)
+    assert [e["reason"] for e in of_kind(events, "refused")] == ["the model does not know this agent"]
+    assert (summary.fixes, summary.trips) == (2, 1)
+    assert heard(one, lines, strangers=True)[1].refused == 0
+
+
+def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: FleetDetector) -> None:
+    lines = [line(**GOOD | {"agent": "nobody", "time": NOW + 10 * i, "lat": 45 + i * 1e-3}) for i in range(30)]
+    events, _ = heard(fleet, lines, eps=100.0)
+    ended = of_kind(events, "trip_ended")[0]
+    assert (ended["decision"], ended["history"]) == ("review", 0.0)
+    assert heard(fleet, lines, strangers=False)[1].refused == 30
+
+
+def test_memory_is_bounded_however_many_names_there_are(fleet: FleetDetector) -> None:
+    lines = (line(**GOOD | {"agent": f"x{i}", "time": NOW + i}) for i in range(600))
+    events, summary = heard(fleet, lines, max_agents=40, finish=False)
+    assert summary.agents == 10  # a quarter is for strangers
+    assert summary.closed == 590
+    closed = of_kind(events, "agent_closed")
+    assert [e["agent"] for e in closed] == [f"x{i}" for i in range(590)]  # the least recently heard first
+    assert {e["ended"] for e in of_kind(events, "trip_ended")} == {"evicted"}
+
+
+def test_a_flood_of_names_does_not_push_out_those_the_model_knows(fleet: FleetDetector) -> None:
+    known = [line(**GOOD | {"agent": a}) for a in ("p00", "p01")]
+    flood = [line(**GOOD | {"agent": f"x{i}"}) for i in range(100)]
+    events, _ = heard(fleet, [*known, *flood], max_agents=4, finish=False)
+    assert not {"p00", "p01"} & {e["agent"] for e in of_kind(events, "agent_closed")}
+
+
+def test_of_known_agents_the_least_recently_heard_makes_room(fleet: FleetDetector) -> None:
+    lines = [line(**GOOD | {"agent": a, "time": NOW + i}) for i, a in enumerate(("p00", "p01", "p00", "p02"))]
+    events, summary = heard(fleet, lines, max_agents=2, finish=False)
+    assert [e["agent"] for e in of_kind(events, "agent_closed")] == ["p01"]
+    assert summary.agents == 2
+
+
+def test_a_message_can_end_a_trip_or_tell_the_time(fleet: FleetDetector) -> None:
+    lines = [
+        *(line(**GOOD | {"agent": a}) for a in ("p00", "p01", "p02")),
+        line(type="end", agent="p00"),
+        line(type="clock", time=NOW + 600),
+        line(**GOOD | {"agent": "p02", "time": NOW + 600}),
+        line(type="clock", time=NOW + 1300),
+    ]
+    events, summary = heard(fleet, lines, finish=False)
+    assert [(e["agent"], e["ended"]) for e in of_kind(events, "trip_ended")] == [("p00", "closed"), ("p01", "gap")]
+    assert summary.agents == 1
+
+
+def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: FleetDetector) -> None:
+    by_call = ByContext("call", {"street": 100.0}, otherwise=-100.0)
+    lines = [line(**GOOD), line(**GOOD, call="street")]
+    events, _ = heard(fleet, lines, eps=by_call, gamma=100.0)
+    assert "call" in of_kind(events, "refused")[0]["reason"]
+    assert of_kind(events, "trip_ended")[0]["decision"] == "anomaly"
+
+
+# ---------------------------------------------------------------- restarts
+
+
+@pytest.mark.parametrize("max_late", [0.0, 30.0])
+def test_stopped_and_started_at_any_line_the_events_are_the_same(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path, max_late: float
+) -> None:
+    settings = {"max_late": max_late, "scores": 300.0, "max_agents": 4}
+    expected, whole = heard(fleet, stream, finish=True, **settings)
+    rng, at = random.Random(0), 0
+    said: list[Event] = []
+    for _ in range(8):
+        upto = rng.randrange(at, len(stream))
+        # Sometimes the input goes on, sometimes it is read again from its beginning or from a while before.
+        begin = rng.choice([at, 0, max(0, at - 200)])
+        events, _ = heard(fleet, stream[begin:upto], state=tmp_path / "state", **settings)
+        said, at = said + events, max(at, upto)
+    events, summary = heard(fleet, stream, state=tmp_path / "state", finish=True, **settings)
+    assert said + events == expected
+    assert summary == whole
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
+    model_file: Path, fleet: FleetDetector, stream: list[str], tmp_path: Path
+) -> None:
+    expected, _ = heard(fleet, stream, scores=120.0, finish=True)
+    feed, out, state = tmp_path / "feed.jsonl", tmp_path / "events.jsonl", tmp_path / "state"
+    feed.write_text("\n".join(stream) + "\n")
+    program = textwrap.dedent(
+        """
+        import sys, time
+        from pathlib import Path
+        import astray
+        from astray.live.watch import watch
+        from astray.live.events import reopen
+
+        model, feed, out, state = map(Path, sys.argv[1:])
+
+        def lines():
+            with open(feed, "rb") as file:
+                for i, line in enumerate(file):
+                    if i % 50 == 0:
+                        time.sleep(0.01)
+                    yield line
+
+        detector = astray.load(model)
+        file, written = reopen(out)
+        print("ready", flush=True)
+        with file:
+            watch(detector, lines(), file, state=state, scores=120.0, finish=True, written=written, save_every=0.05)
+        print("done", flush=True)
+        """
+    )
+    command = [sys.executable, "-c", program, *map(str, (model_file, feed, out, state))]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    rng, kills = random.Random(1), 0
+    for attempt in range(6):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        if attempt < 4:
+            time.sleep(rng.uniform(0.0, 0.4))
+            process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate(timeout=60)
+        if "done" in rest:
+            break
+        kills += 1
+    assert kills >= 2
+    assert [json.loads(said) for said in out.read_text().splitlines()] == expected
+
+
+def test_without_a_memory_of_the_output_repeated_events_are_equal(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def until(n: int) -> Iterable[str]:
+        yield from stream[:n]
+        raise Killed
+
+    out = io.StringIO()
+    expected, _ = heard(fleet, stream, scores=60.0, finish=True)
+    saved, allowed = State.save, [0]
+
+    def save(state: State, path: Path) -> None:
+        if allowed:
+            allowed.pop()
+            saved(state, path)
+
+    # The state is saved once, and much later the end comes without another save.
+    monkeypatch.setattr(State, "save", save)
+    for n in (700, 900):
+        with pytest.raises(Killed):
+            watch(fleet, until(n), out, state=tmp_path / "state", scores=60.0, save_every=0.0)
+        allowed.append(0)
+    watch(fleet, stream, out, state=tmp_path / "state", scores=60.0, finish=True)
+    events = [json.loads(said) for said in out.getvalue().splitlines()]
+    assert len(events) > len(expected)  # some were said again
+    by_number: dict[int, Event] = {}
+    for event in events:
+        assert by_number.setdefault(event["sequence"], event) == event
+    assert [by_number[n] for n in sorted(by_number)] == expected
+
+
+def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp_path: Path) -> None:
+    def interrupted() -> Iterable[str]:
+        yield line(**GOOD)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        heard(fleet, interrupted(), state=tmp_path / "state", save_every=1e9)
+    assert State.load(tmp_path / "state", fingerprint(fleet)).position.lines == 1
+
+
+def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
+    heard(fleet, [line(**GOOD)], state=tmp_path / "state")
+    other = FleetDetector(iterations=2, seed=1).fit(people[people.agent_ids != "p00"])
+    with pytest.raises(DataError, match="another model"):
+        heard(other, [line(**GOOD)], state=tmp_path / "state")
+
+
+def test_enrolling_further_trips_keeps_the_state_usable(model_file: Path, people: Trajectories, tmp_path: Path) -> None:
+    fleet = astray.load(model_file)
+    assert isinstance(fleet, FleetDetector)
+    heard(fleet, [line(**GOOD)], state=tmp_path / "state")
+    fleet.enroll(people.agent("p04")[:3])
+    assert heard(fleet, [line(**GOOD | {"time": NOW + 1})], state=tmp_path / "state")[1].fixes == 2
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-7], lambda b: b"", lambda b: b[:200] + b"\x00" + b[201:]])
+def test_a_damaged_state_is_refused(fleet: FleetDetector, tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    state = tmp_path / "state"
+    heard(fleet, [line(**GOOD)], state=state)
+    state.write_bytes(spoil(state.read_bytes()))
+    with pytest.raises(ModelFileError):
+        heard(fleet, [line(**GOOD)], state=state)
+
+
+def test_a_model_is_no_state_and_a_state_no_model(fleet: FleetDetector, model_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not the state of a watch"):
+        heard(fleet, [line(**GOOD)], state=model_file)
+    heard(fleet, [line(**GOOD)], state=tmp_path / "state")
+    with pytest.raises(ModelFileError):
+        astray.load(tmp_path / "state")
+
+
+def test_a_long_input_read_again_is_recognised_and_a_different_one_refused() -> None:
+    lines = [f"line {i}" for i in range(5 * TAIL)]
+    done = Position()
+    for said in lines[: 3 * TAIL]:
+        done.advance(said)
+    kept = Position(done.lines, done.head, done.tail)
+    assert list(kept.unread(lines)) == lines[3 * TAIL :]
+    assert list(kept.unread(lines[3 * TAIL - 10 :])) == lines[3 * TAIL :]
+    assert list(kept.unread(lines[3 * TAIL :])) == lines[3 * TAIL :]
+    assert list(kept.unread(lines[:50])) == []
+    with pytest.raises(DataError, match="differs"):
+        list(kept.unread([*lines[: 2 * TAIL], *["other"] * (2 * TAIL)]))
+
+
+def test_the_longest_overlap_counts_where_lines_repeat() -> None:
+    done = Position()
+    for said in ["a", "x", "x", "x"]:
+        done.advance(said)
+    assert list(done.unread(["x", "x", "x", "b"])) == ["b"]
+    assert list(done.unread(["x", "b", "x"])) == ["b", "x"]
+    assert list(done.unread(["x", "x", "b"])) == ["b"]
+
+
+def test_a_file_of_events_is_cut_after_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    out, written = reopen(path)
+    assert written == 0
+    out.write('{"sequence": 7}\n{"sequence": 8')
+    out.close()
+    out, written = reopen(path)
+    out.write("{}\n")
+    out.close()
+    assert written == 7
+    assert path.read_text() == '{"sequence": 7}\n{}\n'
+
+
+def test_watching_never_changes_the_model(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
+    fleet.save(tmp_path / "before")
+    heard(fleet, stream[:500])
+    fleet.save(tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def test_watching_needs_no_training_library(model_file: Path, stream: list[str], tmp_path: Path) -> None:
+    (tmp_path / "feed").write_text("\n".join(stream[:200]))
+    program = (
+        "import sys, io, astray\nfrom astray.live.watch import watch\n"
+        "watch(astray.load(sys.argv[1]), open(sys.argv[2], 'rb'), io.StringIO())\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(model_file), str(tmp_path / "feed")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
