@@ -45,6 +45,7 @@ ROWS: dict[str, tuple[LearnConfig, ViewConfig, str]] = {
         "trip",
     ),
     "background: explore only": (replace(DEFAULT, rollouts=0, weights=(("explore", 1.0),)), ViewConfig(), "trip"),
+    "one aspect": (replace(DEFAULT, aspects=False), ViewConfig(), "trip"),
     "explorers: place only": (replace(DEFAULT, explorers=KINDS["place"]), ViewConfig(), "trip"),
     "objective: Eq. 9, T = horizon": (replace(DEFAULT, objective="trajectory"), ViewConfig(), "trip"),
     "objective: Eq. 9, T = 1": (replace(DEFAULT, objective="trajectory", temperature=1.0), ViewConfig(), "trip"),

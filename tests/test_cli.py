@@ -159,10 +159,13 @@ def test_thresholds_are_choices_of_the_moment(home: Path, capsys: Captured):
 def test_several_processes_give_what_one_gives(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("astray.cli.score.ALONE_ROWS", 1)
     monkeypatch.setattr("astray.cli.score.AT_A_TIME", 1000)
-    for n in (1, 3):
+    for n in (1, 2, 3):
         command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--workers", str(n), "-q"]
         assert main([*command, "-o", str(home / f"by{n}.parquet")]) == 0
-    assert pl.read_parquet(home / "by1.parquet").equals(pl.read_parquet(home / "by3.parquet"))
+    one, two, three = (pl.read_parquet(home / f"by{n}.parquet") for n in (1, 2, 3))
+    assert two.equals(three)
+    # This process may have loaded numpy with more threads than the command line allows itself.
+    assert_frame_equal(one, two)
 
 
 def test_what_a_worker_refuses_is_said_as_if_there_were_none(
@@ -443,7 +446,7 @@ def scoring(home: Path, large: Path, tmp_path: Path) -> Iterator[subprocess.Pope
     process = begun(command, tmp_path, ".out.csv.*.tmp")
     parent = psutil.Process(process.pid)
     deadline = time.monotonic() + 60
-    while len(parent.children()) < 2:
+    while len(parent.children()) < 3:  # two workers, and the tracker that multiprocessing starts
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from astray.trajectories import Trajectories
-
 if TYPE_CHECKING:
     from astray import simulate
     from astray.decide import ByContext, ByHour
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from astray.explain import Explanation
     from astray.modelfile import load
     from astray.readers import read
+    from astray.trajectories import Trajectories
 
 __version__ = "0.1.0"
 
@@ -38,6 +37,7 @@ _HOMES = {
     "Explanation": "astray.explain",
     "FleetDetector": "astray.detectors.fleet",
     "IRLDetector": "astray.detectors.detector",
+    "Trajectories": "astray.trajectories",
     "load": "astray.modelfile",
     "read": "astray.readers",
 }

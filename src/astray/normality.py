@@ -202,8 +202,11 @@ def lowest_aspect(calibration: Calibration, values: Floats) -> tuple[Floats, NDA
 def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
     """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
     low, which = lowest_aspect(calibration, calibration.of_steps(rewards))
-    spread = rewards[np.arange(len(rewards)), which].std(axis=1) / _units(calibration)[which]
-    return StepScores(calibration.overall.step.standardise(low), np.asarray(spread, np.float64), which)
+    spread = np.empty(len(rewards))
+    for aspect, unit in enumerate(_units(calibration)):
+        rows = which == aspect
+        spread[rows] = rewards[rows, aspect].std(axis=1) / unit
+    return StepScores(calibration.overall.step.standardise(low), spread, which)
 
 
 def trip_normality(

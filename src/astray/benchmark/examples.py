@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from astray.benchmark import manifest as manifests
 from astray.benchmark import measures, runner
-from astray.benchmark.measures import EPS, SETTING
+from astray.benchmark.measures import EPS
 from astray.benchmark.methods import Own, Shared, method
 from astray.benchmark.protocols import Case, Dataset, Setting
-from astray.detectors.estimator import Detector
 from astray.errors import DataError
 from astray.plots import explanation_figure, save_figure
 
+SETTING = Setting()  # P1 at the 5 % rate, random split
 NAMES = ("normal", "partly_anomalous", "somebody_elses")
 
 
-def draw_examples(out: Path, dataset: Dataset, name: str = "astray") -> list[Path]:
-    """Draw three trips of one person with the first draw's model, fitted anew, into ``figures/``.
+def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
+    """Draw three trips of one person with the model of its draw, fitted anew, into ``figures/``.
 
     The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
-    its mean is above eps / 2 and its worst window far below eps. No trip is chosen by looking at it.
+    its mean is above eps / 2 and its worst window far below eps. No trip is chosen by looking at it. The model is the
+    first of the command's methods that can explain itself.
     """
-    found = runner.results(out)
-    if found is None:
+    manifest, found = manifests.read(out), runner.results(out)
+    if manifest is None or found is None:
         raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
-    setting = Setting()
-    trips = measures.of_setting(found, [setting]).filter(pl.col("method").str.starts_with(name))
+    able = [contender for name in manifest["methods"] if isinstance(contender := method(name), Own | Shared)]
+    trips = measures.of_setting(found, [SETTING])
+    trips = trips.filter(pl.col("method") == able[0].name) if able else trips[:0]
     if not len(trips):
-        raise DataError(f"{out}: the examples are of P1 at the 5 % rate with the method {name}; run that first")
+        raise DataError(f"{out}: the examples are of P1 at the 5 % rate with an astray method; run that first")
     person, seed, rows = choose(trips)
-    contender = method(str(trips["method"][0]))
-    if not isinstance(contender, Own | Shared):
-        raise DataError(f"{name} cannot explain its scores; give an astray method")
-    trial = dataset.trial(Case(setting, person, seed))
-    fitted = contender.fit(trial.lesson, seed)
-    detector = getattr(fitted, "detector", None)
-    assert isinstance(detector, Detector)
+    trial = dataset.trial(Case(SETTING, person, seed))
+    detector: Any = able[0].fit(trial.lesson, seed).detector
     folder = out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for label, row in zip(NAMES, rows, strict=True):
-        figure = explanation_figure(detector.explain(trial.test, row))
-        path = folder / f"example_{label}.png"
-        save_figure(figure, path)
-        written.append(path)
+    written = [folder / f"example_{name}.png" for name in NAMES]
+    for path, row in zip(written, rows, strict=True):
+        save_figure(explanation_figure(detector.explain(trial.test, row)), path)
     return written
 
 
@@ -58,9 +54,7 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     trips
         Scores of one method: see :mod:`astray.benchmark.runner`.
     """
-    known = trips.drop_nulls(["normality", "score"]).select(
-        *SETTING, "subject", "seed", "trip", "kind", "normality", "score"
-    )
+    known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
     # How much lower the worst window is than the whole, among trips that are fine as a whole.
     partly = own.filter((pl.col("normality") > EPS / 2) & (pl.col("score") <= EPS)).sort("score")

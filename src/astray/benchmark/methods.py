@@ -92,16 +92,20 @@ class Method(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _FittedDetector:
+class FittedDetector:
+    """A detector that has learned; ``detector`` can also explain its scores."""
+
     detector: Detector
     seconds: Seconds
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
+        """See :class:`Fitted`."""
         table = self.detector.score(test)
         missing = [pl.lit(None, pl.String).alias(name) for name in ("aspect",) if name not in table.columns]
         return table.with_columns(*missing).select(TRIP_COLUMNS)
 
     def fixes(self, test: Trajectories) -> Floats:
+        """See :class:`Fitted`."""
         return self.detector.score_fixes(test)["normality"].fill_null(np.nan).to_numpy()
 
 
@@ -123,14 +127,14 @@ class Own:
     population: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+    def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Learn the person's own reward."""
         from astray.detectors.detector import IRLDetector
 
         began = time.process_time()
         detector = IRLDetector(**{"seed": seed, **self.options})
         detector.fit(lesson.train, population=lesson.population if self.population else None)
-        return _FittedDetector(detector, Seconds(time.process_time() - began))
+        return FittedDetector(detector, Seconds(time.process_time() - began))
 
 
 @dataclass(eq=False)
@@ -144,7 +148,7 @@ class Shared:
     options: Mapping[str, Any] = field(default_factory=dict)
     _kept: tuple[tuple[str, int], FleetDetector, float] | None = field(default=None, init=False, repr=False)
 
-    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+    def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Enrol the person; learn the shared reward first if need be."""
         if lesson.strangers is None:
             raise DataError(f"{self.name} needs trips of people who are not tested, and this data set has none")
@@ -153,7 +157,7 @@ class Shared:
             fleet.forget(agent)
         began = time.process_time()
         fleet.enroll(lesson.train)
-        return _FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
+        return FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
 
     def _fleet(self, strangers: Strangers, seed: int) -> tuple[FleetDetector, float]:
         from astray.detectors.fleet import FleetDetector

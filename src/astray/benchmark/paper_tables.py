@@ -114,8 +114,8 @@ def _drift(figures: pl.DataFrame, methods: Sequence[str]) -> Table | None:
     if not len(both):
         return None
     both = both.with_columns((pl.col(f"{m}_later") - pl.col(m)).alias(f"{m}_cost") for m in ("auroc", "ap", "f1"))
-    rows = [
-        (rate, method, *(measures.interval(part, f"{m}_cost") for m in ("auroc", "ap", "f1")))
+    rows: list[tuple[Cell, ...]] = [
+        (percent(rate), method, *(measures.interval(part, f"{m}_cost") for m in ("auroc", "ap", "f1")))
         for rate in sorted(both["rate"].unique())
         for method, part in parts_of(both.filter(pl.col("rate") == rate), methods)
     ]

@@ -27,6 +27,7 @@ COMMANDS = {
     "forget": "Remove an agent, or some of its trips, from a model.",
     "info": "Say what a model is, what it has seen, and how it decides.",
     "demo": "Simulate a city, find the trips that went astray, draw them.",
+    "benchmark": "Measure astray and its rivals by fixed protocols, on your copy of the data.",
 }
 
 _HELP = """\

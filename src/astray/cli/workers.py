@@ -12,6 +12,7 @@ import signal
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
@@ -115,6 +116,7 @@ def _undisturbed() -> Iterator[None]:
     Ctrl-C reaches the whole group, and it is the parent's to end its workers. A new process inherits which signals are
     blocked. What arrives meanwhile is acted upon afterwards.
     """
+    resource_tracker.ensure_running()  # multiprocessing's own helper; its start would unblock what is blocked here
     late: list[int] = []
     both = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda number, frame: late.append(number)) for number in both}

@@ -197,22 +197,21 @@ def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, ke
     Somebody who is not among ``members`` yet begins with nothing. ``keep_ways`` of the last ways are kept to be shown.
     """
     ordered = trips[by_agent(trips)]
-    counted = _each(ordered, partial(remember, config=common.view, keep_ways=keep_ways), members, common.view)
+    begun = {a: members.get(a) or Member.of(ordered[run], common.view) for a, run in runs(ordered)}
+    counted = _each(ordered, partial(remember, config=common.view, keep_ways=keep_ways), begun)
     # When all are counted, so that none is measured against a part of the history.
-    return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted, common.view)
+    return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted)
 
 
 def _each(
     trips: Trajectories,
     change: Callable[[Trajectories, list[Member]], Iterator[tuple[int, Member]]],
     members: Mapping[str, Member],
-    config: ViewConfig,
 ) -> dict[str, Member]:
-    """The members of these trips, changed by each chunk of them in turn."""
-    changed: dict[str, Member] = {}
+    """The members, changed by each chunk of their trips in turn."""
+    changed = dict(members)
     for chunk in chunks(trips.lengths, ENROL_FIXES):
         part = trips[chunk]
-        found = {a: changed.get(a) or members.get(a) or Member.of(part[run], config) for a, run in runs(part)}
-        for first, member in change(part, [found[a] for a in part.agent_ids.tolist()]):
+        for first, member in change(part, [changed[a] for a in part.agent_ids.tolist()]):
             changed[str(part.agent_ids[first])] = member
     return changed

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.decide import Threshold
 from astray.detectors.configuration import learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
-from astray.detectors.estimator import Detector, Look
+from astray.detectors.estimator import Detector
 from astray.detectors.scoring import Lens, Scale, Seen
 from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, teachable, without
 from astray.detectors.updates import first_lesson, sort_out
@@ -345,16 +345,14 @@ class IRLDetector(Detector):
                 raise DataError(f"{name}s have {given} columns, not {known}")
         return trips
 
-    def _see(self, trips: Trajectories) -> Look:
+    def _see(self, trips: Trajectories) -> Seen:
         self._check(trips)
         if self.view_ is None:
             assert self.world_ is not None
-            seen = Seen.of_steps(trips, self.world_.look(trips), float(self.n_trips_))
-        else:
-            own = self.view_.memory.number_of(np.array(trip_names(trips))) >= 0
-            past = np.maximum(self.lens().history - own, 0.0)
-            seen = Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
-        return Look(seen, self.posterior_, self.scales_)
+            return Seen.of_steps(trips, self.world_.look(trips), float(self.n_trips_))
+        own = self.view_.memory.number_of(np.array(trip_names(trips))) >= 0
+        past = np.maximum(self.lens().history - own, 0.0)
+        return Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
 
     def lens(self, agent: str = "", near: tuple[float, float] | None = None) -> Lens:
         """How GPS trips are seen and measured, fix by fix; the same for every agent."""

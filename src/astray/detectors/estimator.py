@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -29,20 +29,12 @@ Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 
-class Look(NamedTuple):
-    """A chunk of trips as a detector sees it, the reward that scores it, and the scales that ``seen.scale`` is of."""
-
-    seen: Seen
-    posterior: RewardPosterior
-    scales: Sequence[Scale]
-
-
 class Detector(ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
 
-    A subclass sets the parameters below in its constructor, and says how it sees and scores a chunk of trips
-    (:meth:`_see`), in which order it wants to see them (:meth:`_order`), how it explains one (:meth:`_explain`), and
-    what its file holds (:meth:`_pack`).
+    A subclass sets the parameters below in its constructor, and says how it sees a chunk of trips (:meth:`_see`), in
+    which order it wants to see them (:meth:`_order`), what it scores them with (:meth:`_measures`), how it explains one
+    (:meth:`_explain`), and what its file holds (:meth:`_pack`).
     """
 
     KIND: ClassVar[str]
@@ -91,8 +83,12 @@ class Detector(ABC):
         """The same trips, if they are of the kind that the detector knows."""
 
     @abstractmethod
-    def _see(self, trips: Trajectories) -> Look:
-        """A chunk of trips, as they are seen and measured."""
+    def _see(self, trips: Trajectories) -> Seen:
+        """A chunk of trips, as the reward sees them."""
+
+    def _measures(self, trips: Trajectories, seen: Seen) -> tuple[RewardPosterior, Sequence[Scale]]:
+        """What rewards the rows of a chunk, and the scales that ``seen.scale`` counts into."""
+        return self.posterior_, self.scales_
 
     @abstractmethod
     def _explain(self, trip: Trajectories) -> Explanation:
@@ -138,7 +134,8 @@ class Detector(ABC):
 
     def _score(self, trips: Trajectories) -> Scores:
         enter = -2.0 if callable(self.eps) else float(self.eps)
-        return score_chunk(trips, *self._see(trips), enter)
+        seen = self._see(trips)
+        return score_chunk(trips, seen, *self._measures(trips, seen), enter)
 
     def _map(self, trips: Trajectories, what: Callable[[Scores], Result]) -> list[tuple[Array, Result]]:
         """``what`` of the scores of each chunk, with the positions of the chunk's trips."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.decide import Threshold
 from astray.detectors import crowd
 from astray.detectors.configuration import learn_config, view_config
-from astray.detectors.estimator import Detector, Look
+from astray.detectors.estimator import Detector
 from astray.detectors.finetune import Lessons, Mixed, Tuned, TuningConfig, alike, fine_tune, pack_tuned, unpack_tuned
 from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.personal import Own
@@ -332,10 +332,12 @@ class FleetDetector(Detector):
         self._require_fitted()
         return self.tuned_[agent].posterior if agent in self.tuned_ else self.posterior_
 
-    def _scale(self, agent: str, member: Member) -> Scale:
+    def _scale(self, agent: str, member: Member | None) -> Scale:
         """What an agent's trips are measured on: its own reward's scale, or that of agents like it, made its own."""
         if agent in self.tuned_:
             return self.tuned_[agent].scale
+        if member is None:
+            return self.scales_[0]
         return Own.of(member.scores).scale(self._common.like(member))
 
     @property
@@ -358,7 +360,7 @@ class FleetDetector(Detector):
     def _order(self, trips: Trajectories) -> Array:
         return crowd.by_agent(trips)
 
-    def _see(self, trips: Trajectories) -> Look:
+    def _see(self, trips: Trajectories) -> Seen:
         self._check(trips)
         # Somebody who is not enrolled has no history; where its centre lies does not matter then.
         found = {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
@@ -368,13 +370,13 @@ class FleetDetector(Detector):
         own = np.array([n in remembered for n in trip_names(trips)], bool)
         history = np.maximum(crowd.histories(members) - own, 0.0)
         number = {agent: i for i, agent in enumerate(found)}
-        scale = np.array([number[a] for a in trips.agent_ids.tolist()], np.int64)
-        own_rewards = [(run, self.tuned_[a].posterior) for a, run in crowd.runs(trips) if a in self.tuned_]
-        return Look(
-            Seen.of_fixes(sight, history, scale),
-            Mixed.of(self.posterior_, own_rewards, sight.steps.trip),
-            [self._scale(agent, member) for agent, member in found.items()],
-        )
+        return Seen.of_fixes(sight, history, np.array([number[a] for a in trips.agent_ids.tolist()], np.int64))
+
+    def _measures(self, trips: Trajectories, seen: Seen) -> tuple[RewardPosterior, Sequence[Scale]]:
+        # One scale for each agent, in the order in which the trips of a chunk stand.
+        agents = list(crowd.runs(trips))
+        own = [(run, self.tuned_[a].posterior) for a, run in agents if a in self.tuned_]
+        return Mixed.of(self.posterior_, own, seen.trip), [self._scale(a, self.members_.get(a)) for a, _ in agents]
 
     def _explain(self, trip: Trajectories) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.

@@ -43,26 +43,32 @@ class RewardPosterior:
         weight = self.layers[-1][0]
         return int(weight.shape[0] * weight.shape[2]) // len(self.aspects)
 
-    def __call__(self, features: Array, batch: int = 65_536) -> NDArray[np.float32]:
-        """The reward of every row under every head: (rows, aspects, heads)."""
-        rewards = np.empty((len(features), len(self.aspects), self.n_heads), np.float32)
+    def __call__(self, features: Array, batch: int = 4096) -> NDArray[np.float32]:
+        """The reward of every row under every head: (rows, aspects, heads).
+
+        Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
+        """
+        rewards = np.empty((len(self.aspects), self.n_heads, len(features)), np.float32)
         for rows in _batches(len(features), batch):
             x = np.clip((features[rows] - self.mean) / self.scale, -self.clip, self.clip)
             found = _forward(self.layers, x)
             if self.prior:
                 found = found + _forward(self.prior, x)
-            # (networks, rows, aspects x heads) -> (rows, aspects, networks x heads)
-            by_aspect = found.reshape(*found.shape[:2], len(self.aspects), -1).transpose(1, 2, 0, 3)
-            rewards[rows] = by_aspect.reshape(len(x), len(self.aspects), -1)
-        return rewards
+            # (networks, aspects x heads, rows) -> (aspects, networks x heads, rows)
+            by_aspect = found.reshape(len(found), len(self.aspects), -1, len(x)).swapaxes(0, 1)
+            rewards[..., rows] = by_aspect.reshape(len(self.aspects), -1, len(x))
+        return rewards.transpose(2, 0, 1)
 
 
 def _forward(layers: tuple[tuple[Array, Array], ...], x: Array) -> Array:
-    h = x[None]
+    """The network's outputs: (networks, outputs, rows)."""
+    h = x.T
     for weight, bias in layers[:-1]:
-        h = np.tanh(h @ weight + bias)
+        h = weight.swapaxes(1, 2) @ h
+        h += bias.swapaxes(1, 2)
+        np.tanh(h, out=h)
     weight, bias = layers[-1]
-    return np.asarray(h @ weight + bias)
+    return np.asarray(weight.swapaxes(1, 2) @ h + bias.swapaxes(1, 2))
 
 
 def _batches(n: int, size: int) -> Iterator[slice]:

@@ -97,8 +97,8 @@ def find_faults(
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """The fault of every fix, and whether a new trip begins with it, for many trajectories at once.
 
-    Trajectories without a suspicious speed need no memory of the past and are judged by array operations; the few
-    others go through :class:`FaultFilter`, and both agree.
+    Fixes that can be reached from the one before are judged by array operations; the few others, and those after them
+    up to the next good one, go through :class:`FaultFilter`. That is what it says of all of them.
     """
     n = len(time)
     fault = np.zeros(n, np.int8)
@@ -117,22 +117,43 @@ def find_faults(
     dx, dy = np.diff(xy[kept], axis=0).T
     distance = np.sqrt(dx * dx + dy * dy)  # to the last bit as in the filter
     fast = inside & (dt <= rules.gap) & (distance > rules.top_speed * dt)
-    suspicious = np.unique(np.searchsorted(offsets, kept[1:][fast], side="right") - 1)
-    for i in suspicious:
-        _filter_one(time, xy, slice(int(offsets[i]), int(offsets[i + 1])), rules, fault, begins)
+    # A fix that is not fast is good, whatever was before, so the filter is needed from a fast one to the next good one.
+    done = -1
+    for row in kept[1:][fast].tolist():
+        if row > done:
+            stop = int(offsets[np.searchsorted(offsets, row, side="right")])
+            done = _filter(time, xy, row, stop, rules, fault, begins)
     return fault, begins
 
 
-def _filter_one(
+def _filter(
     time: Array,
     xy: Array,
-    rows: slice,
+    row: int,
+    stop: int,
     rules: FaultRules,
     fault: NDArray[np.int8],
     begins: NDArray[np.bool_],
-) -> None:
+) -> int:
+    """Judge the fixes from a fast one on with the filter, until it finds a good one; the last that was judged."""
     judge = FaultFilter(rules)
-    fixes: Sequence[tuple[float, list[float]]] = list(zip(time[rows].tolist(), xy[rows].tolist(), strict=True))
-    verdicts = [judge.update(t, x, y) for t, (x, y) in fixes]
-    fault[rows] = [v.fault for v in verdicts]
-    begins[rows] = [v.begins for v in verdicts]
+    last = _good_before(fault, row)
+    judge.last = (float(time[last]), float(xy[last, 0]), float(xy[last, 1]))
+    if not begins[last]:
+        before = _good_before(fault, last)
+        x0, y0 = xy[before].tolist()
+        dt = judge.last[0] - float(time[before])
+        judge.velocity = ((judge.last[1] - x0) / dt, (judge.last[2] - y0) / dt)
+    for i in range(row, stop):
+        assumed = fault[i]
+        fault[i], begins[i] = judge.update(float(time[i]), float(xy[i, 0]), float(xy[i, 1]))
+        if fault[i] == GOOD and assumed == GOOD:
+            return i
+    return stop - 1
+
+
+def _good_before(fault: NDArray[np.int8], row: int) -> int:
+    row -= 1
+    while fault[row] != GOOD:
+        row -= 1
+    return row
