@@ -87,11 +87,15 @@ class TestOwnRewards:
         assert sorted(after.tuned_) == ["p00", "p02"]
         old, new = before.score_samples(future), after.score_samples(future)
         own = np.isin(future.agent_ids, ["p00", "p02"])
-        assert (old[own] != new[own]).all()
-        assert np.array_equal(old[~own], new[~own])
+        assert (np.abs(old[own] - new[own]) > 1e-3).mean() > 0.9
+        assert np.allclose(old[~own], new[~own], atol=1e-6)
         # What an agent comes to does not depend on who else was asked for.
         everybody = opened(tuned)
-        assert np.array_equal(everybody.score_samples(future)[own], new[own])
+        layers = (f.tuned_["p02"].posterior.layers for f in (everybody, after))
+        assert all(
+            np.array_equal(a, b) for one, other in zip(*layers, strict=True) for a, b in zip(one, other, strict=True)
+        )
+        assert np.allclose(everybody.score_samples(future)[own], new[own], atol=1e-6)
 
     def test_through_the_lens_it_is_the_same(self, tuned: Path, future: Trajectories) -> None:
         fleet = opened(tuned)

@@ -1,14 +1,12 @@
-"""Pictures: they draw whatever an explanation may hold, say what they mean, and the demonstration makes them."""
+"""Pictures: they draw whatever an explanation may hold, and say what they mean."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -20,7 +18,6 @@ from astray.explain import Explanation, Stretch
 from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
-DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
 def a_trip() -> Explanation:
@@ -234,28 +231,3 @@ def test_files_are_png_or_svg_and_the_same_every_time(tmp_path: Path) -> None:
 def test_matplotlib_is_imported_only_to_draw() -> None:
     check = "import sys, astray.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
-
-
-def the_demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("demo", DEMO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_demonstration_prints_a_table_and_writes_pictures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = the_demo().main(["--out", str(tmp_path / "out"), "--people", "3", "--days", "14", "--iterations", "2"])
-    printed = capsys.readouterr()
-    assert status == 0
-    assert re.search(r"^precision [01]\.\d\d \(\d+ of \d+\)", printed.out, re.MULTILINE)
-    assert re.search(r"^recall    [01]\.\d\d \(\d+ of \d+\)", printed.out, re.MULTILINE)
-    assert re.search(r"^p00-\d{4} .* anomaly", printed.out, re.MULTILINE)
-    assert "past trips came through" in printed.out
-    assert "iteration 2 of at most 2" in printed.err
-    written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"history.png", "scores.png"} < written
-    assert written == set(re.findall(r"^  ([\w-]+\.png)$", printed.out, re.MULTILINE))

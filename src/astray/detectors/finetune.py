@@ -45,7 +45,7 @@ class TuningConfig:
     """How the reward of one agent is learned, starting from the shared one."""
 
     iterations: int = 10  # of Algorithm 1
-    learning_rate: float = 3e-3
+    learning_rate: float = 6e-3  # at first, falling linearly
     imagined: int = 400  # counterfactual trips of each aspect
     others: int = 300  # trips of other agents in the background
     max_trips: int = 1000  # of the agent, drawn at random

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.scoring import Scale
-from astray.normality import Location, TripScores, locate
+from astray.normality import WINDOW_TOLERANCE, Location, TripScores
 
 Array = NDArray[Any]
 OwnScores = NDArray[np.float32]  # (trips, 2): N(tau) and the worst window; not a number where they are not known
 
-PSEUDO_TRIPS = 10.0  # that everybody's scale counts as, against the agent's own trips
+PSEUDO_TRIPS = 10.0  # that everybody's scale counts as, against the agent's own trips; 5 to 40 measure alike
 RECENT = 100  # of an agent's trips, the newest, set its scale: habits change, and scores rise with the history
 
 
@@ -30,11 +30,10 @@ class Own(NamedTuple):
     window: Location
 
     @classmethod
-    def of(cls, scores: OwnScores, robust: bool = False) -> Own:
+    def of(cls, scores: OwnScores) -> Own:
         """What an agent's trips tell of it; without any, it is like everybody."""
-        known = scores[~np.isnan(scores).any(axis=1)][-RECENT:]
-        trip, window = (shrunk(column, robust) for column in known.T)
-        return cls(trip, window)
+        trip, window = scores[~np.isnan(scores).any(axis=1)][-RECENT:].T
+        return cls(shrunk(trip), shrunk(window, 1.0 / WINDOW_TOLERANCE))
 
     def scale(self, everybody: Scale) -> Scale:
         """The agent's own scale."""
@@ -45,8 +44,8 @@ class Own(NamedTuple):
         return replace(everybody, calibration=replace(c, overall=overall))
 
 
-def shrunk(values: Array, robust: bool = False) -> Location:
-    """Centre and spread of standardised values, shrunk towards 0 and 1.
+def shrunk(values: Array, everybody: float = 1.0) -> Location:
+    """Centre of an agent's values and their spread over everybody's, shrunk towards everybody's: 0 and 1.
 
     >>> shrunk(np.zeros(0))
     Location(centre=0.0, spread=1.0)
@@ -56,9 +55,9 @@ def shrunk(values: Array, robust: bool = False) -> Location:
     n = len(values)
     if not n:
         return Location(0.0, 1.0)
-    own = locate(values, robust)
-    spread = np.sqrt((n * own.spread**2 + PSEUDO_TRIPS) / (n + PSEUDO_TRIPS))
-    return Location(n * own.centre / (n + PSEUDO_TRIPS), float(spread))
+    weight = n / (n + PSEUDO_TRIPS)
+    variance = float(np.var(values, dtype=np.float64)) / everybody**2
+    return Location(weight * float(np.mean(values, dtype=np.float64)), float(np.sqrt(weight * variance + 1.0 - weight)))
 
 
 def own_scores(scores: TripScores) -> OwnScores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,16 @@ from astray.irl.posterior import RewardPosterior
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
 from astray.mdp.view import Sight, View
-from astray.normality import Calibration, Segment, StepScores, TripScores, segments, step_normality, trip_normality
+from astray.normality import (
+    Calibration,
+    Location,
+    Segment,
+    StepScores,
+    TripScores,
+    segments,
+    step_normality,
+    trip_normality,
+)
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -109,8 +118,7 @@ def score_chunk(
     rewards = posterior(seen.features)
     of_steps = StepScores(np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(rewards), np.int64))
     of_trips = TripScores._make([*np.full((5, len(trips)), np.nan), np.full(len(trips), -1)])
-    for k in np.unique(seen.scale):
-        scale, chosen = scales[k], seen.scale == k
+    for chosen, scale in _alike(seen.scale, scales):
         rows = slice(None) if chosen.all() else chosen[seen.trip]
         steps = step_normality(rewards[rows], scale.calibration)
         steps = steps._replace(uncertainty=np.hypot(steps.uncertainty, scale.step_noise))
@@ -131,6 +139,26 @@ def score_chunk(
         np.array([len(scales[k].calibration.trips) for k in seen.scale], np.int64),
         _segments(seen, of_steps.normality, of_trips, scales, enter),
     )
+
+
+def _alike(which: NDArray[np.int64], scales: Sequence[Scale]) -> Iterator[tuple[NDArray[np.bool_], Scale]]:
+    """Trips whose scales differ in nothing but where trips and windows lie overall, and one scale for all of them.
+
+    Agents' own scales differ from everybody's by that alone, and a chunk may hold very many agents.
+    """
+    kinds = [(s.calibration.step, s.step_noise, s.trip_noise) for s in scales]
+    number = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
+    kind_of = np.array([number[kind] for kind in kinds], np.int64)[which]
+    for kind in np.unique(kind_of):
+        chosen = kind_of == kind
+        scale = scales[which[np.argmax(chosen)]]
+        overall = [scales[k].calibration.overall for k in which]
+        # A centre and a spread for each trip of the chunk, where one scale has one for all.
+        trip, window = (
+            Location(*np.array(part).T) for part in ([o.trip for o in overall], [o.window for o in overall])
+        )
+        joint = replace(scale.calibration, overall=scale.calibration.overall._replace(trip=trip, window=window))
+        yield chosen, replace(scale, calibration=joint)
 
 
 def _segments(

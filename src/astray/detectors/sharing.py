@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from astray.detectors.continuation import one_thread
+from astray.detectors.personal import RECENT, Own, own_scores
 from astray.detectors.scoring import Scale
 from astray.detectors.teaching import Progress, calibrated, remember, sample, thin
 from astray.errors import DataError
@@ -23,7 +24,7 @@ from astray.irl.posterior import RewardPosterior
 from astray.mdp.paths import resample
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, Rows
-from astray.normality import step_normality, trip_means
+from astray.normality import Calibration, TripScores, step_normality, trip_means, trip_normality
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -73,13 +74,27 @@ class Pupil:
         return self.view.forget([t for t in self.view.memory.trip_ids if t not in kept])
 
 
+class _Measured(NamedTuple):
+    """Trips that no history holds, and those that this one does: everybody's scale, and the agent's own."""
+
+    left_out: GeoWorld
+    own: GeoWorld | None
+
+    @classmethod
+    def of(cls, pupil: Pupil, view: View) -> list[_Measured]:
+        """An agent with the history of this view; nothing where no trip was left out."""
+        left_out = _world(pupil.left_out, view)
+        remembered = np.flatnonzero(np.isin(trip_names(pupil.training), view.memory.trip_ids))
+        return [] if left_out is None else [cls(left_out, _world(pupil.training[remembered[-RECENT:]], view))]
+
+
 @dataclass(frozen=True, eq=False)
 class _Lesson:
     """One agent with one history: what it demonstrates, and what it is measured on, by two histories where possible."""
 
     world: GeoWorld | None
     band: int
-    measured: tuple[GeoWorld, ...]
+    measured: tuple[_Measured, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +156,7 @@ def _lessons(pupil: Pupil, sharing: SharingConfig, bands: Sequence[float], rng: 
     n = len(pupil.training)
     demonstrated = sample(pupil.training, sharing.demonstrations, rng)
     whole = _world(demonstrated, pupil.view)
-    measured = _world(pupil.left_out, pupil.view)
-    lessons = [_Lesson(whole, int(band_of(float(n), bands)), () if measured is None else (measured,))]
+    lessons = [_Lesson(whole, int(band_of(float(n), bands)), tuple(_Measured.of(pupil, pupil.view)))]
     edges = [1.0, *bands, np.inf]
     for band, (low, high) in enumerate(pairwise(edges)):
         most = int(min(high - 1, n // 2))
@@ -155,8 +169,7 @@ def _lessons(pupil: Pupil, sharing: SharingConfig, bands: Sequence[float], rng: 
         # The whole history stands for the last band; the demonstrations of a short one are trips that it does not hold.
         rest = order[size:][: sharing.short_demonstrations]
         taught = None if band == len(bands) else _world(pupil.training[np.sort(rest)], one)
-        both = [_world(pupil.left_out, view) for view in (one, other)]
-        lessons.append(_Lesson(taught, band, tuple(w for w in both if w is not None)))
+        lessons.append(_Lesson(taught, band, (*_Measured.of(pupil, one), *_Measured.of(pupil, other))))
     return lessons
 
 
@@ -183,8 +196,10 @@ def _scales(
     for band in range(n_bands):
         here = [lesson.measured for lesson in lessons if lesson.band == band and lesson.measured]
         if here:
-            rows = [[world.demonstrations() for world in both] for both in here]
-            found[band] = _scale(learned, [r for both in rows for r in both], robust, window)
+            rows = [[m.left_out.demonstrations() for m in both] for both in here]
+            every = [r for both in rows for r in both]
+            own = [None if m.own is None else m.own.demonstrations() for both in here for m in both]
+            found[band] = _personal(learned.posterior, _scale(learned, every, robust, window), every, own)
             pairs = [both for both in rows if len(both) == 2]
             if pairs:
                 noise[band] = _noise(learned.posterior, found[band], pairs)
@@ -205,6 +220,24 @@ def _scale(learned: Learned, rows: Sequence[Rows], robust: bool, window: float |
     start = np.cumsum([0, *(int(r.trip.max()) + 1 for r in rows)])
     pooled = Rows.concat([replace(r, trip=r.trip + s) for r, s in zip(rows, start, strict=False)])
     return Scale(calibrated(learned, pooled, robust, window=window))
+
+
+def _personal(posterior: RewardPosterior, scale: Scale, left_out: Sequence[Rows], own: Sequence[Rows | None]) -> Scale:
+    """The same scale, with p-values read from left-out trips that each agent measures on its own scale, as it will."""
+    scores = []
+    for rows, remembered in zip(left_out, own, strict=True):
+        mine = scale
+        if remembered is not None:
+            mine = Own.of(own_scores(_trip_scores(posterior, remembered, scale.calibration))).scale(scale)
+        scores.append(_trip_scores(posterior, rows, mine.calibration).score)
+    return replace(scale, calibration=replace(scale.calibration, trips=np.sort(np.concatenate(scores))))
+
+
+def _trip_scores(posterior: RewardPosterior, rows: Rows, calibration: Calibration) -> TripScores:
+    assert rows.steps is not None
+    _, trip = np.unique(rows.trip, return_inverse=True)
+    weight = np.ones(len(rows))
+    return trip_normality(posterior(rows.features), trip, rows.steps.time, weight, calibration, int(trip.max()) + 1)
 
 
 def _noise(posterior: RewardPosterior, scale: Scale, pairs: Sequence[Sequence[Rows]]) -> tuple[float, float]:

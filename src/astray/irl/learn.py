@@ -50,7 +50,7 @@ class LearnConfig:
     temperature: float | None = None  # of the trajectory weights; None: the horizon; 1: Eq. 9 as printed
     all_heads: bool = True  # update every head each time, each on its own bootstrap; False: only the sampled one
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to nothing
-    batch_rows: int = 1024  # demonstrated and background steps, each, in a 'step' update
+    batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
     horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over
     rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy

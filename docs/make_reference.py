@@ -1,0 +1,287 @@
+"""Make the reference: the public names from their docstrings, the commands from their flags, the settings.
+
+    python docs/make_reference.py [--check]
+
+Writes Markdown to docs/reference; with --check it only says whether that is up to date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
+
+from typer.models import OptionInfo
+
+from astray import settings
+from astray.cli import COMMANDS
+from astray.cli.running import unwrapped
+
+FOLDER = Path(__file__).parent / "reference"
+
+# Page to its title and its modules; of each module the public names, or those that are listed.
+PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "detectors": (
+        "Detectors",
+        {"astray": ("IRLDetector", "FleetDetector", "load"), "astray.detectors.finetune": ("TuningConfig",)},
+    ),
+    "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),
+    "readers": ("Readers", {"astray.readers": ()}),
+    "decisions": ("Decisions", {"astray.decide": ("decide", "ByHour", "ByContext"), "astray.errors": ()}),
+    "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
+    "live": ("Live", {"astray.live": ()}),
+    "simulation": ("Simulation", {"astray.simulate": ("city", "Simulation", "ANOMALY_KINDS")}),
+    "learning": (
+        "Learning, for experts",
+        {
+            "astray.irl.learn": ("LearnConfig", "learn", "update_reward", "Learned"),
+            "astray.irl.reward": ("RewardConfig",),
+            "astray.irl.trpo": ("TRPOConfig", "TRPO"),
+            "astray.mdp.view": ("ViewConfig",),
+            "astray.mdp.context": ("ContextSpec",),
+            "astray.mdp.faults": ("FaultRules",),
+            "astray.mdp.memory": ("Forgetting", "Memory"),
+            "astray.mdp.counterfactuals": ("explore",),
+            "astray.mdp.dynamics": (),
+            "astray.normality": ("Calibration", "calibrate", "step_normality", "trip_normality", "p_values"),
+        },
+    ),
+    "baselines": ("Baselines", {"astray.baselines": ()}),
+    "metrics": ("Metrics", {"astray.benchmark.metrics": ()}),
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference: its file name and its text."""
+    made = {f"{name}.md": _module_page(title, modules) for name, (title, modules) in PAGES.items()}
+    made |= {"command-line.md": _command_page(), "settings.md": _settings_page()}
+    contents = [(text.partition("\n")[0].removeprefix("# "), name) for name, text in made.items()]
+    lines = [
+        "# Reference",
+        "",
+        "Made from the docstrings by `make docs`; the [pages around it](../README.md) explain.",
+        "",
+    ]
+    made["README.md"] = "\n".join(lines + [f"- [{title}]({name})" for title, name in contents]) + "\n"
+    return made
+
+
+# -------------------------------------------------------------------- names and docstrings
+
+
+def _module_page(title: str, modules: dict[str, tuple[str, ...]]) -> str:
+    parts = [f"# {title}"]
+    for path, names in modules.items():
+        module = importlib.import_module(path)
+        if not names:
+            parts.append(_markdown(inspect.getdoc(module) or ""))
+        for name in names or _public(module):
+            parts += _name(f"{path}.{name}", getattr(module, name))
+    return "\n\n".join(parts) + "\n"
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What ``__all__`` lists; else the documented classes and functions that the module itself defines, in order."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return [name for name, value in own.items() if getattr(value, "__module__", "") == module.__name__]
+
+
+def _name(path: str, value: Any) -> Iterator[str]:
+    yield f"## `{path}`"
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        yield f"```python\n{_short(repr(value), 400)}\n```" if not isinstance(value, dict) else _keys(value)
+        return
+    if not (inspect.isclass(value) and issubclass(value, Exception)):
+        yield f"```python\n{_signature(path.rpartition('.')[2], value)}\n```"
+    yield _markdown(inspect.getdoc(value) or "")
+    if inspect.isclass(value):
+        if dataclasses.is_dataclass(value) and "Parameters\n---" not in (value.__doc__ or ""):
+            yield _fields(value)
+        for name, member in _members(value):
+            call = f"{name}" if isinstance(member, property) else _signature(name, member)
+            yield f"### `{value.__name__}.{name}`"
+            yield f"```python\n{call}\n```"
+            yield _markdown(inspect.getdoc(member) or "")
+
+
+def _keys(value: dict[Any, Any]) -> str:
+    return "One of " + ", ".join(f"`{key}`" for key in value) + "."
+
+
+def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    """The documented methods and properties of a class and of its bases here, those of the bases last."""
+    seen = set()
+    for base in kind.__mro__:
+        for name, member in vars(base).items():
+            if name.startswith("_") or name in seen or not base.__module__.startswith("astray"):
+                continue
+            seen.add(name)
+            value = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+            if (inspect.isfunction(value) or isinstance(value, property)) and value.__doc__:
+                yield name, value
+
+
+def _signature(name: str, value: Callable[..., Any]) -> str:
+    """A call as one writes it, on one line if it fits."""
+    signature = inspect.signature(value)
+    said, star = [], False
+    for p in signature.parameters.values():
+        if p.name in ("self", "cls"):
+            continue
+        if p.kind is p.KEYWORD_ONLY and not star:
+            said, star = [*said, "*"], True
+        star = star or p.kind is p.VAR_POSITIONAL
+        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        typed = "" if p.annotation is p.empty else f": {_annotation(p.annotation)}"
+        default = "" if p.default is p.empty else f"{' = ' if typed else '='}{_default(p.default)}"
+        said.append(f"{mark}{p.name}{typed}{default}")
+    gives = signature.return_annotation
+    after = "" if inspect.isclass(value) or gives is signature.empty else f" -> {_annotation(gives)}"
+    line = f"{name}({', '.join(said)}){after}"
+    return line if len(line) <= 110 else f"{name}(\n" + "".join(f"    {part},\n" for part in said) + f"){after}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _default(value: Any) -> str:
+    text = repr(value)
+    return "..." if text.startswith("<") or len(text) > 60 else text
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def _fields(kind: type[Any]) -> str:
+    """The fields of a dataclass with the remarks beside them."""
+    remarks = dict(re.findall(r"^    (\w+): [^#\n]*#\s*(.*)$", inspect.getsource(kind), re.MULTILINE))
+    names = [field.name for field in dataclasses.fields(kind) if field.name in remarks]
+    return "\n".join(f"- `{name}`: {_inline(remarks[name])}" for name in names)
+
+
+def _markdown(doc: str) -> str:
+    """A numpy-style docstring as Markdown."""
+    doc = re.sub(r"^(\w[\w ]*)\n-{3,}$", r"**\1**\n", doc, flags=re.MULTILINE)
+    out: list[str] = []
+    for block in re.split(r"\n{2,}", doc):
+        if block.lstrip().startswith(">>>"):
+            out.append(f"```pycon\n{inspect.cleandoc(block)}\n```")
+        elif re.match(r"^\S[^\n]*\n    \S", block):
+            out.append(_definitions(block))
+        elif block.startswith("    "):
+            # What is indented belongs to the definition above, or is an example as it stands.
+            out.append("\n".join(f"  {line.strip()}" for line in _inline(block).splitlines()))
+        else:
+            out.append(_inline(block))
+    return "\n\n".join(part for part in out if part)
+
+
+def _definitions(block: str) -> str:
+    """``name`` above an indented text, as a list."""
+    items: list[str] = []
+    for line in block.splitlines():
+        if line.startswith("    "):
+            items[-1] += f" {line.strip()}"
+        else:
+            items.append(f"- **{line.replace('*', chr(92) + '*')}**:")
+    return "\n".join(_inline(item) for item in items)
+
+
+def _inline(text: str) -> str:
+    text = re.sub(r":\w+:`[^`<]*<([^`>]*)>`", r"`\1`", text)
+    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
+    return re.sub(r"``([^`]+)``", r"`\1`", text)
+
+
+# -------------------------------------------------------------------- the command line
+
+
+def _command_page() -> str:
+    lines = ["# The command line", ""]
+    lines += [f"- [`astray {name}`](#astray-{name}): {says}" for name, says in COMMANDS.items()]
+    lines += ["", "Exit codes: 0 well, 1 data or model refused, 2 wrong usage, 130 interrupted.", ""]
+    for name in COMMANDS:
+        lines += _command(name, importlib.import_module(f"astray.cli.{name}").command)
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command: Callable[..., None]) -> Iterator[str]:
+    hints = get_type_hints(command, include_extras=True)
+    usage, said = ["astray", name], []
+    for parameter in inspect.signature(command).parameters.values():
+        told = get_args(hints[parameter.name])[1]  # what typer was told of it
+        needed = parameter.default is inspect.Parameter.empty
+        default = "" if parameter.default in (None, False) or needed else f" Default: {_plain(parameter.default)}."
+        value = told.metavar or parameter.name.upper()
+        if isinstance(told, OptionInfo):
+            # What typer takes for a default is the first of the flags.
+            flags = [told.default, *(told.param_decls or ())]
+            usage += [f"{flags[0]} {value}"] if needed else []
+            value = f"{', '.join(flags)} {told.metavar or ''}".rstrip()
+        else:
+            usage.append(value)
+        said.append(f"- `{value}`: {told.help}{default}")
+    yield f"## `astray {name}`\n\n```sh\n{' '.join([*usage, '[OPTIONS]'])}\n```\n"
+    yield _help(unwrapped(command.__doc__ or "")) + "\n"
+    yield from [*said, ""]
+
+
+def _plain(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _help(text: str) -> str:
+    """Help as Markdown: examples as a block, bold as bold."""
+    text = text.replace("[b]Examples[/b]\n\n", "").replace("[b]Example[/b]\n\n", "")
+    text = re.sub(r"\[/?dim\]", "", text).replace("[b]", "**").replace("[/b]", "**")
+    parts = [f"```sh\n{inspect.cleandoc(p)}\n```" if p.startswith("  ") else p for p in text.split("\n\n")]
+    return "\n\n".join(parts)
+
+
+def _settings_page() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Each has one name everywhere: `eps` in a TOML file, `ASTRAY_EPS` in the environment, `--eps` as a flag; the",
+        "later overrides the earlier. A command takes no notice of settings that do not concern it. Without a default",
+        "here, the detector's or the reader's own counts.",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+        *(f"| `{name}` | {default} | {says} |" for name, default, says in settings.reference()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write the pages, or check them; gives the exit status."""
+    made = pages()
+    if "--check" in sys.argv[1:]:
+        stale = [
+            name
+            for name, text in made.items()
+            if not (FOLDER / name).is_file() or (FOLDER / name).read_text("utf-8") != text
+        ]
+        print("\n".join(f"{FOLDER / name} is not up to date; run make docs" for name in stale) or "up to date")
+        return int(bool(stale))
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.md"):
+        if old.name not in made:
+            old.unlink()
+    for name, text in made.items():
+        (FOLDER / name).write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Run the examples of the README and of these pages; with --write, put into the pages what they print.
+
+An example is a ``python`` block, or an ``sh`` block that starts with ``astray``. The examples of a page run in order,
+in one folder and one Python session. Those in an HTML comment run too: they make the files that a reader has already.
+A ``text`` block after an example is what it prints; a last line ``...`` there stands for more of the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from astray.cli import main as astray
+from astray.detectors.detector import IRLDetector
+from astray.detectors.fleet import FleetDetector
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+WIDTH = 110
+QUICK = 2  # iterations of learning, where it only matters that an example runs
+PROGRESS = re.compile(r"^.*: \d+%, about .* left\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One block of a page, and what the page says that it prints."""
+
+    place: str
+    kind: str
+    code: str
+    printed: str | None
+    span: tuple[int, int]  # of what it prints, in the page
+
+
+class _Screen(io.TextIOWrapper):
+    """What a person would see; commands draw tables on a terminal, where they would write data to a pipe."""
+
+    def __init__(self, seen: io.BytesIO, *, is_terminal: bool) -> None:
+        super().__init__(seen, "utf-8", write_through=True)
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def examples(page: Path) -> list[Example]:
+    """The examples of a page, in order."""
+    text = page.read_text("utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        if match[1] == "python" or match[2].startswith("astray "):
+            line = text.count("\n", 0, match.start()) + 2
+            found.append(Example(f"{page.name}, line {line}", match[1], match[2], match[3], match.span(3)))
+    return found
+
+
+def run(page: Path, *, quick: bool = False) -> list[tuple[Example, str]]:
+    """Run the examples of a page in the present folder; each with what it printed."""
+    session: dict[str, Any] = {"__name__": "__main__"}
+    with _learning_little() if quick else contextlib.nullcontext():
+        return [(example, _printed(example, session)) for example in examples(page)]
+
+
+def _printed(example: Example, session: dict[str, Any]) -> str:
+    seen = io.BytesIO()
+    out, said = _Screen(seen, is_terminal=example.kind == "sh"), _Screen(seen, is_terminal=False)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said if example.kind == "sh" else sys.stderr):
+        if example.kind == "python":
+            exec(compile(example.code, example.place, "exec"), session)
+        else:
+            for command in example.code.replace("\\\n", " ").splitlines():
+                code = _exit_code(command, seen)
+                if code:
+                    raise AssertionError(f"{example.place}: exit code {code}: {command}\n{seen.getvalue().decode()}")
+    lines = [line.rstrip() + "\n" for line in seen.getvalue().decode().splitlines()]
+    return PROGRESS.sub("", "".join(lines))
+
+
+def _exit_code(command: str, seen: io.BytesIO) -> int:
+    """Run one command: here if it is astray's alone, which saves its start; else by a shell."""
+    words = shlex.split(command, comments=True)
+    if not words:
+        return 0
+    with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "TERM": "dumb", "PATH": _path()}):
+        if words[0] == "astray" and not set(words) & {"|", "<", ">", "&&"}:
+            return astray(words[1:])
+        shell = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, check=False)
+        seen.write(shell.stdout + shell.stderr)
+        return shell.returncode
+
+
+def _path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+@contextlib.contextmanager
+def _learning_little() -> Iterator[None]:
+    """Few iterations and one process, for everything that does not ask for more."""
+
+    def little(kind: type[Any]) -> Any:
+        fit = kind.fit
+
+        def learn(self: Any, *args: Any, **named: Any) -> Any:
+            return fit(self.set_params(iterations=self.iterations or QUICK), *args, **named)
+
+        return mock.patch.object(kind, "fit", learn)
+
+    environ = {"ASTRAY_ITERATIONS": str(QUICK), "ASTRAY_WORKERS": "1"}
+    with mock.patch.dict(os.environ, environ), little(IRLDetector), little(FleetDetector):
+        yield
+
+
+def rewritten(page: Path, ran: list[tuple[Example, str]]) -> str:
+    """The page with what its examples really print."""
+    text = page.read_text("utf-8")
+    for example, printed in reversed(ran):
+        if example.printed is None:
+            continue
+        lines, before = printed.splitlines(keepends=True), example.printed.splitlines()
+        if before and before[-1] == "...":
+            lines = [*lines[: len(before) - 1], "...\n"]
+        text = text[: example.span[0]] + "".join(lines) + text[example.span[1] :]
+    return text
+
+
+def main() -> None:
+    """Run the pages that are named, or all of them, each in a folder of its own."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
+    parser.add_argument("--write", action="store_true", help="only pages that show output; and write it into them")
+    chosen = parser.parse_args()
+    for page in [Path(page).resolve() for page in chosen.pages]:
+        if chosen.write and all(example.printed is None for example in examples(page)):
+            continue
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            ran = run(page)
+        if chosen.write:
+            page.write_text(rewritten(page, ran), "utf-8")
+        print(f"{page.name}: {len(ran)} examples ran")
+
+
+if __name__ == "__main__":
+    main()
