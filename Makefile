@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types tests bench clean
+.PHONY: demo test lint types tests bench docs clean
 
 demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to demo/
 	$(BIN)/astray demo
@@ -12,8 +12,8 @@ demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to de
 test: lint types tests  ## what continuous integration runs
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests bench examples
-	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples docs
+	$(BIN)/ruff format --check src tests bench examples docs README.md
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
@@ -25,6 +25,10 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/trpo.py
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/detection.py
+
+docs: $(VENV)/.installed  ## the reference from the docstrings, and into the pages what their examples print
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/run_examples.py --write
 
 clean:
 	rm -rf $(VENV) demo bench/out .pytest_cache .mypy_cache .ruff_cache

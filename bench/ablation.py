@@ -88,7 +88,7 @@ def run(job: tuple[int, int, int]) -> list[dict[str, object]]:
                 "row": label,
                 "swap": areas.get("agent-swap", np.nan),
                 "behaviour": float(np.mean([v for k, v in areas.items() if k in BEHAVIOUR])),
-                "spread": float(moved.std(axis=1).mean() / max(left.std(axis=1).mean(), 1e-9)),
+                "spread": float(moved.std(axis=2).mean() / max(left.std(axis=2).mean(), 1e-9)),
                 "ess": float(fitted.learned.history["effective_sample_size"].to_numpy()[-1]),
                 "seconds": seconds,
             }

@@ -69,7 +69,8 @@ def pages() -> dict[str, str]:
         "",
     ]
     made["README.md"] = "\n".join(lines + [f"- [{title}]({name})" for title, name in contents]) + "\n"
-    return made
+    # Doctests stand as they are written in the code, whatever a formatter thinks of them.
+    return {name: text.replace("\n", "\n\n<!-- fmt: off -->\n", 1) for name, text in made.items()}
 
 
 # -------------------------------------------------------------------- names and docstrings
@@ -83,7 +84,7 @@ def _module_page(title: str, modules: dict[str, tuple[str, ...]]) -> str:
             parts.append(_markdown(inspect.getdoc(module) or ""))
         for name in names or _public(module):
             parts += _name(f"{path}.{name}", getattr(module, name))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _public(module: ModuleType) -> list[str]:
@@ -103,12 +104,11 @@ def _name(path: str, value: Any) -> Iterator[str]:
         yield f"```python\n{_signature(path.rpartition('.')[2], value)}\n```"
     yield _markdown(inspect.getdoc(value) or "")
     if inspect.isclass(value):
-        if dataclasses.is_dataclass(value) and "Parameters\n---" not in (value.__doc__ or ""):
-            yield _fields(value)
+        yield _fields(value)
         for name, member in _members(value):
-            call = f"{name}" if isinstance(member, property) else _signature(name, member)
             yield f"### `{value.__name__}.{name}`"
-            yield f"```python\n{call}\n```"
+            if not isinstance(member, property):
+                yield f"```python\n{_signature(name, member)}\n```"
             yield _markdown(inspect.getdoc(member) or "")
 
 
@@ -132,14 +132,15 @@ def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 def _signature(name: str, value: Callable[..., Any]) -> str:
     """A call as one writes it, on one line if it fits."""
     signature = inspect.signature(value)
-    said, star = [], False
+    said: list[str] = []
+    star = False
     for p in signature.parameters.values():
         if p.name in ("self", "cls"):
             continue
         if p.kind is p.KEYWORD_ONLY and not star:
             said, star = [*said, "*"], True
         star = star or p.kind is p.VAR_POSITIONAL
-        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        mark = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         typed = "" if p.annotation is p.empty else f": {_annotation(p.annotation)}"
         default = "" if p.default is p.empty else f"{' = ' if typed else '='}{_default(p.default)}"
         said.append(f"{mark}{p.name}{typed}{default}")
@@ -150,6 +151,7 @@ def _signature(name: str, value: Callable[..., Any]) -> str:
 
 
 def _annotation(annotation: Any) -> str:
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # as named tuples keep theirs
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -163,10 +165,11 @@ def _short(text: str, most: int) -> str:
 
 
 def _fields(kind: type[Any]) -> str:
-    """The fields of a dataclass with the remarks beside them."""
-    remarks = dict(re.findall(r"^    (\w+): [^#\n]*#\s*(.*)$", inspect.getsource(kind), re.MULTILINE))
-    names = [field.name for field in dataclasses.fields(kind) if field.name in remarks]
-    return "\n".join(f"- `{name}`: {_inline(remarks[name])}" for name in names)
+    """The fields of a dataclass or named tuple that have a remark beside them."""
+    if not (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
+        return ""
+    remarks = re.findall(r"^    (\w+): [^#\n]*#\s*(.*)$", inspect.getsource(kind), re.MULTILINE)
+    return "\n".join(f"- `{name}`: {_inline(remark)}" for name, remark in remarks)
 
 
 def _markdown(doc: str) -> str:
@@ -225,7 +228,7 @@ def _command(name: str, command: Callable[..., None]) -> Iterator[str]:
         value = told.metavar or parameter.name.upper()
         if isinstance(told, OptionInfo):
             # What typer takes for a default is the first of the flags.
-            flags = [told.default, *(told.param_decls or ())]
+            flags = [str(told.default), *(told.param_decls or ())]
             usage += [f"{flags[0]} {value}"] if needed else []
             value = f"{', '.join(flags)} {told.metavar or ''}".rstrip()
         else:

@@ -1,4 +1,4 @@
-"""Run the examples of the README and of these pages; with --write, put into the pages what they print.
+"""Run the examples of the README and of these pages; with --write, put into the pages what they print and draw.
 
 An example is a ``python`` block, or an ``sh`` block that starts with ``astray``. The examples of a page run in order,
 in one folder and one Python session. Those in an HTML comment run too: they make the files that a reader has already.
@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 WIDTH = 110
-QUICK = 2  # iterations of learning, where it only matters that an example runs
+QUICK = 1  # iterations of learning, where it only matters that an example runs
 PROGRESS = re.compile(r"^.*: \d+%, about .* left\n", re.MULTILINE)
 
 
@@ -95,8 +96,10 @@ def _exit_code(command: str, seen: io.BytesIO) -> int:
     if not words:
         return 0
     with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "TERM": "dumb", "PATH": _path()}):
-        if words[0] == "astray" and not set(words) & {"|", "<", ">", "&&"}:
-            return astray(words[1:])
+        if words[0] == "astray" and not set(words) & {"|", ">", "&&"}:
+            words, given = (words[:-2], words[-1]) if words[-2] == "<" else (words, os.devnull)
+            with open(given) as lines, mock.patch.object(sys, "stdin", lines):
+                return astray(words[1:])
         shell = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, check=False)
         seen.write(shell.stdout + shell.stderr)
         return shell.returncode
@@ -110,16 +113,19 @@ def _path() -> str:
 def _learning_little() -> Iterator[None]:
     """Few iterations and one process, for everything that does not ask for more."""
 
-    def little(kind: type[Any]) -> Any:
+    def little(kind: type[Any], **less: Any) -> Any:
         fit = kind.fit
 
         def learn(self: Any, *args: Any, **named: Any) -> Any:
-            return fit(self.set_params(iterations=self.iterations or QUICK), *args, **named)
+            self.set_params(**{name: value for name, value in less.items() if getattr(self, name) is None})
+            return fit(self, *args, **named)
 
         return mock.patch.object(kind, "fit", learn)
 
+    less = {"iterations": QUICK, "config": {"imagined": 40, "clone_updates": 20}}
+    one, many = little(IRLDetector, **less), little(FleetDetector, **less, tuning={"iterations": 1, "imagined": 40})
     environ = {"ASTRAY_ITERATIONS": str(QUICK), "ASTRAY_WORKERS": "1"}
-    with mock.patch.dict(os.environ, environ), little(IRLDetector), little(FleetDetector):
+    with mock.patch.dict(os.environ, environ), one, many:
         yield
 
 
@@ -147,6 +153,9 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             ran = run(page)
+            for picture in (ROOT / "docs" / "images").iterdir() if chosen.write else ():
+                if Path(picture.name).is_file():
+                    shutil.copyfile(picture.name, picture)
         if chosen.write:
             page.write_text(rewritten(page, ran), "utf-8")
         print(f"{page.name}: {len(ran)} examples ran")

@@ -14,11 +14,8 @@ import argparse
 import gymnasium as gym
 import numpy as np
 
-from astray import Trajectories
-from astray.irl.learn import LearnConfig, learn
-from astray.mdp.dynamics import Dynamics, GymDynamics, LearnedDynamics
-from astray.mdp.world import STEP_COUNTERFACTUALS, StepWorld
-from astray.normality import calibrate, trip_normality
+from astray import IRLDetector, Trajectories
+from astray.mdp.dynamics import Dynamics, GymDynamics
 
 USUAL, ODD = (8.0, 2.0), (3.0, 0.4)  # gains on angle and speed near the top
 
@@ -30,12 +27,12 @@ def control(observation: np.ndarray, gains: tuple[float, float]) -> np.ndarray:
     energy = 0.5 * speed**2 + 15.0 * (cos - 1.0)
     pump = -np.sign(speed + 1e-9) * np.clip(energy, -2.0, 2.0)
     hold = -gains[0] * angle - gains[1] * speed
-    return np.clip(np.where(cos > 0.85, hold, pump), -2.0, 2.0)[:, None]
+    return np.asarray(np.clip(np.where(cos > 0.85, hold, pump), -2.0, 2.0)[:, None])
 
 
 def demonstrate(n: int, steps: int, gains: tuple[float, float], rng: np.random.Generator) -> Trajectories:
     """``n`` runs of a controller, with a little noise on its hand."""
-    envs = gym.make_vec("Pendulum-v1", num_envs=n, vectorization_mode="sync")
+    envs = plant(n)
     observation, _ = envs.reset(seed=int(rng.integers(2**31)))
     states, actions = [], []
     for _ in range(steps):
@@ -47,33 +44,25 @@ def demonstrate(n: int, steps: int, gains: tuple[float, float], rng: np.random.G
     return Trajectories.from_steps(list(np.stack(states, axis=1)), list(np.stack(actions, axis=1)))
 
 
+def plant(n: int) -> gym.vector.VectorEnv:
+    """``n`` pendulums side by side."""
+    return gym.make_vec("Pendulum-v1", num_envs=n, vectorization_mode="sync")
+
+
 def main(dynamics: str = "learned", n: int = 60, steps: int = 100, seed: int = 0) -> float:
     """Learn the usual controller, score unseen runs of both, and return how well they are told apart (AUROC)."""
     rng = np.random.default_rng(seed)
-    train = demonstrate(n, steps, USUAL, rng)
-    world_dynamics: Dynamics
-    if dynamics == "gym":
-        world_dynamics = GymDynamics(
-            lambda count: gym.make_vec("Pendulum-v1", num_envs=count, vectorization_mode="sync")
-        )
-    else:
-        world_dynamics = LearnedDynamics.fit(train, rng)
-    world = StepWorld.of(train, world_dynamics, rng)
-    config = LearnConfig(explorers=STEP_COUNTERFACTUALS, weights=(("policy", 1.0), ("explore", 1.0)))
-    learned = learn(world, config, rng)
+    world: Dynamics | None = GymDynamics(plant) if dynamics == "gym" else None
+    # There is nobody else, so the policy is half of the background.
+    detector = IRLDetector(dynamics=world, weights={"policy": 1, "explore": 1}, window=20, seed=seed)
+    detector.fit(demonstrate(n, steps, USUAL, rng))
 
-    def rewards(runs: Trajectories) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        row = runs.trajectory_of_row
-        time = np.arange(runs.n_rows) - runs.offsets[row]
-        return learned.posterior(world.look(runs)), row, time.astype(float), np.ones(runs.n_rows)
-
-    calibration = calibrate(*rewards(train[np.sort(learned.held_out)]), window_seconds=20.0)
     usual, odd = demonstrate(n, steps, USUAL, rng), demonstrate(n, steps, ODD, rng)
-    score = [trip_normality(*rewards(runs), calibration, len(runs)).normality for runs in (usual, odd)]
-    auroc = float((score[0][:, None] > score[1][None]).mean())
-    print(f"{dynamics} dynamics: N of the usual controller {score[0].mean():.2f}, of the other {score[1].mean():.2f}")
-    flagged = [(n <= -2).mean() for n in score]
-    print(f"flagged at N <= -2: usual {flagged[0]:.0%}, other {flagged[1]:.0%}; AUROC {auroc:.3f}")
+    of_usual, of_odd = detector.score_samples(usual), detector.score_samples(odd)
+    auroc = float((of_usual[:, None] > of_odd[None]).mean())
+    print(f"{dynamics} dynamics: N of the usual controller {of_usual.mean():.2f}, of the other {of_odd.mean():.2f}")
+    flagged = [(detector.decide(runs) != "normal").mean() for runs in (usual, odd)]
+    print(f"not normal: usual {flagged[0]:.0%}, other {flagged[1]:.0%}; AUROC {auroc:.3f}")
     return auroc
 
 

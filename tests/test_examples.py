@@ -27,4 +27,4 @@ def example(name: str) -> ModuleType:
 def test_another_controller_of_the_pendulum_is_told_from_the_usual_one(dynamics: str, capsys: pytest.CaptureFixture):
     auroc = example("pendulum").main(dynamics)
     assert auroc > 0.9
-    assert "flagged" in capsys.readouterr().out
+    assert "not normal: usual" in capsys.readouterr().out

@@ -107,7 +107,7 @@ class Calibration:
 
     def of_steps(self, rewards: Array) -> Floats:
         """The n(s, a) of each aspect: (rows, aspects), from rewards (rows, aspects, heads)."""
-        return _standardised(rewards.mean(axis=2), self.step)
+        return _standardised(_over_heads(rewards), self.step)
 
 
 class StepScores(NamedTuple):
@@ -149,8 +149,9 @@ def calibrate(
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
     plain = Location(0.0, 1.0)
-    step = tuple(locate(r, robust) for r in rewards.mean(axis=2).T)
-    n = _standardised(rewards.mean(axis=2), step)
+    mean = _over_heads(rewards)
+    step = tuple(locate(r, robust) for r in mean.T)
+    n = _standardised(mean, step)
     of = np.unique(trip, return_inverse=True)[1]
     means = np.column_stack([trip_means(values, of, weight) for values in n.T])
     worst = worst_windows(n, of, time, weight, window_seconds)
@@ -205,7 +206,7 @@ def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
     spread = np.empty(len(rewards))
     for aspect, unit in enumerate(_units(calibration)):
         rows = which == aspect
-        spread[rows] = rewards[rows, aspect].std(axis=1) / unit
+        spread[rows] = rewards[rows, aspect].std(axis=1, dtype=np.float64) / unit
     return StepScores(calibration.overall.step.standardise(low), spread, which)
 
 
@@ -230,6 +231,11 @@ def trip_scores(means: Floats, worst: Floats, head_means: Floats, calibration: C
     spread = head_means[rows, which].std(axis=1) / _units(calibration)[which]
     none = np.isnan(score)
     return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
+
+
+def _over_heads(rewards: Array) -> Floats:
+    """The mean over the heads, summed in double: in what order the heads are taken must not matter."""
+    return np.asarray(rewards.mean(axis=2, dtype=np.float64))
 
 
 def _standardised(values: Array, scales: Sequence[Location]) -> Floats:

@@ -42,7 +42,7 @@ class Gauge:
 
     def of_aspects(self, rewards: Array) -> list[float]:
         """n(s, a) of each aspect, from rewards (aspects, heads)."""
-        means = (np.add.reduce(rewards, axis=1) / rewards.shape[1]).tolist()
+        means = (np.add.reduce(rewards, axis=1, dtype=np.float64) / rewards.shape[1]).tolist()
         return [(m - s.centre) / s.spread for m, s in zip(means, self._step, strict=True)]
 
     def _lowest(self, values: list[float], scales: tuple[Location, ...], overall: Location) -> Lowest:
@@ -66,8 +66,7 @@ class Gauge:
 
     def step_uncertainty(self, rewards: Array, aspect: int) -> float:
         """The spread over the heads of a step, in units of n(s, a)."""
-        heads = rewards[aspect]
-        # The standard deviation as numpy has it for a row of an array, in the precision of the rewards.
+        heads = rewards[aspect].astype(np.float64)
         off = heads - np.add.reduce(heads) / len(heads)
         return math.hypot(float(np.sqrt(np.add.reduce(off * off) / len(heads))) / self._units[aspect], self._step_noise)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit, familiarity, keys_by_trip, keys_of
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit, familiarity_of, keys_by_trip
 from astray.mdp.memory import Memory
 from astray.mdp.steps import Steps
 
@@ -30,7 +30,7 @@ class Encoder(Protocol):
         """The seconds by which the steps must look back."""
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step."""
+        """Features, one row a step; in memory in whichever order is made fastest."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ class FamiliarityEncoder:
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Features, one row a step."""
-        counts = familiarity(keys_of(steps, self.habits, self.utc_offset), self.memory, without)
+        counts = familiarity_of(steps, self.habits, self.memory, self.utc_offset, without)
         # The history is that of the whole memory, left-out trip or not: it must not tell training rows from others.
-        past = np.broadcast_to(np.log1p(self.memory.history), len(steps))
-        return np.column_stack([counts, _motion(steps), past]).astype(np.float32)
+        past = np.full((1, len(steps)), np.log1p(self.memory.history), np.float32)
+        return np.concatenate([counts.T, _motion(steps).T.astype(np.float32), past]).T
 
     def remember(self, steps: Steps, trip_ids: Sequence[str]) -> FamiliarityEncoder:
         """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``."""
@@ -124,5 +124,7 @@ _MOTION = ["speed", "vx", "vy", "elapsed"]
 
 
 def _motion(steps: Steps) -> Array:
-    speed = np.hypot(steps.velocity[:, 0], steps.velocity[:, 1])
-    return np.column_stack([np.log1p(speed), steps.velocity / 10.0, np.log1p(steps.elapsed / 60.0)])
+    vx, vy = steps.velocity.T
+    # A plain logarithm takes half as long as log1p, and in single precision they are the same.
+    speed = np.log(1.0 + np.sqrt(vx * vx + vy * vy))
+    return np.stack([speed, vx / 10.0, vy / 10.0, np.log(1.0 + steps.elapsed / 60.0)]).T

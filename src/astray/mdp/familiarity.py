@@ -8,9 +8,9 @@ into keys, a :class:`~astray.mdp.memory.Memory` counts the trips in which the ke
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,10 @@ Array = NDArray[Any]
 DAY = 86_400.0
 WEEK = 7 * DAY
 GRIDS = 2  # each key is taken on two grids, half a cell apart, and the counts are averaged
+SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
 STANDING = 0.5  # metres a second below which there is no direction of travel
 SECTORS = 8
+TICKED = 16  # times as many possible values as there are steps can be ticked off in a table
 
 
 @dataclass(frozen=True)
@@ -70,56 +72,153 @@ DEFAULT_HABITS = PLACE + HEADING + ORIGIN + HOUR + SPEED + WAY
 DEFAULT_LAGS = (60.0, 300.0)
 
 
+class _Word(NamedTuple):
+    """A key, or a part of one (a cell, a direction, an hour): of every step its number among the different ones."""
+
+    number: NDArray[np.int64]
+    hashes: NDArray[np.uint64]  # of the different ones
+
+    def pairs(self, other: _Word) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of every step the number of its pair of both among the different pairs; and of which two each of those is."""
+        n = len(other.hashes)
+        found, number = _distinct(self.number * n + other.number, len(self.hashes) * n)
+        one = found // n  # with the line below four times as fast as np.divmod
+        return number, one, found - one * n
+
+    def then(self, other: _Word) -> _Word:
+        """Both, hashed one after the other."""
+        number, one, two = self.pairs(other)
+        return _Word(number, _mix(self.hashes.take(one), other.hashes.take(two)))
+
+
 def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> NDArray[np.uint64]:
-    """The keys of every step: an array of shape (steps, habits, grids), in memory habit by habit."""
-    keys = np.empty((len(habits), GRIDS, len(steps)), np.uint64)
-    places = (steps.location, steps.origin, *np.moveaxis(steps.trail, 1, 0))
-    speed = np.hypot(steps.velocity[:, 0], steps.velocity[:, 1])
-    turn = np.arctan2(steps.velocity[:, 1], steps.velocity[:, 0]) / (2 * np.pi) * SECTORS
-    band = 2 * np.log2(np.maximum(speed, STANDING) / STANDING)
+    """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
+    keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
+    for h, grid, key in _keys(steps, habits, utc_offset):
+        keys[grid, h] = key.hashes.take(key.number)
+    return keys.transpose(2, 1, 0)
+
+
+def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[tuple[int, int, _Word]]:
+    """The keys of steps, one habit after the other, on one grid after the other.
+
+    The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
+    """
+    if not len(steps):
+        return
     local = steps.time + utc_offset
-    hour = local % DAY / DAY
-    # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
-    weekend = np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.uint64)
+    vx, vy = steps.velocity.T
+    speed = np.sqrt(vx * vx + vy * vy)
+    standing = speed < STANDING
 
     # Many habits ask for the same cell, sector, band or hour: each is made once.
     @cache
-    def cell(which: int, size: float, shift: float) -> Array:
-        ij = np.floor(places[which].T / size + shift).astype(np.int64).view(np.uint64)
-        return _mix(ij[0], ij[1])
+    def place(which: int) -> tuple[Array, Array | None]:
+        """East and north; of the origin, which a path keeps, only where it changes, and for how many steps it stays."""
+        if which != 1:
+            return np.ascontiguousarray(steps.location.T if which == 0 else steps.trail[:, which - 2].T), None
+        starts = np.flatnonzero(_changes(steps.origin[:, 0]) | _changes(steps.origin[:, 1]))
+        return steps.origin[starts].T, np.diff(starts, append=len(steps))
 
     @cache
-    def sector(shift: float) -> Array:
-        return np.where(speed < STANDING, SECTORS, np.floor(turn + shift) % SECTORS).astype(np.uint64)
+    def cell(which: int, size: float, shift: float) -> _Word:
+        xy, lasts = place(which)
+        i, j = np.floor(xy / size + shift)
+        low_i, low_j = i.min(), j.min()
+        tall, wide = int(i.max() - low_i) + 1, int(j.max() - low_j) + 1
+        i -= low_i
+        j -= low_j
+        i *= wide
+        i += j
+        cells, number = _distinct(i.astype(np.int64), tall * wide)
+        row = cells // wide
+        column = cells - row * wide
+        hashes = _mix((row + int(low_i)).view(np.uint64), (column + int(low_j)).view(np.uint64))
+        return _Word(number if lasts is None else np.repeat(number, lasts), hashes)
 
     @cache
-    def pace(shift: float) -> Array:
-        return np.floor(band + shift).astype(np.uint64)
+    def turn() -> Array:
+        return np.arctan2(vy, vx) / (2 * np.pi) * SECTORS
 
     @cache
-    def slot(slots: int, shift: float) -> Array:
-        return (np.floor(hour * slots + shift) % slots).astype(np.uint64)
+    def sector(shift: float) -> _Word:
+        # The rest of a division by a power of two, of negative numbers as well.
+        ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
+        ways[standing] = SECTORS
+        return _small(ways, SECTORS + 1)
 
-    for grid in range(GRIDS):
-        shift = grid / GRIDS
+    @cache
+    def band() -> Array:
+        return 2 * np.log2(np.maximum(speed, STANDING) / STANDING)
+
+    @cache
+    def pace(shift: float) -> _Word:
+        bands = np.floor(band() + shift).astype(np.int64)
+        return _small(bands, int(bands.max()) + 1)
+
+    @cache
+    def hour() -> Array:
+        """The share of the day that has passed: to the last bit ``local % DAY / DAY``, in a fraction of the time."""
+        seconds = local - np.floor(local / DAY) * DAY
+        return np.where(seconds < 0, seconds + DAY, seconds) / DAY
+
+    @cache
+    def slot(slots: int, shift: float) -> _Word:
+        found = np.floor(hour() * slots + shift)
+        found *= found < slots  # the last half of a slot is the first one again
+        return _small(found.astype(np.int64), slots)
+
+    @cache
+    def weekend() -> _Word:
+        # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
+        return _small(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
+
+    for grid, shift in enumerate(SHIFTS):
         for h, habit in enumerate(habits):
-            key: Array = np.full(1, h * GRIDS + grid + 1, np.uint64)
+            words = []
             if habit.cell is not None:
-                key = _mix(key, cell(0, habit.cell, shift))
+                words.append(cell(0, habit.cell, shift))
             if habit.origin is not None:
-                key = _mix(key, cell(1, habit.origin, shift))
+                words.append(cell(1, habit.origin, shift))
             if habit.trail is not None:
-                key = _mix(key, cell(2 + habit.trail, habit.cell or 1000.0, shift))
+                words.append(cell(2 + habit.trail, habit.cell or 1000.0, shift))
             if habit.heading:
-                key = _mix(key, sector(shift))
+                words.append(sector(shift))
             if habit.speed:
-                key = _mix(key, pace(shift))
+                words.append(pace(shift))
             if habit.hours is not None:
-                key = _mix(key, slot(round(24 / habit.hours), shift))
+                words.append(slot(round(24 / habit.hours), shift))
             if habit.weekend:
-                key = _mix(key, weekend)
-            keys[h, grid] = key
-    return keys.transpose(2, 0, 1)
+                words.append(weekend())
+            salt = np.full(1, h * GRIDS + grid + 1, np.uint64)
+            if not words:
+                yield h, grid, _Word(np.zeros(len(steps), np.int64), salt)
+                continue
+            first = _Word(words[0].number, _mix(salt, words[0].hashes))
+            yield h, grid, reduce(_Word.then, words[1:], first)
+
+
+def _small(values: NDArray[np.int64], size: int) -> _Word:
+    """Small numbers, from 0 up to a size, as they are."""
+    found, number = _distinct(values, size)
+    return _Word(number, found.view(np.uint64))
+
+
+def _distinct(values: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different ones of values from 0 up to a size, and of every value its number among them.
+
+    Where there are too many possible ones to tick them off in a table, every run of equal values counts as one: a cell
+    is larger than a step, so that a step mostly stays in the cell of the step before.
+    """
+    if size <= TICKED * len(values) + 1024:
+        ticked = np.zeros(size, bool)
+        ticked[values] = True
+        found = np.flatnonzero(ticked)
+        number = np.empty(size, np.int64)
+        number[found] = np.arange(len(found))
+        return found, number.take(values)
+    fresh = _changes(values)
+    return values[np.flatnonzero(fresh)], np.cumsum(fresh) - 1
 
 
 class _Plan(NamedTuple):
@@ -143,7 +242,7 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
 
     keys: list[tuple[int, ...]] = []
     for habit in habits:
-        for shift in (grid / GRIDS for grid in range(GRIDS)):
+        for shift in SHIFTS:
             parts = []
             if habit.cell is not None:
                 parts.append(word("cell", 0, habit.cell, shift))
@@ -205,8 +304,8 @@ class StepKeys:
         ``places`` are the place reached, the origin, and where the agent was some lags before.
         """
         vx, vy = velocity
+        speed = math.sqrt(vx * vx + vy * vy)
         # numpy's own functions, for the last bit of another library's may differ.
-        speed = float(np.hypot(vx, vy))
         turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
         local = time + self.utc_offset
@@ -249,6 +348,32 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0)
     return {int(steps.trip[a]): np.unique(keys[a:b][fresh[a:b]]) for a, b in zip(starts, ends, strict=True)}
 
 
+def familiarity_of(
+    steps: Steps, habits: Sequence[Habit], memory: Memory, utc_offset: float = 0.0, without: Array | None = None
+) -> NDArray[np.float32]:
+    """The familiarity of steps: what :func:`familiarity` says of their keys; in memory habit by habit."""
+    found = np.zeros((len(habits), len(steps)), np.float32)
+    if not found.size:
+        return found.T
+    own = None if without is None else _small(without + 1, int(without.max()) + 2)
+    later: list[tuple[int, _Word]] = []
+    for h, _, key in _keys(steps, habits, utc_offset):
+        if own is None:
+            later.append((h, key))
+        else:
+            number, one, two = key.pairs(own)
+            trip = own.hashes.take(two).astype(np.int64) - 1
+            found[h] += memory.log_counts(key.hashes.take(one), trip).take(number)
+    if later:
+        # One look-up of all keys is cheaper than one for each habit.
+        logs = memory.log_counts(np.concatenate([key.hashes for _, key in later]))
+        ends = np.cumsum([len(key.hashes) for _, key in later])
+        for (h, key), of_habit in zip(later, np.split(logs, ends[:-1]), strict=True):
+            found[h] += of_habit.take(key.number)
+    found /= GRIDS
+    return found.T
+
+
 def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
     """log(1 + count) of every habit, averaged over the grids: an array of shape (steps, habits)."""
     n, habits, grids = keys.shape
@@ -259,9 +384,16 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     if without is not None:
         fresh[:, 1:] |= without[1:] != without[:-1]
     run = np.flatnonzero(fresh)
-    counts = memory.counts(rows.ravel()[run], None if without is None else without[run % n])
-    logs = np.repeat(np.log1p(counts), np.diff(run, append=rows.size)).reshape(habits, grids, n)
+    logs = memory.log_counts(rows.ravel()[run], None if without is None else without[run % n])
+    logs = np.repeat(logs, np.diff(run, append=rows.size)).reshape(habits, grids, n)
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
+
+
+def _changes(values: Array) -> NDArray[np.bool_]:
+    """Whether each value differs from the one before; the first does."""
+    found = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
 
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF

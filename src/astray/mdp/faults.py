@@ -7,7 +7,6 @@ only backwards: the same filter serves whole files and a live feed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -111,12 +110,14 @@ def find_faults(
     fault[starts] = GOOD
 
     kept = np.flatnonzero(fault == GOOD)
-    dt = np.diff(time[kept])
-    inside = ~begins[kept[1:]]
-    begins[kept[1:][inside & (dt > rules.gap)]] = True
-    dx, dy = np.diff(xy[kept], axis=0).T
+    rows = slice(None) if len(kept) == n else kept  # mostly all of them: then nothing is copied
+    dt = np.diff(time[rows])
+    inside = ~begins[rows][1:]
+    silent = dt > rules.gap
+    begins[kept[1:][inside & silent]] = True
+    dx, dy = np.diff(xy.T[:, rows])
     distance = np.sqrt(dx * dx + dy * dy)  # to the last bit as in the filter
-    fast = inside & (dt <= rules.gap) & (distance > rules.top_speed * dt)
+    fast = inside & ~silent & (distance > rules.top_speed * dt)
     # A fix that is not fast is good, whatever was before, so the filter is needed from a fast one to the next good one.
     done = -1
     for row in kept[1:][fast].tolist():

@@ -151,13 +151,28 @@ class Memory:
         """
         flat = np.ascontiguousarray(keys, dtype=np.uint64).ravel()
         at = self._index.find(flat)
-        counts = np.where(at >= 0, self._index.count[at], np.float32(0))
-        if without is not None and len(self):
-            excluded = np.broadcast_to(without, keys.shape).ravel()
-            own = (at >= 0) & (excluded >= 0)
-            own[own] = self._index.holds(at[own], excluded[own])
-            counts[own] -= self._weights[excluded[own]].astype(np.float32)
-        return np.maximum(counts, 0.0).reshape(keys.shape)
+        counts = self._index.count.take(at)
+        if without is not None:
+            own, left = self._left(at, np.broadcast_to(without, keys.shape).ravel())
+            counts[own] = left
+        return counts.reshape(keys.shape)
+
+    def log_counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
+        """log(1 + count) of each of a row of keys; ``without`` as in :meth:`counts`."""
+        at = self._index.find(keys)
+        logs = self._index.log_count.take(at)
+        if without is not None:
+            own, left = self._left(at, without)
+            logs[own] = np.log1p(left)
+        return logs
+
+    def _left(self, at: Array, without: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Which keys occurred in the trip that is not to count, and how often they occurred in the others."""
+        index = self._index
+        own = np.flatnonzero((at > 0) & (without >= 0))
+        own = own[index.holds(at[own], without[own])]
+        left = index.count[at[own]] - self._weights[without[own]].astype(np.float32)
+        return own, np.maximum(left, np.float32(0))
 
     def few_counts(self, keys: Array) -> NDArray[np.float32]:
         """The same as :meth:`counts` for a handful of keys: found by bisection, no look-up table is made and kept.
@@ -202,6 +217,7 @@ class _Index:
 
     keys: NDArray[np.uint64]
     count: NDArray[np.float32]
+    log_count: NDArray[np.float32]  # log(1 + count): it takes longer to compute than to look up
     bucket: NDArray[np.int32]
     shift: np.uint64
     starts: NDArray[np.int64]
@@ -218,30 +234,33 @@ class _Index:
             count = np.add.reduceat(weights[trips], starts) if len(starts) else np.zeros(0)
         bits = max(1, len(distinct).bit_length())
         shift = np.uint64(64 - bits)
-        table = np.searchsorted(distinct >> shift, np.arange((1 << bits) + 1, dtype=np.uint64)).astype(np.int32)
-        # One entry past the end, so that "not found" (-1) and exhausted buckets index something harmless.
+        sizes = np.bincount((distinct >> shift).astype(np.int64), minlength=1 << bits)
+        bucket = (np.cumsum(sizes) - sizes + 1).astype(np.int32)
+        # An entry before the first stands for keys that are not found: no trip has them. One past the end ends a search.
+        count = np.r_[0, count, 0].astype(np.float32)
         return cls(
-            np.append(distinct, np.uint64(0)),
-            np.append(count, 0).astype(np.float32),
-            table,
+            np.r_[np.uint64(0), distinct, np.uint64(0xFFFF_FFFF_FFFF_FFFF)],
+            count,
+            np.log1p(count),
+            bucket,
             shift,
-            np.append(starts, len(keys)),
+            np.r_[0, starts, len(keys), len(keys)],
             np.append(trips, np.int32(-1)),
         )
 
-    def find(self, keys: Array) -> NDArray[np.int64]:
-        """The position of each key among the distinct ones, or -1."""
-        bucket = (keys >> self.shift).astype(np.int64)
-        at = self.bucket[bucket].astype(np.int64)
-        end = self.bucket[bucket + 1]
-        found = np.where((at < end) & (self.keys[at] == keys), at, -1)
-        open_ = np.flatnonzero((found < 0) & (at + 1 < end))
-        while len(open_):
-            at[open_] += 1
-            hit = self.keys[at[open_]] == keys[open_]
-            found[open_[hit]] = at[open_[hit]]
-            open_ = open_[~hit & (at[open_] + 1 < end[open_])]
-        return found
+    def find(self, keys: Array) -> NDArray[np.int32]:
+        """The position of each key among the distinct ones; 0, where no key is, if it is not found."""
+        at = self.bucket.take((keys >> self.shift).view(np.int64))
+        there = self.keys.take(at)
+        # The keys of a bucket stand in order: go on until one is as high.
+        lower = np.flatnonzero(there < keys)
+        while len(lower):
+            after = at.take(lower) + 1
+            next_ = self.keys.take(after)
+            at[lower], there[lower] = after, next_
+            lower = lower.take(np.flatnonzero(next_ < keys.take(lower)))
+        at *= there == keys
+        return at
 
     def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
         """Whether the key at each position occurred in each trip: bisection among that key's own postings."""

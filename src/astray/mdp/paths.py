@@ -6,6 +6,7 @@ looks at is made of paths in the same way: demonstrations, counterfactuals, othe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ def paths_of(
     kept = np.flatnonzero(fault == GOOD)
     starts = np.flatnonzero(begins[kept])
     trip = np.searchsorted(fixes.offsets, kept[starts], side="right") - 1
+    whole = len(kept) == len(time)
     return make_paths(
-        time[kept],
-        xy[kept],
+        time if whole else time[kept],
+        xy if whole else xy.T[:, kept].T,
         np.r_[starts, len(kept)],
         fixes.agent_ids[trip],
         fixes.trajectory_ids[trip],
@@ -98,7 +100,32 @@ def trace(paths: Trajectories, spacing: float) -> Trajectories:
 
 def location_before(paths: Trajectories, lag: float) -> NDArray[np.float64]:
     """Where each point's agent was ``lag`` seconds earlier; before the path's start, at its start."""
-    return _interpolate(paths, paths.columns["time"] - lag, paths.trajectory_of_row)
+    (found,) = locations_before(paths, [lag])
+    return found
+
+
+def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray[np.float64]]:
+    """The same for several lags; in memory all east before all north."""
+    time, n = paths.columns["time"], paths.n_rows
+    if not n:
+        return [np.zeros((0, 2)) for _ in lags]
+    rows = np.arange(n)
+    start = np.repeat(paths.offsets[:-1], paths.lengths)
+    clock = time + np.repeat(_shifts(paths), paths.lengths)
+    found = []
+    for lag in lags:
+        wanted = clock - lag
+        # Receivers speak at regular times: as many rows before as elsewhere is a good guess, and searching takes longer.
+        some = rows[:: n // 100 + 1]
+        back = int(np.median(some - np.searchsorted(clock, wanted[some], side="right"))) + 1
+        low = np.maximum(rows - back, start)
+        after = np.minimum(low + 1, n - 1)
+        wrong = np.flatnonzero((clock.take(low) > wanted) & (low > start) | (clock.take(after) <= wanted))
+        if len(wrong):
+            low[wrong] = np.maximum(np.searchsorted(clock, wanted[wrong], side="right") - 1, start[wrong])
+            after = low + 1
+        found.append(_between(paths, low, np.minimum(after, rows), time - lag))
+    return found
 
 
 def _at(paths: Trajectories, first: Array, interval: Array, count: Array) -> Trajectories:
@@ -122,14 +149,29 @@ def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Tra
 
 def _interpolate(paths: Trajectories, time: Array, path: Array) -> NDArray[np.float64]:
     """Locations of paths ``path`` at times ``time``, in one search; outside its duration a path stays at its end."""
-    own, xy, offsets = paths.columns["time"], paths.columns["xy"], paths.offsets
-    first, last = own[offsets[:-1]], own[offsets[1:] - 1]
-    # Lay the paths end to end on one clock, a second apart, so that one sorted array serves all of them.
-    shift = np.r_[0.0, np.cumsum(last - first + 1.0)[:-1]] - first
+    own, offsets = paths.columns["time"], paths.offsets
+    shift = _shifts(paths)
     clock = own + np.repeat(shift, paths.lengths)
     at = np.searchsorted(clock, time + shift[path], side="right") - 1
-    low = np.clip(at, offsets[:-1][path], offsets[1:][path] - 1)
-    high = np.minimum(low + 1, offsets[1:][path] - 1)
-    span = own[high] - own[low]
-    share = np.where(span > 0, (time - own[low]) / np.where(span > 0, span, 1.0), 0.0)
-    return np.asarray(xy[low] + np.clip(share, 0.0, 1.0)[:, None] * (xy[high] - xy[low]))
+    last = offsets[1:][path] - 1
+    low = np.clip(at, offsets[:-1][path], last)
+    return _between(paths, low, np.minimum(low + 1, last), time)
+
+
+def _shifts(paths: Trajectories) -> NDArray[np.float64]:
+    """What lays the paths end to end on one clock, a second apart, so that one sorted array serves all of them."""
+    own, offsets = paths.columns["time"], paths.offsets
+    first, last = own[offsets[:-1]], own[offsets[1:] - 1]
+    return np.asarray(np.r_[0.0, np.cumsum(last - first + 1.0)[:-1]] - first)
+
+
+def _between(paths: Trajectories, low: Array, high: Array, time: Array) -> NDArray[np.float64]:
+    """Locations at times between two points each, in a straight line; at the nearer one outside of them."""
+    own, xy = paths.columns["time"], np.ascontiguousarray(paths.columns["xy"].T)
+    before = own.take(low)
+    span = own.take(high) - before
+    share = np.clip((time - before) / (span + (span == 0)), 0.0, 1.0)
+    here = xy.take(low, axis=1)
+    # Two points at the same time are one: there is nowhere to go between them.
+    share *= span > 0
+    return np.asarray((here + share * (xy.take(high, axis=1) - here)).T)

@@ -41,10 +41,14 @@ class Projection:
         return float(np.radians(1) * EARTH_RADIUS * np.cos(np.radians(min(abs(self.lat), 89.9))))
 
     def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
-        """East and north of the centre, in metres, as an array of shape (n, 2)."""
-        east = (np.asarray(lon, np.float64) - self.lon + 180.0) % 360.0 - 180.0
+        """East and north of the centre, in metres: an array of shape (n, 2), in memory all east before all north."""
+        east = np.asarray(lon, np.float64) - self.lon + 180.0
+        # The rest of a division takes ten times as long as all the others do, and few fixes are beyond the antimeridian.
+        beyond = (east < 0.0) | (east >= 360.0)
+        if beyond.any():
+            east %= 360.0
         north = np.asarray(lat, np.float64) - self.lat
-        return np.column_stack([east * self._east_metres_a_degree, north * np.radians(1) * EARTH_RADIUS])
+        return np.stack([(east - 180.0) * self._east_metres_a_degree, north * np.radians(1) * EARTH_RADIUS]).T
 
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Latitude and longitude of points in metres."""

@@ -143,6 +143,9 @@ class View:
 
     def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
         """The features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
+        return np.ascontiguousarray(self._encode(steps, without))
+
+    def _encode(self, steps: Steps, without: Array | None) -> NDArray[np.float32]:
         features = self.encoder.encode(steps, without)
         return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
 
@@ -160,7 +163,7 @@ class View:
         own = self.memory.number_of(np.array(trip_names(fixes)))
         # New trips, the usual case, have nothing of their own to leave out.
         without = own[steps.trip] if (own >= 0).any() else None
-        return Sight(self.encode(steps, without), steps, paths.columns["row"], weight, fault)
+        return Sight(self._encode(steps, without), steps, paths.columns["row"], weight, fault)
 
 
 def trip_names(fixes: Trajectories) -> list[str]:
