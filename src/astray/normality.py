@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError
+from astray.mdp.clock import first_after, shifts
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -200,9 +201,12 @@ def lowest_aspect(calibration: Calibration, values: Floats) -> tuple[Floats, NDA
     return over[np.arange(len(over)), which], which
 
 
-def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
-    """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
-    low, which = lowest_aspect(calibration, calibration.of_steps(rewards))
+def step_normality(rewards: Array, calibration: Calibration, n: Floats | None = None) -> StepScores:
+    """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest.
+
+    ``n`` is what :meth:`Calibration.of_steps` says of the rewards, where that is known already.
+    """
+    low, which = lowest_aspect(calibration, calibration.of_steps(rewards) if n is None else n)
     spread = np.empty(len(rewards))
     for aspect, unit in enumerate(_units(calibration)):
         rows = which == aspect
@@ -210,25 +214,31 @@ def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
     return StepScores(calibration.overall.step.standardise(low), spread, which)
 
 
+def lowest_of_steps(calibration: Calibration, n: Floats) -> Floats:
+    """n(s, a) of every row alone, from that of its aspects."""
+    return calibration.overall.step.standardise((n / np.asarray(calibration.tolerance)).min(axis=1))
+
+
 def trip_normality(
-    rewards: Array, trip: Array, time: Array, weight: Array, calibration: Calibration, n_trips: int
+    rewards: Array,
+    trip: Array,
+    time: Array,
+    weight: Array,
+    calibration: Calibration,
+    n_trips: int,
+    n: Floats | None = None,
 ) -> TripScores:
-    """Score trips from the rewards (rows, aspects, heads) of their rows; one without a usable row is not a number."""
-    n = calibration.of_steps(rewards)
-    means = np.column_stack([trip_means(values, trip, weight, n_trips) for values in n.T])
-    worst = worst_windows(n, trip, time, weight, calibration.window_seconds, n_trips)
-    return trip_scores(means, worst, _head_means(rewards, trip, weight, n_trips), calibration)
+    """Score trips from the rewards (rows, aspects, heads) of their rows; one without a usable row is not a number.
 
-
-def trip_scores(means: Floats, worst: Floats, head_means: Floats, calibration: Calibration) -> TripScores:
-    """Score trips from what was summed up over each.
-
-    That is the mean n and the lowest window of every aspect (trips, aspects), and the mean reward under every head
-    (trips, aspects, heads).
+    ``n`` is what :meth:`Calibration.of_steps` says of the rewards, where that is known already.
     """
-    normality, window, score, which = _decide(calibration, means, worst)
-    rows = np.arange(len(score))
-    spread = head_means[rows, which].std(axis=1) / _units(calibration)[which]
+    n = calibration.of_steps(rewards) if n is None else n
+    runs = _Runs.of(trip, n_trips)
+    share = runs.shares(weight)
+    means = runs.means(n.T, share)
+    worst = _lowest_windows(n.T, means, trip, time, weight, calibration.window_seconds)
+    normality, window, score, which = _decide(calibration, means.T, worst.T)
+    spread = _head_spread(rewards, runs, share, which) / _units(calibration)[which]
     none = np.isnan(score)
     return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
 
@@ -249,16 +259,18 @@ def _units(calibration: Calibration) -> Floats:
     return np.asarray(spreads * np.asarray(calibration.tolerance) * calibration.overall.step.spread)
 
 
-def _head_means(rewards: Array, trip: Array, weight: Array, n_trips: int) -> Floats:
-    """The weighted mean of each trip under each head: (trips, aspects, heads)."""
-    total, counts = np.bincount(trip, weight, n_trips), np.bincount(trip, minlength=n_trips)
-    # What each row contributes to its trip's mean; where a trip has no weight at all, the plain mean.
-    share = np.where(total[trip] > 0, weight, 1.0) / np.where(total > 0, total, counts)[trip]
-    means = np.zeros((n_trips, *rewards.shape[1:]))
-    if len(trip):
-        runs = np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]])
-        np.add.at(means, trip[runs], np.add.reduceat(rewards * share[:, None, None], runs, axis=0))
-    return np.where(counts[:, None, None] > 0, means, np.nan)
+def _head_spread(rewards: Array, runs: _Runs, share: Floats, which: NDArray[np.int64]) -> Floats:
+    """The standard deviation over the heads of each trip's mean reward, in the aspect that counts for the trip."""
+    spread = np.full(len(which), np.nan)
+    of_run = which[runs.trip]
+    for aspect in np.unique(of_run):
+        mine = of_run == aspect
+        rows = np.flatnonzero(np.repeat(mine, runs.lengths))
+        heads = rewards[:, aspect].T.take(rows, axis=1)
+        means = _Runs(runs.trip[mine], runs.lengths[mine], runs.n_trips).means(heads, share[rows])
+        chosen = which == aspect
+        spread[chosen] = means[:, chosen].std(axis=0)
+    return spread
 
 
 def _decide(calibration: Calibration, means: Floats, worst: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
@@ -278,13 +290,49 @@ def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = 
     >>> trip_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])).tolist()
     [2.5, 5.0]
     """
-    size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
-    total = np.bincount(trip, weight, size)
-    sums = np.bincount(trip, weight * values, size)
-    counts = np.bincount(trip, minlength=size)
-    plain = np.bincount(trip, values, size)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(total > 0, sums / total, plain / counts)
+    runs = _Runs.of(trip, n_trips)
+    return runs.means(values, runs.shares(weight))
+
+
+class _Runs(NamedTuple):
+    """Rows that stand together and are of one trip: which trip, and how many they are."""
+
+    trip: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    n_trips: int
+
+    @classmethod
+    def of(cls, trip: Array, n_trips: int | None = None) -> _Runs:
+        starts = _starts(trip)
+        size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
+        return cls(trip[starts], np.diff(starts, append=len(trip)), size)
+
+    def sums(self, values: Array) -> Floats:
+        """The sums over each trip of values (..., rows)."""
+        total = np.zeros((*values.shape[:-1], self.n_trips))
+        if len(self.trip):
+            starts = np.cumsum(self.lengths) - self.lengths
+            np.add.at(total, (..., self.trip), np.add.reduceat(values, starts, axis=-1))
+        return total
+
+    def shares(self, weight: Array) -> Floats:
+        """What each row contributes to its trip's mean; where a trip has no weight at all, all rows the same."""
+        total, counts = self.sums(weight), np.bincount(self.trip, self.lengths, self.n_trips)
+        with np.errstate(divide="ignore"):
+            share = weight * np.repeat(np.where(total > 0, 1.0 / total, 0.0)[self.trip], self.lengths)
+            alike = np.where(total > 0, 0.0, 1.0 / counts)[self.trip]
+        return share + np.repeat(alike, self.lengths) if alike.any() else share
+
+    def means(self, values: Array, share: Array) -> Floats:
+        """The means over each trip of values (..., rows); of a trip without a row, not a number."""
+        means = self.sums(values * share)
+        means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
+        return means
+
+
+def _starts(values: Array) -> NDArray[np.int64]:
+    """Where each run of equal values starts."""
+    return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
 
 
 def worst_windows(
@@ -296,33 +344,43 @@ def worst_windows(
     but counts only from half its length on: one odd fix is no window. A path begins with the trip and with every row
     of no weight (after a gap). A trip whose paths are all shorter than that has its mean.
     """
-    size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
-    columns = np.atleast_2d(n.T)
-    worst = np.stack([trip_means(values, trip, weight, size) for values in columns])
-    if len(n):
-        low, mass, full = _windows(trip, time, weight, seconds)
-        ends, low, mass, of = np.flatnonzero(full) + 1, low[full], mass[full], trip[full]
-        for lowest, values in zip(worst, columns, strict=True):
-            sums = np.r_[0.0, np.cumsum(weight * values)]
-            np.minimum.at(lowest, of, (sums[ends] - sums[low]) / mass)
-    return worst.T.reshape(size, *n.shape[1:])
+    runs = _Runs.of(trip, n_trips)
+    means = runs.means(n.T, runs.shares(weight))
+    return _lowest_windows(n.T, means, trip, time, weight, seconds).T
 
 
-def _windows(
-    trip: Array, time: Array, weight: Array, seconds: float
-) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
-    """For each row: where the window that ends there starts, its weight, and whether it counts."""
-    begins = np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]] | (weight == 0))
-    rows = np.diff(np.r_[begins, len(trip)])
-    first = np.repeat(begins, rows)
-    # One clock for all paths, so that one search finds where every window starts.
-    duration = time[np.r_[begins[1:], len(time)] - 1] - time[begins]
-    shift = np.cumsum(np.r_[0.0, duration[:-1] + 1.0]) - time[begins]
-    clock = time + np.repeat(shift, rows)
-    low = np.maximum(np.searchsorted(clock, clock - seconds, side="right"), first)
+def _lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, seconds: float) -> Floats:
+    """The lowest window of each trip, of n (..., rows); or, where it has none, the mean (..., trips)."""
+    worst = means.copy()
+    if not len(time):
+        return worst
+    low, mass = _windows(trip, time, weight, seconds)
+    ends = np.flatnonzero(mass > 0)
+    if len(ends):
+        sums = np.zeros((*n.shape[:-1], len(time) + 1))
+        np.cumsum(n * weight, axis=-1, out=sums[..., 1:])
+        in_window = sums.take(ends + 1, axis=-1)
+        in_window -= sums.take(low[ends], axis=-1)
+        in_window /= mass[ends]
+        of = trip[ends]
+        starts = _starts(of)
+        np.minimum.at(worst, (..., of[starts]), np.minimum.reduceat(in_window, starts, axis=-1))
+    return worst
+
+
+def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:
+    """For each row: where the window that ends there starts, and its weight; 0 if it does not count."""
+    new_path = weight == 0
+    new_path[0] = True
+    new_path[1:] |= trip[1:] != trip[:-1]
+    begins = np.append(np.flatnonzero(new_path), len(time))
+    rows = np.diff(begins)
+    clock = time + np.repeat(shifts(time, begins), rows)
+    low = first_after(clock, seconds, np.repeat(begins[:-1], rows))
     total = np.r_[0.0, np.cumsum(weight)]
-    mass = total[1:] - total[low]
-    return low, mass, (time - time[first] >= seconds / 2) & (mass > 0)
+    mass = total[1:] - total.take(low)
+    mass *= time - np.repeat(time[begins[:-1]], rows) >= seconds / 2
+    return low, mass
 
 
 def p_values(scores: Array, calibration_scores: Array) -> Floats:
@@ -347,30 +405,40 @@ class Segment(NamedTuple):
 
 
 def segments(
-    n: Array, trip: Array, time: Array, enter: float = -2.0, leave: float = -1.0, min_seconds: float = 60.0
+    n: Array,
+    trip: Array,
+    time: Array,
+    enter: float | Array = -2.0,
+    leave: float | Array = -1.0,
+    min_seconds: float = 60.0,
 ) -> list[Segment]:
     """Where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
 
-    Segments shorter than ``min_seconds`` are noise and left out, unless they are the whole trip.
+    Segments shorter than ``min_seconds`` are noise and left out, unless they are the whole trip. The levels are
+    numbers, or one a row.
 
     >>> n = np.array([0.0, -3, -1.5, -3, 0, 0])
     >>> segments(n, np.zeros(6, int), np.arange(6) * 60.0)
     [Segment(trip=0, start=1, stop=4, normality=-2.5)]
     """
-    if leave < enter:
+    if np.any(np.less(leave, enter)):
         raise DataError(f"a segment must not close ({leave}) below where it opens ({enter})")
-    if not len(n):
+    low = np.flatnonzero(n <= leave)
+    if not len(low):
         return []
-    fresh = np.r_[True, trip[1:] != trip[:-1]]
-    # The state after each row is set by the last row that decided something: below enter, above leave, or a new trip.
-    decided = np.where(n <= enter, 1, np.where((n > leave) | fresh, 0, -1))
-    last = np.maximum.accumulate(np.where(decided >= 0, np.arange(len(n)), -1))
-    inside = decided[last] == 1
-    starts = np.flatnonzero(inside & (fresh | np.r_[True, ~inside[:-1]]))
-    stops = np.flatnonzero(inside & np.r_[fresh[1:] | ~inside[1:], True]) + 1
-    found = []
-    for a, b in zip(starts, stops, strict=True):
-        whole = fresh[a] and (b == len(n) or fresh[b])
-        if whole or time[b - 1] - time[a] >= min_seconds:
-            found.append(Segment(int(trip[a]), int(a), int(b), float(n[a:b].mean())))
-    return found
+    fresh = np.ones(len(n) + 1, bool)
+    np.not_equal(trip[1:], trip[:-1], out=fresh[1:-1])
+    # Of each run of rows that are not above leave, from the first that is not above enter on; few rows are low.
+    runs = np.flatnonzero(fresh[low] | (np.diff(low, prepend=-2) > 1))
+    stops = low[np.append(runs[1:], len(low)) - 1] + 1
+    starts = np.minimum.reduceat(np.where((n <= enter)[low], low, len(n)), runs)
+    opened = starts < len(n)
+    starts, stops = starts[opened], stops[opened]
+    lasts = (fresh[starts] & fresh[stops]) | (time[stops - 1] - time[starts] >= min_seconds)
+    starts, stops = starts[lasts], stops[lasts]
+    if not len(starts):
+        return []
+    # Every other of the sums between these is of what lies between two segments.
+    sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
+    means = sums / (stops - starts)
+    return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]

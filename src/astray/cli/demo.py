@@ -116,7 +116,7 @@ def in_words(explanation: Explanation) -> list[str]:
         return []
     worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
     start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
-    said = f"{start:%H:%M} to {end:%H:%M}: {worst.words}"
+    said = f"{start:%H:%M} to {end:%H:%M}: {worst}"
     return textwrap.wrap(said, 100, initial_indent=" " * 10, subsequent_indent=" " * 10)
 
 

@@ -24,7 +24,8 @@ _IN_FLAGS = (
     (r'choose with format="(\w+)"', r"choose with --format \1"),
     (r"pass zero_ok=True", "pass --read zero_ok=true"),
     (r"\bpass time_(unit|zone)=", r"pass --time-\1"),
-    (r"\btime_(unit|zone|format)=", r"time-\1 "),
+    (r"\btake time_format=", "take --read time_format="),
+    (r"\btime_(unit|zone)=", r"time-\1 "),
     (r"call enroll\(trips\) first", "run astray enroll first"),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from astray.normality import (
     Segment,
     StepScores,
     TripScores,
+    lowest_of_steps,
     segments,
     step_normality,
     trip_normality,
@@ -94,16 +96,24 @@ class Scores:
 
     trips: Trajectories
     seen: Seen
+    rewards: NDArray[np.float32]  # (fixes, aspects, heads)
     aspects: tuple[str, ...]
-    of_steps: StepScores
+    scales: Sequence[Scale]
+    normality: Floats  # n(s, a) of each usable fix
     of_trips: TripScores
     n_calibration: NDArray[np.int64]
     segments: tuple[Segment, ...]
 
-    @property
-    def normality(self) -> Floats:
-        """n(s, a) of each usable fix."""
-        return self.of_steps.normality
+    @cached_property
+    def of_steps(self) -> StepScores:
+        """The scores of each usable fix; who asks for those of trips alone need not wait for them."""
+        n = len(self.rewards)
+        of_steps = StepScores(self.normality, np.empty(n), np.empty(n, np.int64))
+        for rows, _, scale in _alike(self.seen, self.scales):
+            found = step_normality(self.rewards[rows], scale.calibration)
+            of_steps.uncertainty[rows] = np.hypot(found.uncertainty, scale.step_noise)
+            of_steps.aspect[rows] = found.aspect
+        return of_steps
 
     @property
     def uncertainty(self) -> Floats:
@@ -116,36 +126,38 @@ def score_chunk(
 ) -> Scores:
     """Rewards, normality and segments of a chunk; a segment opens at a normality of ``enter``."""
     rewards = posterior(seen.features)
-    of_steps = StepScores(np.empty(len(rewards)), np.empty(len(rewards)), np.empty(len(rewards), np.int64))
+    normality = np.empty(len(rewards))
     of_trips = TripScores._make([*np.full((5, len(trips)), np.nan), np.full(len(trips), -1)])
-    for chosen, scale in _alike(seen.scale, scales):
-        rows = slice(None) if chosen.all() else chosen[seen.trip]
-        steps = step_normality(rewards[rows], scale.calibration)
-        steps = steps._replace(uncertainty=np.hypot(steps.uncertainty, scale.step_noise))
-        for all_steps, these in zip(of_steps, steps, strict=True):
-            all_steps[rows] = these
-        found = trip_normality(
-            rewards[rows], seen.trip[rows], seen.time[rows], seen.weight[rows], scale.calibration, len(trips)
-        )
+    for rows, chosen, scale in _alike(seen, scales):
+        these, calibration = rewards[rows], scale.calibration
+        n = calibration.of_steps(these)
+        normality[rows] = lowest_of_steps(calibration, n)
+        found = trip_normality(these, seen.trip[rows], seen.time[rows], seen.weight[rows], calibration, len(trips), n)
         found = found._replace(uncertainty=np.hypot(found.uncertainty, scale.trip_noise))
         for all_trips, those in zip(of_trips, found, strict=True):
             all_trips[chosen] = those[chosen]
     return Scores(
         trips,
         seen,
+        rewards,
         posterior.aspects,
-        of_steps,
+        scales,
+        normality,
         of_trips,
-        np.array([len(scales[k].calibration.trips) for k in seen.scale], np.int64),
-        _segments(seen, of_steps.normality, of_trips, scales, enter),
+        np.array([len(scale.calibration.trips) for scale in scales], np.int64)[seen.scale],
+        _segments(seen, normality, of_trips, scales, enter),
     )
 
 
-def _alike(which: NDArray[np.int64], scales: Sequence[Scale]) -> Iterator[tuple[NDArray[np.bool_], Scale]]:
-    """Trips whose scales differ in nothing but where trips and windows lie overall, and one scale for all of them.
+def _alike(seen: Seen, scales: Sequence[Scale]) -> Iterator[tuple[slice | NDArray[np.bool_], NDArray[np.bool_], Scale]]:
+    """Trips whose scales differ in nothing but where trips and windows lie overall: rows, trips, one scale for all.
 
     Agents' own scales differ from everybody's by that alone, and a chunk may hold very many agents.
     """
+    which = seen.scale
+    if len(scales) == 1:
+        yield slice(None), np.ones(len(which), bool), scales[0]
+        return
     kinds = [(s.calibration.step, s.step_noise, s.trip_noise) for s in scales]
     number = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
     kind_of = np.array([number[kind] for kind in kinds], np.int64)[which]
@@ -158,7 +170,8 @@ def _alike(which: NDArray[np.int64], scales: Sequence[Scale]) -> Iterator[tuple[
             Location(*np.array(part).T) for part in ([o.trip for o in overall], [o.window for o in overall])
         )
         joint = replace(scale.calibration, overall=scale.calibration.overall._replace(trip=trip, window=window))
-        yield chosen, replace(scale, calibration=joint)
+        rows = slice(None) if chosen.all() else chosen[seen.trip]
+        yield rows, chosen, replace(scale, calibration=joint)
 
 
 def _segments(
@@ -170,12 +183,16 @@ def _segments(
     """
     found = segments(normality, seen.trip, seen.time, enter, max(enter, enter / 2), seen.least_segment)
     with np.errstate(invalid="ignore"):
-        low = set(np.flatnonzero(of_trips.score <= enter).tolist())
-    for trip in low - {s.trip for s in found}:
-        worst = _worst_step(scales[seen.scale[trip]].calibration, of_trips, trip)
-        a, b = np.searchsorted(seen.trip, [trip, trip + 1]).tolist()
-        inside = segments(normality[a:b], seen.trip[a:b], seen.time[a:b], worst, max(worst, worst / 2), 0.0)
-        found += [Segment(s.trip, s.start + a, s.stop + a, s.normality) for s in inside]
+        low = of_trips.score <= enter
+    low[[s.trip for s in found]] = False
+    if low.any():
+        bar = np.zeros(len(low))
+        for trip in np.flatnonzero(low).tolist():
+            bar[trip] = _worst_step(scales[seen.scale[trip]].calibration, of_trips, trip)
+        rows = np.flatnonzero(low[seen.trip])
+        trip_of, worst = seen.trip[rows], bar[seen.trip[rows]]
+        inside = segments(normality[rows], trip_of, seen.time[rows], worst, np.maximum(worst, worst / 2), 0.0)
+        found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
     return tuple(sorted(found, key=lambda s: s.start))
 
 

@@ -236,7 +236,7 @@ class _Index:
         shift = np.uint64(64 - bits)
         sizes = np.bincount((distinct >> shift).astype(np.int64), minlength=1 << bits)
         bucket = (np.cumsum(sizes) - sizes + 1).astype(np.int32)
-        # An entry before the first stands for keys that are not found: no trip has them. One past the end ends a search.
+        # The entry before the first stands for keys that are not found; the one past the last ends every search.
         count = np.r_[0, count, 0].astype(np.float32)
         return cls(
             np.r_[np.uint64(0), distinct, np.uint64(0xFFFF_FFFF_FFFF_FFFF)],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.mdp.clock import first_after, shifts
 from astray.mdp.faults import GOOD, FaultRules, find_faults
 from astray.mdp.projection import Projection
 from astray.trajectories import Trajectories
@@ -106,25 +107,13 @@ def location_before(paths: Trajectories, lag: float) -> NDArray[np.float64]:
 
 def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray[np.float64]]:
     """The same for several lags; in memory all east before all north."""
-    time, n = paths.columns["time"], paths.n_rows
-    if not n:
-        return [np.zeros((0, 2)) for _ in lags]
-    rows = np.arange(n)
+    time, rows = paths.columns["time"], np.arange(paths.n_rows)
     start = np.repeat(paths.offsets[:-1], paths.lengths)
-    clock = time + np.repeat(_shifts(paths), paths.lengths)
+    clock = time + np.repeat(shifts(time, paths.offsets), paths.lengths)
     found = []
     for lag in lags:
-        wanted = clock - lag
-        # Receivers speak at regular times: as many rows before as elsewhere is a good guess, and searching takes longer.
-        some = rows[:: n // 100 + 1]
-        back = int(np.median(some - np.searchsorted(clock, wanted[some], side="right"))) + 1
-        low = np.maximum(rows - back, start)
-        after = np.minimum(low + 1, n - 1)
-        wrong = np.flatnonzero((clock.take(low) > wanted) & (low > start) | (clock.take(after) <= wanted))
-        if len(wrong):
-            low[wrong] = np.maximum(np.searchsorted(clock, wanted[wrong], side="right") - 1, start[wrong])
-            after = low + 1
-        found.append(_between(paths, low, np.minimum(after, rows), time - lag))
+        after = first_after(clock, lag, start)
+        found.append(_between(paths, np.maximum(after - 1, start), np.minimum(after, rows), time - lag))
     return found
 
 
@@ -150,19 +139,12 @@ def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Tra
 def _interpolate(paths: Trajectories, time: Array, path: Array) -> NDArray[np.float64]:
     """Locations of paths ``path`` at times ``time``, in one search; outside its duration a path stays at its end."""
     own, offsets = paths.columns["time"], paths.offsets
-    shift = _shifts(paths)
+    shift = shifts(own, offsets)
     clock = own + np.repeat(shift, paths.lengths)
     at = np.searchsorted(clock, time + shift[path], side="right") - 1
     last = offsets[1:][path] - 1
     low = np.clip(at, offsets[:-1][path], last)
     return _between(paths, low, np.minimum(low + 1, last), time)
-
-
-def _shifts(paths: Trajectories) -> NDArray[np.float64]:
-    """What lays the paths end to end on one clock, a second apart, so that one sorted array serves all of them."""
-    own, offsets = paths.columns["time"], paths.offsets
-    first, last = own[offsets[:-1]], own[offsets[1:] - 1]
-    return np.asarray(np.r_[0.0, np.cumsum(last - first + 1.0)[:-1]] - first)
 
 
 def _between(paths: Trajectories, low: Array, high: Array, time: Array) -> NDArray[np.float64]:
