@@ -312,7 +312,7 @@ class _Runs(NamedTuple):
         total = np.zeros((*values.shape[:-1], self.n_trips))
         if len(self.trip):
             starts = np.cumsum(self.lengths) - self.lengths
-            np.add.at(total, (..., self.trip), np.add.reduceat(values, starts, axis=-1))
+            np.add.at(total.T, self.trip, np.add.reduceat(values, starts, axis=-1).T)
         return total
 
     def shares(self, weight: Array) -> Floats:
@@ -321,7 +321,7 @@ class _Runs(NamedTuple):
         with np.errstate(divide="ignore"):
             share = weight * np.repeat(np.where(total > 0, 1.0 / total, 0.0)[self.trip], self.lengths)
             alike = np.where(total > 0, 0.0, 1.0 / counts)[self.trip]
-        return share + np.repeat(alike, self.lengths) if alike.any() else share
+        return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
 
     def means(self, values: Array, share: Array) -> Floats:
         """The means over each trip of values (..., rows); of a trip without a row, not a number."""
@@ -364,7 +364,7 @@ def _lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: A
         in_window /= mass[ends]
         of = trip[ends]
         starts = _starts(of)
-        np.minimum.at(worst, (..., of[starts]), np.minimum.reduceat(in_window, starts, axis=-1))
+        np.minimum.at(worst.T, of[starts], np.minimum.reduceat(in_window, starts, axis=-1).T)
     return worst
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,20 +50,29 @@ class RewardPosterior:
         Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
         """
         mean, scale = self.mean[:, None], self.scale[:, None]
-        rewards = np.empty((len(self.aspects), self.n_heads, len(features)), self._networks[0][0].dtype)
-        for rows in _batches(len(features), batch):
-            x = _with_ones((), self.mean.shape[0], rows.stop - rows.start, rewards.dtype)
-            np.divide(features[rows].T - mean, scale, out=x[:-1])
-            np.clip(x[:-1], -self.clip, self.clip, out=x[:-1])
-            found = sum(_forward(network, x) for network in self._networks)
+        networks = _networks(self)
+        rewards = np.empty((len(self.aspects), self.n_heads, len(features)), networks[0][0].dtype)
+        for start in range(0, len(features), batch):
+            some = features[start : start + batch].T
+            x = _with_ones(some.shape, rewards.dtype)
+            standard = x[:-1]
+            np.subtract(some, mean, out=standard)
+            standard /= scale
+            np.minimum(standard, self.clip, out=standard)
+            np.maximum(standard, -self.clip, out=standard)
+            found = _forward(networks[0], x)
+            for prior in networks[1:]:
+                found = found + _forward(prior, x)
             # (networks, aspects x heads, rows) -> (aspects, networks x heads, rows)
-            by_aspect = found.reshape(len(found), len(self.aspects), -1, x.shape[1]).swapaxes(0, 1)
-            rewards[..., rows] = by_aspect.reshape(len(self.aspects), -1, x.shape[1])
+            by_aspect = found.reshape(len(found), len(self.aspects), -1, some.shape[1]).swapaxes(0, 1)
+            rewards[..., start : start + batch] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
         return rewards.transpose(2, 0, 1)
 
-    @cached_property
-    def _networks(self) -> list[Network]:
-        return [_logistic(layers) for layers in (self.layers, self.prior) if layers]
+
+@lru_cache(maxsize=64)
+def _networks(posterior: RewardPosterior) -> list[Network]:
+    """The network that was learned, and the fixed one that is added to it, if there is one."""
+    return [_logistic(layers) for layers in (posterior.layers, posterior.prior) if layers]
 
 
 def _logistic(layers: tuple[tuple[Array, Array], ...]) -> Network:
@@ -84,26 +92,22 @@ def _logistic(layers: tuple[tuple[Array, Array], ...]) -> Network:
     return tuple(made)
 
 
+@np.errstate(over="ignore")  # 1 / (inf + 1) is 0, as it should be
 def _forward(network: Network, x: Array) -> Array:
     """The network's outputs, (networks, outputs, rows), from inputs (inputs and a one, rows)."""
     for weights in network[:-1]:
-        h = _with_ones(weights.shape[:1], weights.shape[1], x.shape[-1], weights.dtype)
+        h = _with_ones((*weights.shape[:2], x.shape[-1]), weights.dtype)
         z = h[:, :-1]
         np.matmul(weights, x, out=z)
-        with np.errstate(over="ignore"):  # 1 / (inf + 1) is 0, as it should be
-            np.exp(z, out=z)
+        np.exp(z, out=z)
         z += 1.0
         np.divide(1.0, z, out=z)
         x = h
     return np.asarray(network[-1] @ x)
 
 
-def _with_ones(shape: tuple[int, ...], units: int, rows: int, dtype: np.dtype[Any]) -> Array:
-    """Room for so many units, and ones behind them that the biases are multiplied with."""
-    made = np.empty((*shape, units + 1, rows), dtype)
+def _with_ones(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Room for units (..., units, rows), and behind them for the ones that the biases are multiplied with."""
+    made = np.empty((*shape[:-2], shape[-2] + 1, shape[-1]), dtype)
     made[..., -1, :] = 1.0
     return made
-
-
-def _batches(n: int, size: int) -> Iterator[slice]:
-    return (slice(i, min(i + size, n)) for i in range(0, n, size))

@@ -138,7 +138,7 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
 
     @cache
     def turn() -> Array:
-        return np.arctan2(vy, vx) / (2 * np.pi) * SECTORS
+        return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
 
     @cache
     def sector(shift: float) -> _Word:
@@ -149,7 +149,7 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
 
     @cache
     def band() -> Array:
-        return 2 * np.log2(np.maximum(speed, STANDING) / STANDING)
+        return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
 
     @cache
     def pace(shift: float) -> _Word:
