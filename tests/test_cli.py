@@ -42,9 +42,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(home: Path) -> Path:
-    """The new trips many times over: enough for a second or more of work on several cores."""
+    """The new trips many times over: enough for seconds of work on several cores."""
     trips = astray.read(home / "new.csv")
-    copies = -(-450_000 // trips.n_rows)
+    copies = -(-1_200_000 // trips.n_rows)
     names = [np.char.add(trips.trajectory_ids, f"-{i}") for i in range(copies)]
     many = [Trajectories(trips.columns, trips.offsets, trips.agent_ids, name) for name in names]
     file = home / "large.parquet"
