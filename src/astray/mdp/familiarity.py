@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.mdp.hashing import Word, changes, mix, mix_one
 from astray.mdp.memory import Memory
 from astray.mdp.steps import Steps
 
@@ -27,7 +28,6 @@ GRIDS = 2  # each key is taken on two grids, half a cell apart, and the counts a
 SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
 STANDING = 0.5  # metres a second below which there is no direction of travel
 SECTORS = 8
-TICKED = 16  # times as many possible values as there are steps can be ticked off in a table
 
 
 @dataclass(frozen=True)
@@ -72,34 +72,15 @@ DEFAULT_HABITS = PLACE + HEADING + ORIGIN + HOUR + SPEED + WAY
 DEFAULT_LAGS = (60.0, 300.0)
 
 
-class _Word(NamedTuple):
-    """A key, or a part of one (a cell, a direction, an hour): of every step its number among the different ones."""
-
-    number: NDArray[np.int64]
-    hashes: NDArray[np.uint64]  # of the different ones
-
-    def pairs(self, other: _Word) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Of every step the number of its pair of both among the different pairs; and of which two each of those is."""
-        n = len(other.hashes)
-        found, number = _distinct(self.number * n + other.number, len(self.hashes) * n)
-        one = found // n  # with the line below four times as fast as np.divmod
-        return number, one, found - one * n
-
-    def then(self, other: _Word) -> _Word:
-        """Both, hashed one after the other."""
-        number, one, two = self.pairs(other)
-        return _Word(number, _mix(self.hashes.take(one), other.hashes.take(two)))
-
-
 def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> NDArray[np.uint64]:
     """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
     keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
     for h, grid, key in _keys(steps, habits, utc_offset):
-        keys[grid, h] = key.hashes.take(key.number)
+        keys[grid, h] = key.spread(key.hashes)
     return keys.transpose(2, 1, 0)
 
 
-def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[tuple[int, int, _Word]]:
+def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[tuple[int, int, Word]]:
     """The keys of steps, one habit after the other, on one grid after the other.
 
     The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
@@ -117,11 +98,11 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
         """East and north; of the origin, which a path keeps, only where it changes, and for how many steps it stays."""
         if which != 1:
             return np.ascontiguousarray(steps.location.T if which == 0 else steps.trail[:, which - 2].T), None
-        starts = np.flatnonzero(_changes(steps.origin[:, 0]) | _changes(steps.origin[:, 1]))
+        starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
         return steps.origin[starts].T, np.diff(starts, append=len(steps))
 
     @cache
-    def cell(which: int, size: float, shift: float) -> _Word:
+    def cell(which: int, size: float, shift: float) -> Word:
         xy, lasts = place(which)
         i, j = np.floor(xy / size + shift)
         low_i, low_j = i.min(), j.min()
@@ -130,31 +111,31 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
         j -= low_j
         i *= wide
         i += j
-        cells, number = _distinct(i.astype(np.int64), tall * wide)
-        row = cells // wide
-        column = cells - row * wide
-        hashes = _mix((row + int(low_i)).view(np.uint64), (column + int(low_j)).view(np.uint64))
-        return _Word(number if lasts is None else np.repeat(number, lasts), hashes)
+        cells = Word.of(i.astype(np.int64), tall * wide)
+        row = cells.values // wide
+        column = cells.values - row * wide
+        hashed = cells.hashed(mix((row + int(low_i)).view(np.uint64), (column + int(low_j)).view(np.uint64)))
+        return hashed if lasts is None else hashed.lasting(lasts)
 
     @cache
     def turn() -> Array:
         return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
 
     @cache
-    def sector(shift: float) -> _Word:
+    def sector(shift: float) -> Word:
         # The rest of a division by a power of two, of negative numbers as well.
         ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
         ways[standing] = SECTORS
-        return _small(ways, SECTORS + 1)
+        return Word.of(ways, SECTORS + 1)
 
     @cache
     def band() -> Array:
         return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
 
     @cache
-    def pace(shift: float) -> _Word:
+    def pace(shift: float) -> Word:
         bands = np.floor(band() + shift).astype(np.int64)
-        return _small(bands, int(bands.max()) + 1)
+        return Word.of(bands, int(bands.max()) + 1)
 
     @cache
     def hour() -> Array:
@@ -163,15 +144,15 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
         return np.where(seconds < 0, seconds + DAY, seconds) / DAY
 
     @cache
-    def slot(slots: int, shift: float) -> _Word:
+    def slot(slots: int, shift: float) -> Word:
         found = np.floor(hour() * slots + shift)
         found *= found < slots  # the last half of a slot is the first one again
-        return _small(found.astype(np.int64), slots)
+        return Word.of(found.astype(np.int64), slots)
 
     @cache
-    def weekend() -> _Word:
+    def weekend() -> Word:
         # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
-        return _small(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
+        return Word.of(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
 
     for grid, shift in enumerate(SHIFTS):
         for h, habit in enumerate(habits):
@@ -192,33 +173,10 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
                 words.append(weekend())
             salt = np.full(1, h * GRIDS + grid + 1, np.uint64)
             if not words:
-                yield h, grid, _Word(np.zeros(len(steps), np.int64), salt)
+                yield h, grid, Word.of(np.zeros(len(steps), np.int64), 1).hashed(salt)
                 continue
-            first = _Word(words[0].number, _mix(salt, words[0].hashes))
-            yield h, grid, reduce(_Word.then, words[1:], first)
-
-
-def _small(values: NDArray[np.int64], size: int) -> _Word:
-    """Small numbers, from 0 up to a size, as they are."""
-    found, number = _distinct(values, size)
-    return _Word(number, found.view(np.uint64))
-
-
-def _distinct(values: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different ones of values from 0 up to a size, and of every value its number among them.
-
-    Where there are too many possible ones to tick them off in a table, every run of equal values counts as one: a cell
-    is larger than a step, so that a step mostly stays in the cell of the step before.
-    """
-    if size <= TICKED * len(values) + 1024:
-        ticked = np.zeros(size, bool)
-        ticked[values] = True
-        found = np.flatnonzero(ticked)
-        number = np.empty(size, np.int64)
-        number[found] = np.arange(len(found))
-        return found, number.take(values)
-    fresh = _changes(values)
-    return values[np.flatnonzero(fresh)], np.cumsum(fresh) - 1
+            first = words[0].hashed(mix(salt, words[0].hashes))
+            yield h, grid, reduce(Word.then, words[1:], first)
 
 
 class _Plan(NamedTuple):
@@ -330,7 +288,7 @@ class StepKeys:
             for k in {k for w in changed for k in plan.serves[w]}:
                 key = k + 1
                 for w in plan.keys[k]:
-                    key = _mix_one(key, _word(now[w]))
+                    key = mix_one(key, _word(now[w]))
                 self._keys[k] = key
         return self._keys
 
@@ -355,21 +313,20 @@ def familiarity_of(
     found = np.zeros((len(habits), len(steps)), np.float32)
     if not found.size:
         return found.T
-    own = None if without is None else _small(without + 1, int(without.max()) + 2)
-    later: list[tuple[int, _Word]] = []
+    own = None if without is None else Word.of(without + 1, int(without.max()) + 2)
+    keys: list[tuple[int, Word]] = []
     for h, _, key in _keys(steps, habits, utc_offset):
         if own is None:
-            later.append((h, key))
+            keys.append((h, key))
         else:
-            number, one, two = key.pairs(own)
-            trip = own.hashes.take(two).astype(np.int64) - 1
-            found[h] += memory.log_counts(key.hashes.take(one), trip).take(number)
-    if later:
+            both, one, two = key.pairs(own)
+            found[h] += both.spread(memory.log_counts(key.hashes.take(one), own.values.take(two) - 1))
+    if keys:
         # One look-up of all keys is cheaper than one for each habit.
-        logs = memory.log_counts(np.concatenate([key.hashes for _, key in later]))
-        ends = np.cumsum([len(key.hashes) for _, key in later])
-        for (h, key), of_habit in zip(later, np.split(logs, ends[:-1]), strict=True):
-            found[h] += of_habit.take(key.number)
+        logs = memory.log_counts(np.concatenate([key.hashes for _, key in keys]))
+        ends = np.cumsum([len(key.hashes) for _, key in keys])
+        for (h, key), of_key in zip(keys, np.split(logs, ends[:-1]), strict=True):
+            found[h] += key.spread(of_key)
     found /= GRIDS
     return found.T
 
@@ -389,37 +346,6 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 
 
-def _changes(values: Array) -> NDArray[np.bool_]:
-    """Whether each value differs from the one before; the first does."""
-    found = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=found[1:])
-    return found
-
-
-_WORD = 0xFFFF_FFFF_FFFF_FFFF
-
-
 def _word(value: int | tuple[int, int]) -> int:
     """A cell, or a small number, as a word of 64 bits."""
-    return value if isinstance(value, int) else _mix_one(value[0] & _WORD, value[1] & _WORD)
-
-
-def _mix_one(a: int, b: int) -> int:
-    """The same as :func:`_mix`, of two integers."""
-    h = (a * 0x9E3779B97F4A7C15 + b) & _WORD
-    h = ((h ^ h >> 30) * 0xBF58476D1CE4E5B9) & _WORD
-    h = ((h ^ h >> 27) * 0x94D049BB133111EB) & _WORD
-    return h ^ h >> 31
-
-
-def _mix(a: Array, b: Array) -> NDArray[np.uint64]:
-    """Hash two words into one (a multiply, xor-shift round as in SplitMix64, Steele et al. 2014)."""
-    # Neighbouring cells are small numbers: spread the first word over all bits before the second one comes in.
-    h = a * np.uint64(0x9E3779B97F4A7C15) + b
-    shifted = h >> np.uint64(30)
-    h ^= shifted
-    h *= np.uint64(0xBF58476D1CE4E5B9)
-    h ^= np.right_shift(h, np.uint64(27), out=shifted)
-    h *= np.uint64(0x94D049BB133111EB)
-    h ^= np.right_shift(h, np.uint64(31), out=shifted)
-    return np.asarray(h)
+    return value if isinstance(value, int) else mix_one(*value)

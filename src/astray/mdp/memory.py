@@ -191,7 +191,8 @@ class Memory:
 
     def number_of(self, trip_ids: Array) -> NDArray[np.int64]:
         """The number of each trip, for ``without``; -1 for trips that are not remembered."""
-        return np.array([self._numbers.get(str(t), -1) for t in trip_ids], np.int64)
+        numbers = self._numbers
+        return np.array([numbers.get(t, -1) for t in np.asarray(trip_ids).tolist()], np.int64)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
