@@ -425,10 +425,20 @@ def test_who_reads_only_the_first_lines_causes_no_complaint(home: Path):
 # -------------------------------------------------------------------- kills and interrupts
 
 
+def heed_interrupts() -> None:
+    """A shell lets its background jobs ignore Ctrl-C, and so do all that they start; a user's terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def begun(command: list[str], folder: Path, pattern: str) -> subprocess.Popen[str]:
     """A command that is in the middle of its work: the file by which that shows is there."""
     process = subprocess.Popen(
-        [*ASTRAY, *command], stderr=subprocess.PIPE, text=True, start_new_session=True, stdout=subprocess.DEVNULL
+        [*ASTRAY, *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=heed_interrupts,
     )
     deadline = time.monotonic() + 60
     while not list(folder.glob(pattern)):
@@ -490,7 +500,9 @@ def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path,
     model.write_bytes((home / "p00.astray").read_bytes())
     command = ["fit", str(home / "past.csv"), "-o", str(model), "--agent", "p01", "--iterations", "500"]
     with open(log, "wb") as errors:
-        process = subprocess.Popen([*ASTRAY, *command], stderr=errors, start_new_session=True)
+        process = subprocess.Popen(
+            [*ASTRAY, *command], stderr=errors, start_new_session=True, preexec_fn=heed_interrupts
+        )
     time.sleep(3.0)  # importing, reading, learning: wherever it is
     assert process.poll() is None
     os.killpg(process.pid, number)
