@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -244,20 +244,31 @@ def trip_table(scores: Scores) -> pl.DataFrame:
     time = scores.seen.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
-    table = pl.DataFrame(
+    moments = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
+    return pl.DataFrame(
         {
-            "agent": scores.trips.agent_ids.tolist(),  # three times as fast as from an array of text
-            "trajectory": scores.trips.trajectory_ids.tolist(),
+            "agent": _texts(scores.trips.agent_ids),
+            "trajectory": _texts(scores.trips.trajectory_ids),
             **scores.of_trips._asdict(),
             "aspect": _named(scores.aspects, scores.of_trips.aspect),
             "history": scores.seen.history,
-            "segment_start": pl.Series(starts, dtype=pl.Float64),
-            "segment_end": pl.Series(ends, dtype=pl.Float64),
+            "segment_start": moments(starts),
+            "segment_end": moments(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
             "n_calibration": scores.n_calibration,
         }
     )
-    return _moments(table, "segment_start", "segment_end") if scores.trips.is_gps else table
+
+
+def _as_moments(seconds: list[float | None]) -> pl.Series:
+    """Seconds since 1970 as date-times in UTC."""
+    whole = [None if s is None else round(s * 1e6) for s in seconds]
+    return pl.Series(whole, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
+
+
+def _texts(values: NDArray[np.str_]) -> pl.Series:
+    """Text as polars has it: of a list three times as fast as of an array."""
+    return pl.Series(values.tolist(), dtype=pl.String)
 
 
 def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
@@ -282,20 +293,15 @@ def fix_table(scores: Scores) -> pl.DataFrame:
     step = {} if trips.is_gps else {"step": np.arange(trips.n_rows) - trips.offsets[:-1][fix]}
     table = pl.DataFrame(
         {
-            "agent": trips.agent_ids[fix],
-            "trajectory": trips.trajectory_ids[fix],
+            "agent": _texts(trips.agent_ids).gather(fix),
+            "trajectory": _texts(trips.trajectory_ids).gather(fix),
             **where,
             **step,
             **scored,
             "aspect": _named(scores.aspects, which),
-            "fault": np.array(FAULT_NAMES)[seen.fault],
+            "fault": pl.Series(FAULT_NAMES).gather(seen.fault.astype(np.int64)),
         }
     ).with_columns(pl.col(*scored).fill_nan(None))
-    return _moments(table, "time") if trips.is_gps else table
-
-
-def _moments(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Seconds since 1970 as date-times in UTC."""
-    return table.with_columns(
-        (pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC"))  # NaN-free: null where none
-    )
+    if not trips.is_gps:
+        return table
+    return table.with_columns((pl.col("time") * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))

@@ -106,16 +106,21 @@ def changes(values: Array) -> NDArray[np.bool_]:
     return found
 
 
+# As arrays they are taken up twice as fast as numbers.
+_ODD = [np.array(odd, np.uint64) for odd in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]
+_FAR = [np.array(far, np.uint64) for far in (30, 27, 31)]
+
+
 def mix(a: Array, b: Array) -> NDArray[np.uint64]:
     """Hash two words into one (a multiply, xor-shift round as in SplitMix64, Steele et al. 2014)."""
     # Neighbouring cells are small numbers: spread the first word over all bits before the second one comes in.
-    h = a * np.uint64(0x9E3779B97F4A7C15) + b
-    shifted = h >> np.uint64(30)
+    h = a * _ODD[0] + b
+    shifted = h >> _FAR[0]
     h ^= shifted
-    h *= np.uint64(0xBF58476D1CE4E5B9)
-    h ^= np.right_shift(h, np.uint64(27), out=shifted)
-    h *= np.uint64(0x94D049BB133111EB)
-    h ^= np.right_shift(h, np.uint64(31), out=shifted)
+    h *= _ODD[1]
+    h ^= np.right_shift(h, _FAR[1], out=shifted)
+    h *= _ODD[2]
+    h ^= np.right_shift(h, _FAR[2], out=shifted)
     return np.asarray(h)
 
 
