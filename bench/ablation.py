@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).parent))
 from astray import simulate
-from astray.irl.learn import KDD19, LearnConfig
+from astray.irl.config import KDD19, LearnConfig
 from astray.irl.reward import RewardConfig
 from astray.mdp.counterfactuals import KINDS
 from astray.mdp.familiarity import HEADING, ORIGIN, PLACE
@@ -75,7 +75,7 @@ def run(job: tuple[int, int, int]) -> list[dict[str, object]]:
         seconds = time.perf_counter() - began
         world = GeoWorld.of(train.agent(name), fitted.view)
         own = world.demonstrations()
-        left = fitted.learned.posterior(own.features[np.isin(own.trip, fitted.learned.held_out)])
+        left = fitted.learned.posterior(own.features[fitted.learned.unseen.all(axis=1)[own.trip]])
         left = left if len(left) else fitted.learned.posterior(own.features)
         moved = fitted.learned.posterior(world.imagine(100, ("shift",), np.random.default_rng(0)).features)
         areas = {}

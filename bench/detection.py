@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 sys.path.insert(0, str(Path(__file__).parent))
 from astray import Trajectories, simulate
 from astray.baselines import BASELINES
-from astray.irl.learn import LearnConfig
+from astray.irl.config import LearnConfig
 from engine import Engine
 
 # Which counterfactuals of the background look like which injected anomaly.

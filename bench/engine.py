@@ -8,10 +8,12 @@ import numpy as np
 import torch
 
 from astray import Trajectories
-from astray.irl.learn import LearnConfig, Learned, learn
+from astray.detectors.teaching import judges
+from astray.irl.config import LearnConfig
+from astray.irl.learn import Learned, learn
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld
-from astray.normality import Calibration, TripScores, calibrate, trip_normality
+from astray.normality import Calibration, TripScores, calibrate, out_of_bag, trip_normality
 
 torch.set_num_threads(1)
 
@@ -38,11 +40,11 @@ class Engine:
         rng = np.random.default_rng(seed)
         world = GeoWorld.of(train, View.of(train, view or ViewConfig(), rng))
         learned = learn(world, config or LearnConfig(), rng, population=population)
-        held = learned.held_out if len(learned.held_out) else np.arange(len(train))
-        sight = world.view.look(train[np.sort(held)])
+        judged = judges(learned.unseen)
+        sight = world.view.look(train[judged.any(axis=1)])
         rewards = learned.posterior(sight.features)
         calibration = calibrate(
-            rewards,
+            out_of_bag(rewards, judged[judged.any(axis=1)][sight.steps.trip]),
             sight.steps.trip,
             sight.steps.time,
             sight.weight,

@@ -39,7 +39,8 @@ import torch
 
 from astray import Trajectories
 from astray.baselines import LOF, KNNLocation, LSTMAutoencoder
-from astray.irl.learn import LearnConfig, learn
+from astray.irl.config import LearnConfig
+from astray.irl.learn import learn
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld
 from astray.simulate import city

@@ -40,7 +40,8 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "learning": (
         "Learning, for experts",
         {
-            "astray.irl.learn": ("LearnConfig", "learn", "update_reward", "Learned"),
+            "astray.irl.config": ("LearnConfig",),
+            "astray.irl.learn": ("learn", "update_reward", "Learned"),
             "astray.irl.reward": ("RewardConfig",),
             "astray.irl.trpo": ("TRPOConfig", "TRPO"),
             "astray.mdp.view": ("ViewConfig",),

@@ -21,7 +21,7 @@ from astray.detectors import scoring
 from astray.detectors.continuation import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.explain import familiar_words
-from astray.irl.learn import LearnConfig
+from astray.irl.config import LearnConfig
 from astray.irl.policy import rollout
 from astray.mdp.context import ContextSpec
 from astray.mdp.dynamics import Integrator
@@ -620,7 +620,7 @@ class TestExplanations:
         assert all(0 <= s.start < s.stop <= n for s in said.segments)
         assert 0 < len(said.habitual) <= 50
         assert all(lat.shape == lon.shape and len(lat) > 1 for lat, lon in said.habitual)
-        assert len(said.expected) == 5
+        assert 1 <= len(said.expected) <= 5
         leaves = said.segments[0].start
         for lat, lon in said.expected:
             # It starts where the trip was before it left the normal way.

@@ -121,7 +121,7 @@ class TestNewAgents:
         trips = past.agent("p07")
         noise = [(s.step_noise, s.trip_noise) for s in fleet.scales_]
         assert noise[0][0] > noise[1][0] > 0.0
-        assert noise[0][1] > noise[1][1] > 0.0
+        assert noise[0][1] > noise[-1][1] > 0.0
         uncertainty = []
         for n in (2, 15):
             fleet.enroll(trips[:n])

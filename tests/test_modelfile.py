@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import astray
 from astray.errors import DataError, ModelFileError
-from astray.irl.learn import KDD19, LearnConfig
+from astray.irl.config import KDD19, LearnConfig
 from astray.mdp.context import ContextSpec
 from astray.mdp.memory import Forgetting
 from astray.mdp.view import ViewConfig
@@ -93,6 +93,25 @@ class TestWhatIsWrittenIsRead:
         assert file.read_bytes() == before
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="here a process cannot be asked for its own peak")
+def test_opening_takes_no_more_memory_than_the_file_is_large(tmp_path: Path) -> None:
+    size = 64 << 20
+    write(tmp_path / "m", "toy", {}, {"a": np.zeros(size // 16), "b": np.ones(size // 8, np.float32)})
+    child = run(
+        """
+        import sys
+        from astray.modelfile import read
+        peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+        before = peak()
+        model = read(sys.argv[1])
+        print(peak() - before)
+        """,
+        tmp_path / "m",
+    )
+    grown = 1024 * int(child.communicate()[0])
+    assert 0.9 * size < grown < 1.2 * size
+
+
 class TestWhatIsNotWholeIsRefused:
     def test_every_flipped_bit(self, file: Path) -> None:
         whole = file.read_bytes()
@@ -136,6 +155,41 @@ class TestWhatIsNotWholeIsRefused:
         with pytest.raises(ModelFileError):
             read(file)
         assert clock.perf_counter() - begun < 1.0
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"data_offsets": [0, 8]},  # what another array has
+            {"data_offsets": [40, 48]},  # a hole
+            {"data_offsets": [24, 16]},
+            {"data_offsets": ["0", 8]},
+            {"data_offsets": None},
+            {"dtype": "BF16"},
+            {"dtype": ["U8"]},
+            {"shape": [2]},
+            {"shape": [-1, -8]},
+            {"shape": [0, 10**30]},
+            {"shape": [True] * 8},
+            {"shape": "8"},
+        ],
+    )
+    def test_an_array_that_is_not_what_or_where_it_should_be(self, changed: dict[str, Any], file: Path) -> None:
+        write(file, "toy", {}, {"a": np.zeros(2), "b": np.ones(8, np.uint8)})
+        whole = file.read_bytes()
+        size = 8 + int.from_bytes(whole[:8], "little")
+        header = json.loads(whole[8:size])
+        forged = json.dumps(header | {"b": header["b"] | changed}).encode()
+        file.write_bytes(len(forged).to_bytes(8, "little") + forged + whole[size:])
+        with pytest.raises(ModelFileError, match="not a whole model file"):
+            read(file)
+
+    @pytest.mark.parametrize(
+        "header", [b"[]", b'{"__metadata__": []}', b'{"__metadata__": {"astray": 1}}', b"[" * 9999]
+    )
+    def test_a_header_that_is_none(self, header: bytes, file: Path) -> None:
+        file.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(ModelFileError, match="not a whole model file"):
+            read(file)
 
     def test_a_newer_version_says_what_to_do(self, file: Path) -> None:
         newer = file.read_bytes().replace(f'\\"version\\":{VERSION}'.encode(), b'\\"version\\":9')

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
 from astray.mdp.clock import first_after, shifts
@@ -243,6 +243,16 @@ def trip_normality(
     return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
 
 
+def out_of_bag(rewards: Array, unseen: Array) -> Array:
+    """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip (rows, heads).
+
+    >>> out_of_bag(np.array([[[1.0, 2.0, 6.0]]]), np.array([[False, True, True]])).tolist()
+    [[[4.0]]]
+    """
+    total = np.where(unseen[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True)
+    return np.asarray(total / unseen.sum(axis=1)[:, None, None])
+
+
 def _over_heads(rewards: Array) -> Floats:
     """The mean over the heads, summed in double: in what order the heads are taken must not matter."""
     return np.asarray(rewards.mean(axis=2, dtype=np.float64))
@@ -402,6 +412,16 @@ class Segment(NamedTuple):
     start: int
     stop: int
     normality: float
+
+
+def leaving(enter: ArrayLike) -> Floats:
+    """Where a segment closes that opens at ``enter``: half-way back to normal, and never below where it opens.
+
+    >>> leaving([-2.0, 1.0]).tolist()
+    [-1.0, 1.0]
+    """
+    opens = np.asarray(enter, np.float64)
+    return np.asarray(np.maximum(opens, opens / 2))
 
 
 def segments(

@@ -12,7 +12,7 @@ from astray.mdp.world import STEP_COUNTERFACTUALS
 from astray.modelfile import configured
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig
+    from astray.irl.config import LearnConfig
 
 
 class LearningParameters(Protocol):
@@ -28,7 +28,7 @@ class LearningParameters(Protocol):
 
 def preset(name: str) -> LearnConfig:
     """A preset of the learner."""
-    from astray.irl.learn import PRESETS
+    from astray.irl.config import PRESETS
 
     if name not in PRESETS:
         raise DataError(f"no preset named {name!r}; there are {', '.join(PRESETS)}")

@@ -22,7 +22,8 @@ from astray.modelfile import ModelFile
 from astray.modelfile.parts import Packed, pack_actor, unpack_actor
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig, Learned
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ def revive(
     return Learned(
         posterior,
         pl.DataFrame(),
-        np.zeros(0, np.int64),
+        np.zeros((0, 0), np.bool_),
         _reward(posterior, config, rng),
         None if generated is None else _generator(generated, config, rng),
         {},

@@ -29,7 +29,8 @@ from astray.modelfile.parts import Packed
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig, Learned
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
 
 Array = NDArray[Any]
 
@@ -92,7 +93,7 @@ class IRLDetector(Detector):
     progress
         Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.
     config, view
-        For experts: a :class:`~astray.irl.learn.LearnConfig` or :class:`~astray.mdp.view.ViewConfig`, or a (nested)
+        For experts: a :class:`~astray.irl.config.LearnConfig` or :class:`~astray.mdp.view.ViewConfig`, or a (nested)
         mapping of those of its fields that differ from the preset. The parameters above go first.
 
     Attributes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from astray.modelfile.parts import Packed, pack_posterior, pack_scales, unpack_p
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig
+    from astray.irl.config import LearnConfig
 
 Array = NDArray[Any]
 
@@ -87,7 +87,8 @@ class Mixed(RewardPosterior):
     ) -> RewardPosterior:
         """The rewards of a chunk whose rows are of these trips: the shared one, but for some runs of trips."""
         rows = (slice(*np.searchsorted(trip, [run.start, run.stop]).tolist()) for run, _ in own)
-        return cls(**vars(shared), own=tuple(zip(rows, (p for _, p in own), strict=True))) if own else shared
+        given = {f.name: getattr(shared, f.name) for f in fields(shared)}
+        return cls(**given, own=tuple(zip(rows, (p for _, p in own), strict=True))) if own else shared
 
     def __call__(self, features: Array, batch: int = 65_536) -> NDArray[np.float32]:
         """The reward of every row under every head: (rows, aspects, heads)."""

@@ -41,7 +41,7 @@ from astray.modelfile.parts import (
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig
+    from astray.irl.config import LearnConfig
 
 Array = NDArray[Any]
 
@@ -259,7 +259,7 @@ class FleetDetector(Detector):
         return len(found)
 
     def _learn_config(self) -> LearnConfig:
-        from astray.irl.learn import LearnConfig
+        from astray.irl.config import LearnConfig
 
         return learn_config(LearnConfig(rollouts=0, capacity=500_000, held_out=0.1), self)
 

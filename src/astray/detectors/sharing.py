@@ -28,7 +28,8 @@ from astray.normality import Calibration, TripScores, step_normality, trip_means
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig, Learned
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
 
 Array = NDArray[Any]
 
@@ -219,7 +220,7 @@ def _nearest(band: int, known: Iterable[int]) -> int:
 def _scale(learned: Learned, rows: Sequence[Rows], robust: bool, window: float | None) -> Scale:
     start = np.cumsum([0, *(int(r.trip.max()) + 1 for r in rows)])
     pooled = Rows.concat([replace(r, trip=r.trip + s) for r, s in zip(rows, start, strict=False)])
-    return Scale(calibrated(learned, pooled, robust, window=window))
+    return Scale(calibrated(learned, pooled, learned.posterior(pooled.features), robust, window=window))
 
 
 def _personal(posterior: RewardPosterior, scale: Scale, left_out: Sequence[Rows], own: Sequence[Rows | None]) -> Scale:

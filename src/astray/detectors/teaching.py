@@ -32,17 +32,19 @@ from astray.modelfile.parts import (
     unpack_trips,
     unpack_view,
 )
-from astray.normality import Calibration, calibrate
+from astray.normality import Calibration, calibrate, out_of_bag
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.irl.learn import LearnConfig, Learned
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
 
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 REMEMBER_FIXES = 500_000  # looked at in one go while remembering
 FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
+LEAST_JUDGES = 0.25  # share of the heads that must not have learned from a trip for it to set the scale
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time
 
@@ -217,16 +219,21 @@ def teach(
     window: float | None = None,
     progress: Progress | None = None,
 ) -> Taught:
-    """Algorithm 1, then the scales on left-out trips, then what is kept."""
+    """Algorithm 1, then the scales, then what is kept.
+
+    Every trip sets the scales by the rewards of the heads whose bootstrap has left it out (out of bag, Breiman 1996).
+    """
     from astray.irl.learn import learn
 
     with one_thread():
         learned = learn(world, config, rng, population=population, start=start, progress=progress)
-    rows = world.demonstrations()
-    left_out = np.isin(rows.trip, learned.held_out)
-    # Of a handful of trips the spread cannot be told: then those that taught must do, each left out of its own counts.
-    few = len(np.unique(rows.trip[left_out])) < FEW_LEFT_OUT
-    measured = calibrated(learned, rows if few else rows[left_out], robust, scale, window)
+    rows, judged = world.demonstrations(), judges(learned.unseen)
+    rewards, left_out = learned.posterior(rows.features), judged.any(axis=1)
+    # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
+    if scale == "trip" and np.count_nonzero(left_out) >= FEW_LEFT_OUT:
+        measured = left_out.take(rows.trip)
+        rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[rows.trip[measured]])
+    calibration = calibrated(learned, rows, rewards, robust, scale, window)
     if isinstance(world, GeoWorld):
         view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
         others = None if population is None else thin(sample(population, keep // 3, rng), view)
@@ -235,25 +242,40 @@ def teach(
         others = None if population is None else sample(population, keep // 3, rng)
     steps = None if isinstance(world, GeoWorld) else replace(world, trajectories=kept)
     history, generated = learned.history, Generated.of(learned)
-    return Taught(learned.posterior, Scale(measured), view, steps, history, generated, kept, others)
+    return Taught(learned.posterior, Scale(calibration), view, steps, history, generated, kept, others)
+
+
+def judges(unseen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which heads judge each demonstration, from (trips, heads) that say which have not learned from it.
+
+    A trip that nearly every head has learned from is judged by none: two heads are a noisy jury.
+
+    >>> judges(np.array([[True, True, True, True], [False, True, False, False], [False] * 4])).sum(axis=1).tolist()
+    [4, 1, 0]
+    """
+    enough = unseen.sum(axis=1) >= LEAST_JUDGES * unseen.shape[1]
+    return np.asarray(unseen & enough[:, None])
 
 
 def calibrated(
-    learned: Learned, rows: Rows, robust: bool, scale: str = "trip", window: float | None = None
+    learned: Learned,
+    rows: Rows,
+    rewards: Array,
+    robust: bool,
+    scale: str = "trip",
+    window: float | None = None,
 ) -> Calibration:
-    """The scales that demonstrations set."""
+    """The scales that demonstrations set, from the rewards of their rows."""
     if rows.steps is None:
         time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
         seconds = WINDOW_STEPS if window is None else window
     else:
         time, seconds = rows.steps.time, WINDOW if window is None else window
-    rewards = learned.posterior(rows.features)
-    weight = np.ones(len(rows))
     return calibrate(
         rewards,
         rows.trip,
         time,
-        weight,
+        np.ones(len(rows)),
         aspects=learned.posterior.aspects,
         backgrounds=learned.background_rewards(),
         robust=robust,

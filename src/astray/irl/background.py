@@ -95,14 +95,11 @@ class Background:
         return {s: w / total for s, w in present.items()}
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """The features of ``n`` single steps, mixed by weight."""
+        """The features of ``n`` single steps, mixed by weight; within a source every trajectory counts the same."""
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
         return np.concatenate(
-            [
-                self.rows[s].features[rng.integers(len(self.rows[s]), size=c)]
-                for s, c in zip(shares, counts, strict=True)
-            ]
+            [self.rows[s].features[self.rows[s].draw(c, rng)] for s, c in zip(shares, counts, strict=True)]
         )
 
     def draw_paths(self, n: int, demonstrations: Rows, horizon: int, rng: np.random.Generator) -> Batch:

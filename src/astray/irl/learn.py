@@ -1,7 +1,7 @@
 """Algorithms 1 and 2 of the paper: learn a bootstrapped reward and a policy that generates the background.
 
 :func:`learn` is Algorithm 1 (IRL with bootstrapped reward), :func:`update_reward` is Algorithm 2 (reward update). What
-goes beyond the paper is a field of :class:`LearnConfig` with the paper's value in the preset :data:`KDD19`.
+goes beyond the paper is a field of :class:`~astray.irl.config.LearnConfig`.
 """
 
 from __future__ import annotations
@@ -18,75 +18,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from astray.errors import DataError, TrainingError
+from astray.errors import TrainingError
 from astray.irl.background import Background, LogDensity, take_paths
+from astray.irl.config import LearnConfig, explorers_of
 from astray.irl.objective import Loss, step_loss, trajectory_loss
 from astray.irl.policy import GaussianPolicy, Generator, Rollout
 from astray.irl.posterior import RewardPosterior
-from astray.irl.reward import RewardConfig, RewardHeads
-from astray.irl.trpo import TRPO, TRPOConfig
-from astray.mdp.counterfactuals import COUNTERFACTUALS, KINDS
+from astray.irl.reward import RewardHeads
+from astray.irl.trpo import TRPO
 from astray.mdp.world import Rows, World
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
-# Every counterfactual once; those that a detection needs most, more often.
-DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace")
 PLATEAU = 1e-3  # a held-out loss that falls by less has not fallen
-ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
-
-
-@dataclass(frozen=True)
-class LearnConfig:
-    """How the reward and the policy are learned. The defaults are what measures best; KDD19 is the paper."""
-
-    reward: RewardConfig = RewardConfig()
-    policy: TRPOConfig = TRPOConfig()
-    iterations: int = 30  # N of Algorithm 1
-    updates: int = 25  # J of Algorithm 2: reward gradient steps an iteration
-    objective: str = "step"  # 'step': the discriminator form; 'trajectory': Eq. 9
-    temperature: float | None = None  # of the trajectory weights; None: the horizon; 1: Eq. 9 as printed
-    all_heads: bool = True  # update every head each time, each on its own bootstrap; False: only the sampled one
-    learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to nothing
-    batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
-    batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
-    horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over
-    rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy
-    clone_updates: int = 300  # gradient steps that first make the policy imitate the demonstrations
-    aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all
-    weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 1.0), ("population", 4.0))
-    explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
-    imagined: int = 400  # counterfactual trips of each aspect
-    most_rows: int = 300  # of one trip: a very long one must not be all that is learned from
-    capacity: int = 100_000  # rows kept of each source of the background
-    held_out: float = 0.2  # share of the demonstrations that only calibrate and stop early
-    patience: int = 10  # iterations without a better held-out score before stopping
-
-    def __post_init__(self) -> None:
-        if self.objective not in ("step", "trajectory"):
-            raise DataError(f"objective is 'step' or 'trajectory', not {self.objective!r}")
-        if self.iterations < 1 or self.updates < 1:
-            raise DataError("iterations and updates must be at least 1")
-        if not 0.0 <= self.held_out < 1.0:
-            raise DataError(f"held_out is a share of the demonstrations in [0, 1), not {self.held_out}")
-
-
-KDD19 = LearnConfig(
-    reward=RewardConfig(prior_variance=0.1, initial_variance=0.1),
-    iterations=100,
-    objective="trajectory",
-    temperature=1.0,
-    all_heads=False,
-    aspects=False,
-    clone_updates=0,
-    weights=(("policy", 1.0),),
-    held_out=0.0,
-    patience=100,
-)
-
-PRESETS = {"default": LearnConfig(), "kdd19": KDD19}
 
 
 @dataclass(frozen=True)
@@ -95,7 +41,7 @@ class Learned:
 
     posterior: RewardPosterior  # the K reward functions, as arrays
     history: pl.DataFrame  # one row an iteration
-    held_out: NDArray[np.int64]  # the trips that the reward was not trained on (positions in the training set)
+    unseen: NDArray[np.bool_]  # (trips, heads): which demonstrations each head has not learned from
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
@@ -113,25 +59,6 @@ class Learned:
             ]
             found.append(np.concatenate(means) if means else np.zeros(0))
         return found
-
-
-def explorers_of(config: LearnConfig) -> dict[str, tuple[str, ...]]:
-    """The aspects of the reward, each with its counterfactuals.
-
-    The first aspect is where an agent is and who it could be: other agents and the policy belong to its background.
-
-    >>> explorers_of(LearnConfig(explorers=("shift", "pace", "stop")))
-    {'place': ('shift',), 'manner': ('pace', 'stop')}
-    >>> explorers_of(LearnConfig(explorers=("shift", "pace"), aspects=False))
-    {'behaviour': ('shift', 'pace')}
-    """
-    explored = dict(config.weights).get("explore", 0.0) > 0
-    known = {name for names in KINDS.values() for name in names}
-    if not config.aspects or not explored or not known.issuperset(config.explorers):
-        return {ONLY_ASPECT: config.explorers if explored else ()}
-    first, *_ = KINDS
-    by_kind = {kind: tuple(e for e in config.explorers if e in names) for kind, names in KINDS.items()}
-    return {kind: names for kind, names in by_kind.items() if names or kind == first}
 
 
 def learn(
@@ -174,8 +101,8 @@ def learn(
     demonstrations = _demonstrations(all_worlds)
     n_trips = sum(w.n_trips for w in all_worlds)
     held_out = rng.permutation(n_trips)[: _n_held_out(n_trips, config.held_out)]
-    training = _capped(demonstrations[~np.isin(demonstrations.trip, held_out)], config.most_rows, rng)
-    left_out = _capped(demonstrations[np.isin(demonstrations.trip, held_out)], config.most_rows, rng)
+    left = np.isin(demonstrations.trip, held_out)
+    training, left_out = demonstrations[~left], demonstrations[left]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
     backgrounds = _backgrounds(all_worlds, crowds, config, rng, start)
@@ -229,7 +156,9 @@ def learn(
             break
     if config.held_out:
         reward.load_state_dict(best_state)
-    return Learned(reward.posterior(), pl.DataFrame(history), held_out, reward, generator, backgrounds)
+    unseen = bootstrap.numpy() == 0
+    unseen[held_out] = True
+    return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
 
 def update_reward(
@@ -283,7 +212,7 @@ def _step_estimate(
     rng: np.random.Generator,
 ) -> list[Loss]:
     n = config.batch_rows
-    chosen = rng.integers(len(demonstrations), size=n)
+    chosen = demonstrations.draw(n, rng)
     drawn = [background.draw_rows(n, rng) for background in backgrounds.values()]
     rewards = reward(torch.from_numpy(np.concatenate([demonstrations.features[chosen], *drawn])))
     own, *others = rewards.split(n)
@@ -395,15 +324,6 @@ def _bootstrap(n_trips: int, n_heads: int, training: Rows, rng: np.random.Genera
     return torch.as_tensor(drawn, dtype=torch.float32)
 
 
-def _capped(rows: Rows, most: int, rng: np.random.Generator) -> Rows:
-    """At most ``most`` rows of each trip, drawn at random, in their order."""
-    if not len(rows) or np.bincount(rows.trip).max() <= most:
-        return rows
-    order = np.lexsort((rng.random(len(rows)), rows.trip))
-    rank = np.arange(len(rows)) - np.searchsorted(rows.trip[order], rows.trip[order])
-    return rows[np.sort(order[rank < most])]
-
-
 def _n_held_out(n_trips: int, share: float) -> int:
     """At least one where any are to be held out, but never the only demonstration."""
     return max(1, round(share * n_trips)) if share > 0 and n_trips > 1 else 0
@@ -419,7 +339,7 @@ def _held_out_measures(
     alike = torch.ones(int(left_out.trip.max()) + 1, reward.n_heads)
     losses = estimate(reward, left_out, backgrounds, alike, config, rng)
     posterior, n = reward.posterior(), 1024
-    own = posterior(left_out.features[rng.integers(len(left_out), size=n)])
+    own = posterior(left_out.features[left_out.draw(n, rng)])
     other = np.concatenate([posterior(b.draw_rows(n // len(backgrounds), rng)) for b in backgrounds.values()])
     if not (np.isfinite(own).all() and np.isfinite(other).all()):
         raise TrainingError("the reward exploded; the model was not changed. Lower learning_rate")

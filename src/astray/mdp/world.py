@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -56,6 +57,23 @@ class Rows:
     def n_paths(self) -> int:
         """The number of trajectories."""
         return int(self.path[-1]) + 1 if len(self.path) else 0
+
+    def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The positions of ``n`` rows, drawn with replacement: a trip first, then one of its rows.
+
+        A trip is judged as a whole, however long it is, so a long one must not count for more than a short one.
+        """
+        starts, lengths = self._trips
+        chosen = rng.integers(len(starts), size=n)
+        return np.asarray(starts[chosen] + rng.integers(lengths[chosen]), np.int64)
+
+    @cached_property
+    def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each trip starts, and how many rows it has; what nobody demonstrated is a trip by trajectory."""
+        new = np.ones(len(self), np.bool_)
+        new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
+        starts = np.flatnonzero(new)
+        return starts, np.diff(starts, append=len(self))
 
     def __getitem__(self, keep: Array) -> Rows:
         """Some rows; trajectories are counted anew."""
