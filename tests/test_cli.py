@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from polars.testing import assert_frame_equal
 import astray
 from astray import Trajectories
 from astray.cli import COMMANDS, main
+from astray.decide import ByContext
 from astray.writers import fixes_and_trips, write_table
 
 ASTRAY = [sys.executable, "-m", "astray.cli"]
@@ -210,6 +212,54 @@ def test_a_model_of_one_agent_says_whose_trips_are_not_its_own(home: Path, capsy
     assert all(line.startswith("p00,") for line in said.out.splitlines()[1:])
 
 
+@pytest.fixture(scope="module")
+def nameless(home: Path) -> Path:
+    """A folder with a person's past and new trips, in files that do not say whose they are, and a model of the past."""
+    folder = home / "nameless"
+    folder.mkdir()
+    for name in ("past", "new"):
+        trips = pl.read_csv(home / f"{name}.csv").filter(pl.col("agent") == "p00")
+        trips.drop("agent").write_csv(folder / f"{name}.csv")
+    assert main(["fit", str(folder / "past.csv"), "-o", str(folder / "me.astray"), "--iterations", "2"]) == 0
+    return folder
+
+
+def test_trips_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Path, capsys: Captured):
+    model, new = str(nameless / "me.astray"), str(nameless / "new.csv")
+    assert main(["score", model, new]) == 0
+    said = capsys.readouterr()
+    assert "leaves them out" not in said.err
+    assert all(line.startswith("past,") for line in said.out.splitlines()[1:])
+    streamed = nameless / "streamed.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("astray.cli.reading.STREAMED_BYTES", 0)
+        assert main(["score", model, new, "-o", str(streamed)]) == 0
+    assert streamed.read_text() == said.out
+    assert main(["explain", model, new]) == 0
+    assert " of past: " in capsys.readouterr().out
+    assert main(["update", model, new, "-o", str(nameless / "updated.astray")]) == 0
+    updated = astray.load(nameless / "updated.astray")
+    assert {name.rpartition("/")[0] for name in updated.view_.memory.trip_ids} == {"past"}
+
+
+def test_tracks_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Path, capsys: Captured):
+    line = {"type": "LineString", "coordinates": [[7.0, 45.0], [7.01, 45.0]]}
+    track = {"type": "Feature", "geometry": line, "properties": {"coordTimes": [1738100000, 1738100060]}}
+    (nameless / "walk.geojson").write_text(json.dumps(track))
+    assert main(["score", str(nameless / "me.astray"), str(nameless / "walk.geojson")]) == 0
+    said = capsys.readouterr()
+    assert "leaves them out" not in said.err
+    assert said.out.splitlines()[1].startswith("past,walk")
+
+
+def test_who_is_named_by_a_file_or_asked_for_is_not_taken_for_another(nameless: Path, home: Path, capsys: Captured):
+    model = str(nameless / "me.astray")
+    assert main(["score", model, str(home / "new.csv")]) == 0
+    assert "--agent past leaves them out" in capsys.readouterr().err
+    assert main(["score", model, str(nameless / "new.csv"), "--agent", "new"]) == 0
+    assert "the model is of past" in capsys.readouterr().err
+
+
 def test_scoring_needs_no_training_library(home: Path):
     code = f"""
 import sys
@@ -242,13 +292,49 @@ def test_without_a_name_the_trip_with_the_lowest_score_is_explained(home: Path, 
 
 
 def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys: Captured):
+    mine = astray.read(home / "past.csv").agent("p00")
+    days = [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in mine.columns["time"][[0, -1]].tolist()]
     assert main(["info", str(home / "fleet.astray")]) == 0
-    assert re.search(r"^agents +4$", capsys.readouterr().out, re.MULTILINE)
+    said = capsys.readouterr().out
+    assert re.search(r"^of +4 agents, with \d+ to \d+ trips each", said, re.MULTILINE)
+    assert main(["info", str(home / "p00.astray")]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^of +p00$", said, re.MULTILINE)
+    assert re.search(
+        rf"^learned from +{len(mine)} trips, {days[0]} to {days[1]}, told from trips of others$", said, re.MULTILINE
+    )
+    assert re.search(r"^anomaly +a score of -2 or less", said, re.MULTILINE)
+    assert f"astray {astray.__version__}" in said
+    for internal in ("head_spread", "trip_noise", "n_jobs", "held_out_loss"):
+        assert internal not in said
     assert main(["info", str(home / "p00.astray"), "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert about["names"] == ["p00"]
     assert about["trips"] == astray.load(home / "p00.astray").n_trips_
+    assert about["period"] == days
     assert about["thresholds"] == {"eps": -2.0, "gamma": 1.5, "min_history": 5}
+    assert {"scales", "learning", "settings"} <= about.keys()
+
+
+def test_the_false_alarm_rate_that_info_tells_is_the_lowest_that_can_be_asked_for(home: Path, capsys: Captured):
+    model, new = str(home / "p00.astray"), str(home / "new.csv")
+    assert main(["info", model]) == 0
+    said = re.search(r"--false-alarm-rate can be as low as (0\.\d+)$", capsys.readouterr().out, re.MULTILINE)
+    assert said is not None
+    assert main(["score", model, new, "-q", "--false-alarm-rate", said[1]]) == 0
+    assert main(["score", model, new, "-q", "--false-alarm-rate", str(0.9 * float(said[1]))]) == 1
+
+
+def test_info_tells_of_thresholds_by_the_hour_of_updates_and_of_states_and_actions(tmp_path: Path, capsys: Captured):
+    rng = np.random.default_rng(0)
+    walks = Trajectories.from_steps([rng.normal(size=(30, 2)) for _ in range(8)], [np.zeros((30, 1))] * 8)
+    model = astray.IRLDetector(iterations=1, eps=ByContext("shift", {"night": -3.0}, otherwise=-2.5)).fit(walks)
+    model.partial_fit(Trajectories.from_steps([rng.normal(size=(30, 2))], [np.zeros((30, 1))], trajectory_ids=["new"]))
+    model.save(tmp_path / "walk.astray")
+    assert main(["info", str(tmp_path / "walk.astray")]) == 0
+    said = capsys.readouterr().out
+    assert "a score of -2.5 (otherwise by shift) or less, over the whole trip or its worst 10 steps" in said
+    assert "updated once since it was fitted" in said
 
 
 # -------------------------------------------------------------------- models that change
@@ -408,18 +494,35 @@ def test_settings_come_from_file_environment_and_flags(
     assert ",anomaly," not in capsys.readouterr().out
 
 
-def test_who_reads_only_the_first_lines_causes_no_complaint(home: Path):
-    score = subprocess.Popen(
-        [*ASTRAY, "score", str(home / "fleet.astray"), str(home / "new.csv"), "--fixes", "-q"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert score.stdout is not None
-    assert score.stderr is not None
-    score.stdout.readline()
-    score.stdout.close()
-    assert score.wait(30) == 0
-    assert score.stderr.read() == b""
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["score", "fleet.astray", "new.csv", "--fixes", "-q"],
+        ["score", "fleet.astray", "new.csv", "-o", "-", "-q"],
+        ["explain", "fleet.astray", "new.csv"],
+        ["info", "fleet.astray", "--json"],
+        ["fit", "--help"],
+        ["--help"],
+    ],
+)
+def test_who_has_seen_enough_causes_no_complaint(home: Path, command: list[str]):
+    ours, theirs = os.pipe()
+    os.close(ours)  # before anything is written
+    with os.fdopen(theirs, "w") as out:
+        ran = subprocess.run(
+            [*ASTRAY, *command], cwd=home, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_work_goes_on_when_nobody_listens_to_remarks(home: Path, tmp_path: Path):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "-o", str(tmp_path / "scores.csv")]
+    with os.fdopen(theirs, "w") as unheard:
+        ran = subprocess.run([*ASTRAY, *command], stdout=unheard, stderr=unheard, check=False, timeout=60)
+    assert ran.returncode == 0
+    assert (tmp_path / "scores.csv").exists()
 
 
 # -------------------------------------------------------------------- kills and interrupts
@@ -510,6 +613,23 @@ def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path,
     assert "Traceback" not in log.read_text()
     assert astray.load(model).get_params() == astray.load(home / "p00.astray").get_params()
     assert {path.name for path in tmp_path.iterdir()} == {"model.astray", "log"}
+
+
+def test_an_interrupted_command_tidies_up_and_does_not_wait_for_libraries_to_close_down():
+    code = """
+import atexit, signal
+from astray.cli.console import leaving_when_tidied
+atexit.register(print, "closed down")
+with leaving_when_tidied():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        print("tidied up", flush=True)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=heed_interrupts
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "tidied up\n", "interrupted\n")
 
 
 # -------------------------------------------------------------------- the demonstration

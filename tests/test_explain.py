@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from astray import IRLDetector, Trajectories
+from astray.decide import ByHour
 from astray.explain.ways import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.irl.actor import Actor
 from astray.mdp.steps import Steps
@@ -143,3 +147,29 @@ def test_a_stretch_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLD
         assert stretch.aspect in walker.posterior_.aspects
         assert (said.normality[stretch.start : stretch.stop] <= said.leave).all()
     assert said.aspect in walker.posterior_.aspects
+
+
+def test_another_aspect_of_a_stretch_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
+    said = walker.explain(line(80, "far", 30, lon=7.5))
+    (stretch, *_) = said.segments
+    whole = replace(said, aspect="place", segments=(stretch,), score=-5.0, trip_normality=-5.0, worst_window=-3.0)
+    alike = replace(whole, segments=(replace(stretch, aspect="place"),))
+    assert alike.lowest == "over the whole trip: out of place"
+    assert "\n  over the whole trip: out of place\n" in str(alike)
+    other = replace(whole, segments=(replace(stretch, aspect="route"),))
+    assert other.lowest == "over the whole trip: out of place; in stretch 1: unusual way"
+    assert replace(alike, worst_window=-6.0, score=-6.0).lowest == "in the worst window: out of place"
+    assert "out of place" not in str(replace(alike, score=0.0, segments=()))
+
+
+def test_stretches_open_at_the_threshold_that_decides_on_the_trip(walker: IRLDetector) -> None:
+    trip = line(80, "far", 30, lon=7.5)
+    lowest = float(np.nanmin(walker.explain(trip).normality))
+    strict = IRLDetector.set_params(copy.copy(walker), eps=lambda trips: np.full(len(trips), lowest - 1.0))
+    said = strict.explain(trip)
+    assert (said.eps, said.leave) == (lowest - 1.0, (lowest - 1.0) / 2)
+    assert said.decision == "normal"
+    assert not said.segments
+    by_hour = IRLDetector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=-2.0))
+    same, plain = by_hour.explain(trip), walker.explain(trip)
+    assert [(s.start, s.stop) for s in same.segments] == [(s.start, s.stop) for s in plain.segments]

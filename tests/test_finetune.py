@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,12 @@ class TestProcesses:
     def test_an_error_over_there_is_raised_here(self) -> None:
         with pytest.raises(ValueError, match="invalid literal"):
             list(spread(int, [("a", "1"), ("b", "x"), ("c", "3")], 2))
+
+    def test_a_worker_is_deaf_to_interrupts_from_its_first_moment_and_its_giver_is_not(self) -> None:
+        blocked = partial(signal.pthread_sigmask, signal.SIG_BLOCK)
+        for _, over_there in spread(blocked, [("a", ()), ("b", ())], 2):
+            assert signal.SIGINT in over_there
+            assert signal.SIGINT not in blocked(())
 
     def test_nobody_is_waited_for_when_the_results_are_no_longer_wanted(self) -> None:
         def tasks() -> Iterator[tuple[str, float]]:

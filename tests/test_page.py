@@ -199,6 +199,17 @@ def test_trips_are_listed_from_the_least_normal_and_those_without_a_score_last()
     assert data_of(page)["trips"][2]["score"] is None
 
 
+def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() -> None:
+    trip = a_trip()
+    (shown,) = data_of(explanation_page(trip))["trips"]
+    assert shown["away"] is None
+    assert shown["unit"] == ["minutes", 60.0]
+    (far,) = data_of(explanation_page(replace(trip, habitual=((trip.lat + 18.0, trip.lon),))))["trips"]
+    assert far["away"] == "↑ habitual ways 2,002 km to the north"
+    west, south, east, north = far["frame"]
+    assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon) * 111_200
+
+
 def test_a_way_that_trips_share_is_written_once() -> None:
     data = data_of(explanation_page([a_trip("a"), a_trip("b")]))
     assert len(data["ways"]) == 2

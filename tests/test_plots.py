@@ -117,6 +117,54 @@ def test_a_trip_far_from_all_habits_still_shows_them() -> None:
     assert axes.get_ylim()[1] > 0.2 * 111.19
 
 
+def test_a_trip_on_the_other_side_of_the_world_fills_the_map_which_says_where_the_habits_are(tmp_path: Path) -> None:
+    trip = a_trip()
+    figure = explanation_figure(replace(trip, habitual=((trip.lat + 18.0, trip.lon),)))
+    assert np.ptp(figure.axes[0].get_xlim()) < 2 * np.ptp(trip.lon) * 111.2
+    said = text_of(figure, tmp_path).splitlines()
+    assert "↑ habitual ways 2,002 km to the north" in said
+    assert "habitual ways" not in said  # none is drawn
+
+
+def test_a_fix_that_is_far_off_by_the_receivers_fault_does_not_spoil_the_map(tmp_path: Path) -> None:
+    trip = a_trip()
+    lat = np.where(trip.fault == "", trip.lat, 0.0)
+    figure = explanation_figure(replace(trip, lat=lat))
+    assert figure.axes[0].get_ylim() == explanation_figure(trip).axes[0].get_ylim()
+    assert text_of(figure, tmp_path).splitlines().count("faulty fixes") == 1  # in time, and none on the map
+
+
+@pytest.mark.parametrize(("apart", "unit"), [(1.0, "seconds"), (60.0, "minutes"), (600.0, "hours")])
+def test_time_has_a_unit_that_suits_the_trip(apart: float, unit: str, tmp_path: Path) -> None:
+    figure = explanation_figure(replace(a_trip(), time=START + apart * np.arange(40), segments=()))
+    axes = figure.axes[-1]
+    assert f"{unit} since the start" in text_of(figure, tmp_path).splitlines()
+    left, right = axes.get_xlim()
+    assert sum(left <= tick <= right for tick in axes.get_xticks()) >= 4
+
+
+def test_the_legend_of_the_time_leaves_its_label_free(tmp_path: Path) -> None:
+    figure = explanation_figure(a_trip())  # with a faulty fix, which is in the legend
+    save_figure(figure, tmp_path / "figure.png")
+    axes = figure.axes[-1]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert not axes.xaxis.label.get_window_extent().overlaps(legend.get_window_extent())
+
+
+def test_a_short_stretch_is_told_to_the_second_and_another_aspect_of_it_is_said(tmp_path: Path) -> None:
+    trip = a_trip()
+    short = replace(trip.segments[0], end_time=trip.segments[0].start_time + 20.0, aspect="route")
+    said = text_of(explanation_figure(replace(trip, segments=(short,))), tmp_path)
+    assert "21:30:00–21:30:20  unusual way: 0 of 304" in said
+    assert "in the worst window: out of place; in stretch 1: unusual way" in said
+
+
+def test_a_stretch_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:
+    assert "no single fix is at or under −5" in text_of(explanation_figure(replace(a_trip(), eps=-5.0)), tmp_path)
+    assert "no single fix" not in text_of(explanation_figure(a_trip()), tmp_path)
+
+
 def test_a_trip_across_the_antimeridian_stays_in_one_piece() -> None:
     lon = (179.96 + 0.002 * np.arange(40) + 180.0) % 360.0 - 180.0
     axes = explanation_figure(replace(a_trip(), lon=lon, habitual=(), expected=())).axes[0]

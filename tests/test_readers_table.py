@@ -297,14 +297,18 @@ def test_iso_times_are_read_with_and_without_zone(tmp_path: Path, text: str, sec
 def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
     text = "t,lat,lon\n2013-10-27 00:30:00,41,-8\n2013-10-27 01:30:00,41,-8\n2013-10-27 02:30:00,41,-8\n"
     file = write(tmp_path, text)
-    with pytest.raises(DataError, match=r"row 3: time is missing or not understood.*Europe/Lisbon"):
+    with pytest.raises(DataError, match=r"row 3: this hour occurs twice or never in Europe/Lisbon.*with an offset"):
         read(file, time_zone="Europe/Lisbon")
     frame, report = quietly(file, time_zone="Europe/Lisbon", skip_bad=True)
     assert frame["time"].to_list() == [1_382_830_200, 1_382_841_000]
     assert [s.row for s in report.skipped] == [3]
     spring = write(tmp_path, "t,lat,lon\n2014-03-30 01:30:00,41,-8\n", "spring.csv")
-    with pytest.raises(DataError, match="row 2: time is missing"):
+    with pytest.raises(DataError, match="row 2: this hour occurs twice or never in Europe/Lisbon"):
         read(spring, time_zone="Europe/Lisbon")
+    stamps = pl.DataFrame({"t": [None, datetime(2014, 3, 30, 1, 30), datetime(2014, 4, 1)], "lat": 41.0, "lon": -8.0})
+    stamps.write_parquet(tmp_path / "spring.parquet")
+    _, report = quietly(tmp_path / "spring.parquet", time_zone="Europe/Lisbon", skip_bad=True)
+    assert [(s.row, s.reason.split()[0]) for s in report.skipped] == [(1, "time"), (2, "this")]
     with pytest.raises(DataError, match=r"time_zone='Mars/Base'"):
         read(file, time_zone="Mars/Base")
 
@@ -314,8 +318,11 @@ def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tm
 )
 def test_times_that_are_none_are_refused_with_their_row(tmp_path: Path, text: str) -> None:
     file = write(tmp_path, f"t,lat,lon\n2013-07-01 00:00:58,41,-8\n2013-07-01 00:00:59,41,-8\n{text},41,-8\n")
-    with pytest.raises(DataError, match=r"row 4: time is missing or not understood"):
+    with pytest.raises(DataError, match=r"row 4: time is missing or not understood") as refused:
         read(file)
+    with pytest.raises(DataError) as refused_in_a_zone:
+        read(file, time_zone="Europe/Lisbon")
+    assert str(refused_in_a_zone.value) == str(refused.value)  # no fault of daylight saving
 
 
 def test_other_formats_of_time_can_be_named(tmp_path: Path) -> None:

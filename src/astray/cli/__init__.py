@@ -61,7 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         signal.signal(signal.SIGTERM, _terminated)
-        return _run(given)
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads our standard output has seen enough (| head); Python would complain when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

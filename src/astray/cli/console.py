@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from astray.cli.running import in_flags
 
@@ -24,9 +23,13 @@ EVERY = 10.0
 
 
 def say(words: str, *, quiet: bool = False) -> None:
-    """A remark, unless quiet is asked for."""
-    if not quiet:
+    """A remark, unless quiet is asked for; if nobody listens any more (``2>&1 | head``), the work still goes on."""
+    if quiet:
+        return
+    try:
         print(words, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @contextmanager
@@ -83,17 +86,30 @@ def leaving_at_once() -> Iterator[None]:
     The training library runs Python inside C++, where an exception in the wrong place brings the process down noisily.
     """
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
-        say("interrupted")
-        os._exit(128 + number)
-
-    before = signal.signal(signal.SIGINT, leave)
+    before = signal.signal(signal.SIGINT, lambda number, frame: _leave(128 + number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def leaving_when_tidied() -> Iterator[None]:
+    """Let Ctrl-C end the process as soon as all that is done here has been tidied up.
+
+    The training library takes seconds to close down, for which nobody has to wait.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        _leave(128 + signal.SIGINT)
+
+
+def _leave(code: int) -> NoReturn:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
+    say("interrupted")
+    os._exit(code)
 
 
 def counted(done: Advance) -> Callable[[int, int], None]:
@@ -104,4 +120,4 @@ def counted(done: Advance) -> Callable[[int, int], None]:
 def say_left_out(report: Report, *, quiet: bool = False) -> None:
     """What a reader left out, which is always said, and what it supposed."""
     if report.counts or (report.assumptions and not quiet):
-        print(in_flags(str(report)), file=sys.stderr)
+        say(in_flags(str(report)))

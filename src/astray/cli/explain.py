@@ -74,12 +74,12 @@ def command(
             raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")
         if not output.parent.is_dir():
             raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
-    from astray.cli.reading import Source
+    from astray.cli.reading import Source, only_agent
     from astray.modelfile import load
 
     detector = load(model)
     detector.set_params(**settings.given(["eps", "gamma", "min_history"]))
-    source = Source(file, settings, agent)
+    source = Source(file, settings, agent, only_agent(detector))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     explanation = detector.explain(one)
     print(explanation)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, progress, say
+from astray.cli.console import Advance, leaving_at_once, leaving_when_tidied, progress, say
 from astray.errors import AstrayError
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _fleet(trips: Trajectories, marks: list[int], settings: Settings) -> FleetDe
 
 
 def _fine_tune(fleet: FleetDetector, trips: Trajectories, folder: Path, settings: Settings) -> None:
-    with progress("fine-tuning agents", quiet=settings.quiet) as done:
+    with leaving_when_tidied(), progress("fine-tuning agents", quiet=settings.quiet) as done:
         fleet.fine_tune(trips, n_jobs=settings.workers or -1, folder=folder, progress=_iterations(done))
 
 

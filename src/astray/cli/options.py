@@ -32,7 +32,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         help="Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an "
-        "older file of that name stays as it is. Without it the table goes to standard output.",
+        "older file of that name stays as it is. Without it, or with -, the table goes to standard output.",
         show_default=False,
     ),
 ]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from astray.cli.console import counted, progress, say_left_out
+from astray.detectors.detector import IRLDetector
+from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
 from astray.readers import Report, iter_read, read, recognise
+from astray.readers.columns import ALIASES, plain, recognised
+from astray.readers.delimited import sniff
+from astray.readers.table import is_parquet, parquet_schema
 from astray.settings import Settings
 from astray.trajectories import Trajectories
 
@@ -25,27 +30,59 @@ Batch = tuple[Trajectories, float]
 
 @dataclass
 class Source:
-    """A file of trips, or those of one agent in it, as the settings say; what was left out is in ``report``."""
+    """A file of trips, or those of one agent in it, as the settings say; what was left out is in ``report``.
+
+    Where the file does not say whose trips they are, they are of ``owner``, if there is one, and not of an agent with
+    the file's name.
+    """
 
     path: Path
     settings: Settings
     agent: str | None = None
+    owner: str | None = None
     report: Report = field(default_factory=Report)
+
+    def __post_init__(self) -> None:
+        if self.agent is not None and self.agent != self.owner:
+            self.owner = None  # the agent that is asked for is another one, perhaps by the file's name
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """What the reader is told beside the path."""
         s = self.settings
         told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
-        return told | {name: _value(name, text) for name, text in (s.read or {}).items()}
+        told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
+        if self.owner is not None and self.kind in ("gpx", "geojson"):
+            told.setdefault("agent", self.owner)  # there the option says whose tracks those are that do not say it
+        return told
+
+    @cached_property
+    def kind(self) -> str:
+        """The format: the one that was named, or the one that is recognised."""
+        named = self.settings.format
+        if named is None:
+            # Who gives the names of the columns knows that it is a table without a header line.
+            return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
+        return {"csv": "table", "parquet": "table"}.get(named, named)
+
+    @cached_property
+    def is_owned(self) -> bool:
+        """Whether this is a table without a column for agents, all trips of which are the owner's."""
+        if self.owner is None or self.kind != "table" or self.path.is_dir() or "agent" in self.options:
+            return False
+        if is_parquet(self.path):
+            names: Sequence[str] = parquet_schema(self.path).names()
+        else:
+            written = {name: self.options.get(name) for name in ("delimiter", "encoding", "names")}
+            names = sniff(self.path, recognised, **written).names
+        return not any(plain(name) in ALIASES["agent"] for name in names)
 
     @cached_property
     def is_streamed(self) -> bool:
         """Whether the file is too large to be loaded, and of a format that can be streamed."""
         if self.settings.whole or self.path.is_dir() or "names" in self.options:
             return False
-        kind = self.settings.format or recognise(self.path)
-        return kind in ("table", "csv", "parquet", "porto") and self.path.stat().st_size > STREAMED_BYTES
+        return self.kind in ("table", "porto") and self.path.stat().st_size > STREAMED_BYTES
 
     def load(self) -> Trajectories:
         """Everything."""
@@ -58,6 +95,7 @@ class Source:
                 progress=counted(done),
                 **self.options,
             )
+        trips = self._attributed(trips)
         return trips if self.agent is None else trips.agent(self.agent)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[Batch]:
@@ -80,13 +118,32 @@ class Source:
             progress=note,
             **self.options,
         ):
-            mine = batch if self.agent is None else batch[batch.agent_ids == self.agent]
+            trips = self._attributed(batch)
+            mine = trips if self.agent is None else trips[trips.agent_ids == self.agent]
             if len(mine):
                 yield mine, share
+
+    def _attributed(self, trips: Trajectories) -> Trajectories:
+        if self.owner is None or not self.is_owned:
+            return trips
+        owners = [self.owner] * len(trips)
+        return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""
         say_left_out(self.report, quiet=self.settings.quiet)
+
+
+def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
+    """Whose model it is, if it is of one agent."""
+    agents = set() if isinstance(detector, FleetDetector) else detector_agents(detector)
+    return agents.pop() if len(agents) == 1 else None
+
+
+def detector_agents(detector: IRLDetector) -> set[str]:
+    """Whose trips the model of one agent, or of a pool, has seen: by its memory, or by the trips that it kept."""
+    remembered = () if detector.view_ is None else detector.view_.memory.trip_ids
+    return {name.rpartition("/")[0] for name in remembered} or set(detector.kept_.agents)
 
 
 def cut(trips: Trajectories, rows: int = BATCH_ROWS) -> Iterator[Batch]:

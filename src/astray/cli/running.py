@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -41,12 +40,12 @@ def run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> in
     except AstrayError as error:
         return _refused(name, error, 1)
     except BrokenPipeError:
-        # Whoever reads our standard output has seen enough (| head); Python would complain when it closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise  # no error of the command: whoever reads what it says has seen enough
     except OSError as error:
         return _refused(name, error, 1)
     except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):
+            raise left.__context__ from None  # which click had taken for a failure
         code = left.code if isinstance(left.code, int) else int(left.code is not None)
         if code == 130:
             raise KeyboardInterrupt from None

@@ -17,9 +17,6 @@ from astray.cli.console import progress, say
 if TYPE_CHECKING:
     import polars as pl
 
-    from astray.detectors.detector import IRLDetector
-    from astray.detectors.fleet import FleetDetector
-
 ALONE_ROWS = 400_000
 """Fewer fixes than this are scored before worker processes would have begun."""
 
@@ -72,16 +69,19 @@ def command(
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
     settings = o.gathered(locals())
-    from astray.cli.reading import Source, cut
+    from astray.cli.reading import Source, cut, only_agent
     from astray.cli.workers import Question, answers
     from astray.detectors.workers import cores
     from astray.modelfile import load
     from astray.writers import check_target, table_writer
 
+    if str(output) == "-":
+        output = None
     if output is not None:
         check_target(output)
     detector = load(model)
-    source = Source(file, settings, agent)
+    known = only_agent(detector)
+    source = Source(file, settings, agent, known)
     question = Question(fixes, **settings.given(["eps", "gamma", "false_alarm_rate", "min_history"]))
     n = cores(settings.workers or -1)
     if source.is_streamed:
@@ -93,7 +93,6 @@ def command(
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
     others = 0
-    known = _only_agent(detector)
     shown: list[pl.DataFrame] = []
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
@@ -118,13 +117,6 @@ def command(
             f"the model is of {known}, and {others:,} of these trips are not; --agent {known} leaves them out",
             quiet=settings.quiet,
         )
-
-
-def _only_agent(detector: IRLDetector | FleetDetector) -> str | None:
-    """Whose model it is, if it is of one agent."""
-    view = getattr(detector, "view_", None)
-    agents = {name.rpartition("/")[0] for name in view.memory.trip_ids} if view is not None else set()
-    return agents.pop() if len(agents) == 1 else None
 
 
 def _summary(decisions: Mapping[str, int]) -> str:

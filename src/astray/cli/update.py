@@ -63,14 +63,14 @@ def command(
     settings = o.gathered(locals())
     if file is None and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source
+    from astray.cli.reading import Source, only_agent
     from astray.detectors.fleet import FleetDetector
     from astray.modelfile import load
 
     detector = load(model)
     trips: Trajectories | None = None
     if file is not None:
-        source = Source(file, settings, agent)
+        source = Source(file, settings, agent, only_agent(detector))
         trips = source.load()
         source.say_left_out()
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:

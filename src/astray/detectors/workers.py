@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -49,8 +50,10 @@ def spread(
     try:
         for name, task in itertools.islice(waiting, n_processes):
             ours, theirs = context.Pipe()
-            staff.append(context.Process(target=_serve, args=(work, theirs), daemon=True))
-            staff[-1].start()
+            process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+            with _deaf_to_interrupts():
+                process.start()
+                staff.append(process)
             # With the other end in the worker's hands alone, each side learns when the other one has gone.
             theirs.close()
             busy[ours] = _Worker(name, ours, staff[-1])
@@ -68,6 +71,23 @@ def spread(
             process.terminate()
         for process in staff:
             process.join()
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that start here do not hear Ctrl-C, not even while they import: they inherit that it is blocked.
+
+    It reaches the whole group, and whoever gives the tasks ends those who work on them. This process hears it later.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not everywhere
+        yield
+        return
+    resource_tracker.ensure_running()  # a process of multiprocessing's own; its start would unblock what is blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Worker(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from astray.decide import decide, low_scores, threshold
 from astray.detectors.estimator import Detector
-from astray.detectors.scoring import BAND, Scores
+from astray.detectors.scoring import BAND, Scores, score_chunk
 from astray.errors import DataError
 from astray.explain.ways import Way, expected_ways
 from astray.explain.words import (
@@ -28,7 +28,7 @@ from astray.irl.actor import Actor
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.view import View, trip_names
-from astray.normality import Segment
+from astray.normality import Segment, leaving
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -112,12 +112,30 @@ class Explanation:
     habitual: tuple[Way, ...] = ()
     expected: tuple[Way, ...] = ()
 
+    @property
+    def lowest(self) -> str:
+        """What is unusual, in words: over the whole trip, or in its worst window if that decides.
+
+        A stretch may be unusual in another aspect, and then both are said: a trip may be at an unusual time throughout,
+        and go an unusual way for a while.
+        """
+        if self.aspect not in ASPECTS:
+            return ""
+        by_window = self.score == self.worst_window and self.score < self.trip_normality
+        said = f"{'in the worst window' if by_window else 'over the whole trip'}: {ASPECTS[self.aspect]}"
+        for number, stretch in enumerate(self.segments, 1):
+            if stretch.aspect != self.aspect and stretch.aspect in ASPECTS:
+                return f"{said}; in stretch {number}: {ASPECTS[stretch.aspect]}"
+        return said
+
     def __str__(self) -> str:
         lines = [
             f"Trip {self.trajectory} of {self.agent or 'the agent'}: {self.decision} (score {self.score:.1f} against "
             f"{self.eps:g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, p = {self.p_value:.2g}, "
             f"{self.history:.0f} past trips)"
         ]
+        if self.score <= self.eps and self.lowest:
+            lines.append(f"  {self.lowest}")
         for s in self.segments:
             lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
             lines.append(f"    {s}")
@@ -144,6 +162,7 @@ def explain_fixes(
 
     The expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
+    scores = _as_decided(detector, scores)
     steps = scores.seen.steps
     if steps is None or not len(steps):
         return _explanation(detector, scores, [], habitual)
@@ -163,12 +182,24 @@ def explain_fixes(
 
 def explain_steps(detector: Detector, scores: Scores) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``."""
+    scores = _as_decided(detector, scores)
     n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
     standard = scores.seen.features[:, : n_states + n_actions]
     words: list[tuple[str, dict[str, float]]] = [
         (step_words(standard[s.start : s.stop], n_states), {}) for s in scores.segments
     ]
     return _explanation(detector, scores, words)
+
+
+def _as_decided(detector: Detector, scores: Scores) -> Scores:
+    """The scores of one trip, with segments that open at the threshold that decides on it.
+
+    A threshold that is a function of the trips has one value for this trip, and others for other ones.
+    """
+    if not callable(detector.eps):
+        return scores
+    trip, seen = scores.trips, scores.seen
+    return score_chunk(trip, seen, *detector._measures(trip, seen), float(threshold(detector.eps, trip)[0]))
 
 
 def _explanation(
@@ -212,7 +243,7 @@ def _explanation(
         decision=str(decision[0]),
         eps=eps,
         gamma=float(gamma[0]),
-        leave=max(eps, eps / 2),
+        leave=float(leaving(eps)),
         habitual=tuple(habitual),
         expected=tuple(expected),
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from astray.detectors.scoring import LEAST_SEGMENT, Scale
 from astray.live.score import Stretch
 from astray.live.tape import Tape
-from astray.normality import Location
+from astray.normality import Location, leaving
 
 Array = NDArray[Any]
 
@@ -109,7 +109,7 @@ class Tally:
     def __init__(self, gauge: Gauge, enter: float) -> None:
         aspects = len(gauge.aspects)
         self._gauge = gauge
-        self._enter, self._leave = enter, max(enter, enter / 2)
+        self._enter, self._leave = enter, float(leaving(enter))
         self.rows = 0
         self.start = self.end = math.nan
         # Weighted sums; the first row weighs nothing and counts only while it is the only one.

@@ -12,7 +12,10 @@ What a restart guarantees, after whatever end (kill -9, a crash, a power cut of 
   ``written`` (:func:`astray.live.events.reopen` finds it) they are not written again at all, so a file holds each
   exactly once. The state is saved right after alerts and ends of trips, as long as saving takes a small part of the
   time, so that in most cases there is nothing to repeat.
-* An input that cannot be read again (a pipe) loses what was read after the last save: at most ``save_every`` seconds.
+* An input that cannot be read again (a pipe) loses the lines that were read after the last save, and those that were
+  still waiting in the buffer of this process. The state is saved as lines come in, when the last save is ``save_every``
+  seconds old, or older where saving a large state takes long (it may take a twentieth of the time). So after a silence
+  the last lines before it may be unsaved, however long it lasted.
 
 One thing is not in the input: the clock by which a fix is "from the future". A fix refused for that may be accepted
 when it is read again after a restart.
@@ -100,7 +103,7 @@ def watch(
         Whether trips still open at the end of the input are ended. By default only without a state: with one, the
         input may go on later.
     save_every
-        Seconds between two saves of the state.
+        Seconds between two saves of the state, while lines come in; more where saving takes long.
     written
         The number of the last event that ``out`` holds already.
     now

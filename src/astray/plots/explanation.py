@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,19 @@ from numpy.typing import NDArray
 
 from astray.explain import Explanation
 from astray.mdp.projection import Projection
+from astray.plots.framing import LEAST_MARGIN, MARGIN, Frame, frame
 from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
-from astray.plots.words import STOOD, grounds, heading, longest_stop, minus, rows_of, span, usable_fixes
+from astray.plots.words import (
+    STOOD,
+    clock_unit,
+    grounds,
+    heading,
+    longest_stop,
+    minus,
+    rows_of,
+    span,
+    usable_fixes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +33,8 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 SAID = 3  # stretches that are put into words, at most
+LETTERS = 112  # of a line
+FEW = 60  # fixes that are drawn as larger points in time
 
 
 def explanation_figure(explanation: Explanation) -> Figure:
@@ -48,11 +60,11 @@ def explanation_figure(explanation: Explanation) -> Figure:
     """
     e = explanation
     on_map = len(e.lat) > 0
-    said = _said(e)
+    said, why = _said(e), [line for ground in grounds(e) for line in textwrap.wrap(ground, LETTERS)]
     # Inches, from the bottom up; set by hand, so that the map's shape is known when its limits are chosen.
     left, wide, time_at, time_high = 0.65, 6.45, 0.62, 1.9
     map_at, map_high = time_at + time_high + 0.17 * len(said) + 0.5, 4.5
-    figure = canvas(8.0, (map_at + map_high if on_map else map_at - 0.3) + 0.85, layout=None)
+    figure = canvas(8.0, (map_at + map_high if on_map else map_at - 0.3) + 0.53 + 0.16 * len(why), layout=None)
 
     def panel(x: float, y: float, width: float, height: float) -> Axes:
         w, h = figure.get_size_inches()
@@ -70,7 +82,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     top = 1.0 - 0.12 / figure.get_size_inches()[1]
     figure.text(left / 8.0, top, heading(e), va="top", fontsize=13, fontweight="bold", color=INK)
     top -= 0.3 / figure.get_size_inches()[1]
-    figure.text(left / 8.0, top, "\n".join(grounds(e)), va="top", fontsize=9, color=INK, linespacing=1.35)
+    figure.text(left / 8.0, top, "\n".join(why), va="top", fontsize=9, color=INK, linespacing=1.35)
     return figure
 
 
@@ -87,7 +99,12 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     habitual = [centre.to_metres(*way) / 1000.0 for way in e.habitual]
     expected = [centre.to_metres(*way) / 1000.0 for way in e.expected]
     usable = usable_fixes(e)
-    _frame(axes, path, expected, habitual, shape)
+    shown = frame(e, centre)
+    _look_at(axes, shown, shape)
+    if shown.away is not None:
+        axes.annotate(
+            str(shown.away), (0.5, 0.985), xycoords="axes fraction", ha="center", va="top", fontsize=9, color=INK
+        )
 
     grey = LineCollection(habitual, colors=PALE, linewidths=1.5, alpha=0.75, label="habitual ways", zorder=1)
     axes.add_collection(grey, autolim=False)
@@ -103,8 +120,10 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
         axes.plot(*way.T, color=INK, lw=1.0, ls=(0, (1, 2)), alpha=0.45, zorder=2.5)
     for way in expected[:1]:
         axes.plot(*way.T, color=INK, lw=2.0, ls=(0, (4, 2.5)), zorder=5, label="expected way")
-    if not usable.all():
-        axes.plot(*path[~usable].T, "x", color=GREY, ms=5, zorder=4, label="faulty fixes")
+    left, right, bottom, top = axes.axis()
+    faulty = [(x, y) for x, y in path[~usable].tolist() if left <= x <= right and bottom <= y <= top]
+    if faulty:
+        axes.plot(*np.transpose(faulty), "x", color=GREY, ms=5, zorder=4, label="faulty fixes")
     start, end = path[np.flatnonzero(usable)[[0, -1]]] if usable.any() else path[[0, -1]]
     mark: dict[str, Any] = {"mec": INK, "mew": 1.6, "ls": "none", "zorder": 7}
     axes.plot(*start, "o", mfc="white", ms=9, label="start", **mark)
@@ -113,11 +132,11 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     if minutes >= STOOD:
         axes.plot(*(stop / 1000.0), "h", mfc="white", ms=11, label=f"stood {minutes:.0f} minutes", **mark)
 
-    shown, _ = axes.get_legend_handles_labels()
-    shown = [handle for handle in shown if handle is not grey or habitual]
+    keys, _ = axes.get_legend_handles_labels()
+    keys = [handle for handle in keys if handle is not grey or (habitual and shown.away is None)]
     halo = [Patch(color=ODD, alpha=0.3, lw=0, label="not normal")] if e.segments else []
     axes.legend(
-        handles=[*shown[:1], *halo, *shown[1:]],
+        handles=[*keys[:1], *halo, *keys[1:]] if grey in keys else [*halo, *keys],
         loc="upper left",
         bbox_to_anchor=(-0.01, -0.005),
         ncols=7,
@@ -130,14 +149,10 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     return trip
 
 
-def _frame(axes: Axes, path: Floats, expected: Sequence[Floats], habitual: Sequence[Floats], shape: float) -> None:
-    """Show the whole trip, and enough habitual ways beside it to compare with."""
-    shown = np.concatenate([path, *expected])
-    low, high = shown.min(axis=0), shown.max(axis=0)
-    margin = max(0.1 * float((high - low).max()), 0.15)
-    past = np.concatenate([np.zeros((0, 2)), *habitual])
-    if len(past) and not ((past > low - margin) & (past < high + margin)).all(axis=1).any():
-        low, high = np.minimum(low, past.min(axis=0)), np.maximum(high, past.max(axis=0))
+def _look_at(axes: Axes, shown: Frame, shape: float) -> None:
+    """Let axes that are ``shape`` times as wide as high show a part of the map, in kilometres."""
+    low, high = shown.low / 1000.0, shown.high / 1000.0
+    margin = max(MARGIN * float((high - low).max()), LEAST_MARGIN / 1000.0)
     middle, (wide, tall) = (low + high) / 2, high - low + 2 * margin
     half = np.array([max(wide, shape * tall), max(tall, wide / shape)]) / 2
     axes.set(xlim=(middle[0] - half[0], middle[0] + half[0]), ylim=(middle[1] - half[1], middle[1] + half[1]))
@@ -193,8 +208,8 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     from matplotlib.ticker import MaxNLocator
 
     usable = usable_fixes(e)
-    in_minutes = len(e.lat) > 0
-    since = (e.time - e.time[0]) / 60.0 if in_minutes else e.time
+    unit = clock_unit(e)
+    since = e.time if unit is None else (e.time - e.time[0]) / unit.seconds
     bottom = min(LOWEST - 0.3, float(np.nanmin(e.lo, initial=0.0)) - 0.3)
     top = max(HIGHEST + 0.5, float(np.nanmax(e.hi, initial=0.0)) + 0.3)
 
@@ -216,11 +231,13 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     axes.fill_between(bx, blo, bhi, color=GREY, alpha=0.4, lw=0, label="± 2 spreads over the heads")
     axes.plot(bx, bn, color=GREY, lw=0.8, zorder=3)
     colours, scale = palette()
-    axes.scatter(x, n, c=n, cmap=colours, norm=scale, s=9, zorder=4, linewidths=0)
+    axes.scatter(x, n, c=n, cmap=colours, norm=scale, s=9 if len(x) > FEW else 25, zorder=4, linewidths=0)
     if not usable.all():
         wrong = since[~usable]
         axes.plot(wrong, np.full(len(wrong), bottom + 0.25), "x", color=GREY, ms=5, label="faulty fixes")
-    axes.set(ylim=(bottom, top), xlabel="minutes since the start" if in_minutes else "step", ylabel="normality n(s, a)")
+    axes.set(ylim=(bottom, top), ylabel="normality n(s, a)")
+    # At the left, since the legend is at the right.
+    axes.set_xlabel("step" if unit is None else f"{unit.name} since the start", loc="left")
     axes.margins(x=0.01)
     axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     axes.legend(loc="upper right", bbox_to_anchor=(1.01, -0.1), fontsize=8, frameon=False, ncols=2)
@@ -233,5 +250,5 @@ def _said(e: Explanation) -> list[str]:
     lines = []
     for i in sorted(worst):
         said = f"{i + 1}   {span(e, e.segments[i])}  {e.segments[i]}"
-        lines += textwrap.wrap(said, 112, subsequent_indent="      ")
+        lines += textwrap.wrap(said, LETTERS, subsequent_indent="      ")
     return lines

@@ -18,8 +18,9 @@ from astray.atomic import replacing
 from astray.errors import DataError
 from astray.explain import Explanation, Way
 from astray.mdp.projection import Projection
+from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
-from astray.plots.words import STOOD, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes
+from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes
 
 Array = NDArray[Any]
 
@@ -107,6 +108,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
         "eps": e.eps,
         "leave": e.leave,
         "start": start,
+        "unit": clock_unit(e),
         "time": _differences(since * 10),
         "normality": _whole(100 * np.where(usable, e.normality, np.nan)),
         "uncertainty": _whole(100 * np.where(usable, e.uncertainty, np.nan)),
@@ -126,9 +128,12 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
     centre = Projection.centred_on(e.lat, e.lon)
     place, minutes = longest_stop(centre.to_metres(e.lat, e.lon)[usable], e.time[usable])
     lat, lon = centre.to_degrees(place)
+    shown = frame(e, centre)
     written = [json.dumps(_way(way)) for way in e.habitual]
     return {
         "centre": [round(centre.lat, 6), round(centre.lon, 6)],
+        "frame": _whole(np.concatenate([shown.low, shown.high])),
+        "away": None if shown.away is None else str(shown.away),
         "way": _way((e.lat, e.lon)),
         "habitual": [ways.setdefault(way, len(ways)) for way in written],
         "expected": [_way(way) for way in e.expected],

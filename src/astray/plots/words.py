@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.explain import ASPECTS, Explanation, Stretch
+from astray.explain import Explanation, Stretch
 
 Floats = NDArray[np.float64]
 
 STOOD = 5.0  # minutes of standing that a map mentions
 SAME_PLACE = 60.0  # metres
+IN_SECONDS = 180.0  # what lasts less long is told in seconds
+IN_MINUTES = 3 * 3600.0  # and up to this in minutes
 
 VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
@@ -29,15 +32,20 @@ def grounds(e: Explanation) -> list[str]:
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
     against = "at or under" if e.score <= e.eps else "above"
-    found = f"{ASPECTS[e.aspect]}; " if e.score <= e.eps and e.aspect in ASPECTS else ""
     chance = f"p = {e.p_value:.2g}: {frequency(e.p_value)}" if np.isfinite(e.p_value) else "no p-value"
-    return [
+    lines = [
         minus(
             f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f} for the whole trip, {e.worst_window:.1f} for "
             f"its worst window; the lower is {against} the threshold of {e.eps:g}"
         ),
-        f"{found}{chance}; {e.history:.0f} past trips were learned from",
     ]
+    if e.score <= e.eps and e.lowest:
+        lines.append(e.lowest)
+    lines.append(f"{chance}; {e.history:.0f} past trips were learned from")
+    usable = usable_fixes(e)
+    if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
+        lines.append(minus(f"no single fix is at or under {e.eps:g}: what is marked is the worst of the trip"))
+    return lines
 
 
 def frequency(p: float) -> str:
@@ -52,10 +60,28 @@ def frequency(p: float) -> str:
 
 
 def span(e: Explanation, stretch: Stretch) -> str:
-    """From when to when a stretch lasts: hours and minutes, or steps."""
+    """From when to when a stretch lasts: hours and minutes, with seconds where it is short, or steps."""
     if not len(e.lat):
         return f"{stretch.start_time:.0f}–{stretch.end_time:.0f}"
-    return f"{moment(stretch.start_time):%H:%M}–{moment(stretch.end_time):%H:%M}"
+    as_clock = "%H:%M:%S" if stretch.end_time - stretch.start_time < IN_SECONDS else "%H:%M"
+    return f"{moment(stretch.start_time):{as_clock}}–{moment(stretch.end_time):{as_clock}}"
+
+
+class Unit(NamedTuple):
+    """What the time of a trip is counted in."""
+
+    name: str
+    seconds: float
+
+
+def clock_unit(e: Explanation) -> Unit | None:
+    """What the time since the start of a trip is best counted in; None for states and actions, which have steps."""
+    if not len(e.lat):
+        return None
+    lasts = float(e.time[-1] - e.time[0])
+    if lasts < IN_SECONDS:
+        return Unit("seconds", 1.0)
+    return Unit("minutes", 60.0) if lasts <= IN_MINUTES else Unit("hours", 3600.0)
 
 
 def moment(time: float) -> datetime:

@@ -76,7 +76,7 @@ class Clock:
         if isinstance(series.dtype, pl.Datetime):
             stamps = series if series.dtype.time_zone else self._placed(series)
             seconds = _epoch(stamps)
-            return seconds, [self._fault(np.isnan(seconds), series)]
+            return seconds, self._faults(seconds, series, series.is_not_null().to_numpy())
         if series.dtype.is_integer() and self.format is not None:
             series = series.cast(pl.String)
         if series.dtype.is_numeric():
@@ -91,17 +91,24 @@ class Clock:
             if not self._text:
                 return self._numbers(numbers, series)
         seconds = self._text_seconds(text)
-        return seconds, [self._fault(np.isnan(seconds), series)]
+        understood = ~np.isnan(seconds)
+        if self.zone is not None and not understood.all():
+            open_ = np.flatnonzero(~understood)
+            understood[open_] = ~np.isnan(Clock(format=self.format)._text_seconds(text.gather(open_)))
+        return seconds, self._faults(seconds, series, understood)
 
-    def _fault(self, bad: NDArray[np.bool_], values: pl.Series) -> Fault:
-        if self.zone is not None:
-            remedy = f"write ISO 8601 with an offset (some hours occur twice or never in {self.zone})"
-        else:
-            remedy = (
-                "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970 "
-                "(tables with other formats take time_format=)"
-            )
-        return Fault(bad, "time is missing or not understood", remedy, values)
+    def _faults(self, seconds: NDArray[np.float64], values: pl.Series, understood: NDArray[np.bool_]) -> list[Fault]:
+        """Rows without a moment: they are not understood, or they are, but do not tell one in the zone given."""
+        unplaced = np.isnan(seconds) & understood
+        return [
+            _not_understood(~understood, values),
+            Fault(
+                unplaced,
+                f"this hour occurs twice or never in {self.zone}, where clocks are changed",
+                "write ISO 8601 with an offset (2013-07-01T00:00:58+01:00)",
+                values,
+            ),
+        ]
 
     # ---------------------------------------------------------------- numbers
 
@@ -110,7 +117,7 @@ class Clock:
         unknown = ~np.isfinite(values)
         if self._told:
             unit = self.unit or "s"
-            return np.where(unknown, np.nan, values / UNITS[unit]), [self._fault(unknown, shown)]
+            return np.where(unknown, np.nan, values / UNITS[unit]), [_not_understood(unknown, shown)]
         size = np.abs(values)
         bands = {"s": size <= _LATEST}
         bands |= {u: (size >= _EARLIEST * k) & (size <= _LATEST * k) for u, k in UNITS.items() if u != "s"}
@@ -125,7 +132,7 @@ class Clock:
         seconds = np.where(fits, values / UNITS[unit], np.nan)
         self.early |= bool((np.abs(seconds[fits]) < _EARLIEST).any())
         return seconds, [
-            self._fault(unknown, shown),
+            _not_understood(unknown, shown),
             Fault(
                 elsewhere,
                 f"times of different units are mixed: this one is not in {unit} as the others are",
@@ -195,6 +202,15 @@ class Clock:
             yield 'times name no zone and were read as UTC; pass time_zone= (such as "Europe/Lisbon") if not'
         if self.early:
             yield "times lie before 1973 and were read as seconds of their own start; pass time_unit= if not"
+
+
+def _not_understood(bad: NDArray[np.bool_], values: pl.Series) -> Fault:
+    return Fault(
+        bad,
+        "time is missing or not understood",
+        "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970 (tables with other formats take time_format=)",
+        values,
+    )
 
 
 def as_numbers(text: pl.Series) -> pl.Series:

@@ -109,7 +109,7 @@ class TimeChart extends Drawing {
       this.line([[PLOT.left, this.y(height)], [right, this.y(height)]], colour("ink"), 1.2, dash);
       this.text(`${does}: ${signed(height, 1).replace(/\.0$/, "")}`, [right + 6, this.y(height)], colour("ink"), "left");
     }
-    const [unit, seconds] = trip.start === null ? ["step", 1] : this.lasts > 3 * 3600 ? ["hours", 3600] : ["minutes", 60];
+    const [unit, seconds] = trip.unit ?? ["step", 1];
     const step = Math.max(roundLength((1.6 * this.lasts) / seconds / Math.max((right - PLOT.left) / 60, 2)), 0.1);
     for (let k = 0; k * step * seconds <= this.lasts; k++) {
       const x = this.x(k * step * seconds);

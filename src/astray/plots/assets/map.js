@@ -28,14 +28,7 @@ class TripMap extends Drawing {
   // ------------------------------------------------------------------ where one looks
 
   whole() {
-    const { path, expected, habitual } = this.trip;
-    const box = bounds(path, ...expected);
-    const margin = Math.max(0.1 * Math.max(box[2] - box[0], box[3] - box[1]), 150);
-    const wide = [box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin];
-    const inside = ([x, y]) => x > wide[0] && x < wide[2] && y > wide[1] && y < wide[3];
-    // A trip far from all habits still shows them, to compare with.
-    const far = habitual.length > 0 && !habitual.some((way) => way.some(inside));
-    this.frame(far ? bounds(path, ...expected, ...habitual) : box);
+    this.frame(this.trip.frame);
   }
 
   stretch({ first, last }) {
@@ -203,6 +196,8 @@ class TripMap extends Drawing {
       this.disc(at, 9, null, colour("ink"), 3);
     }
     this.scaleBar(colour);
+    // As long as the reader has not moved the map: then they may be in view.
+    if (trip.away && this.framed === trip.frame) this.text(trip.away, [this.width / 2, 16], colour("ink"));
     this.onPainted();
   }
 
