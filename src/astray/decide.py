@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,13 +143,28 @@ def low_scores(
     if false_alarm_rate is None:
         with np.errstate(invalid="ignore"):
             return np.asarray(score <= threshold(eps, trips))
-    if not 0.0 < false_alarm_rate < 1.0:
-        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.01")
-    fewest = int(np.min(n_calibration, initial=np.iinfo(np.int64).max))
-    if len(score) and false_alarm_rate * (1 + fewest) < 1.0:
-        raise DataError(
-            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {fewest} left-out trips; "
-            f"ask for at least {1 / (1 + fewest):.2g}, or fit on more trips"
-        )
+    check_rate(false_alarm_rate, int(np.min(n_calibration, initial=np.iinfo(np.int64).max)))
     with np.errstate(invalid="ignore"):
         return np.asarray(p_value <= false_alarm_rate)
+
+
+def check_rate(rate: float, left_out: int) -> None:
+    """Refuse a rate of false alarms that is none, or that so few left-out trips cannot promise."""
+    if not 0.0 < rate < 1.0:
+        raise DataError(f"false_alarm_rate is {rate}; give a share between 0 and 1, such as 0.01")
+    if rate * (1 + left_out) < 1.0:
+        raise DataError(
+            f"a false-alarm rate of {rate:g} cannot be told from {left_out} left-out trips; "
+            f"ask for at least {least_rate(left_out):g}, or fit on more trips"
+        )
+
+
+def least_rate(left_out: int) -> float:
+    """The lowest rate of false alarms that so many left-out trips can promise, rounded up to two digits.
+
+    >>> least_rate(15), least_rate(1)
+    (0.063, 0.5)
+    """
+    share = 1 / (1 + left_out)
+    digits = 1 - math.floor(math.log10(share))
+    return math.ceil(round(share * 10.0**digits, 6)) / 10.0**digits

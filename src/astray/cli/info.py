@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import textwrap
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -131,6 +130,8 @@ def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 
 def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict[str, str]:
     """The model in a few words each, by heading."""
+    from astray.decide import least_rate
+
     window = about["scales"][0]["window_seconds"]
     steps = "steps" if about["sees"] == "states and actions" else "seconds"
     fleet = "names" not in about
@@ -148,7 +149,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         f"{model.min_history:g} past trips stand behind it",
         "calibrated": f"on {_counted(fewest, 'past trip')} left out of learning"
         + (", or more, by how much history an agent has" if len(about["scales"]) > 1 else "")
-        + f"; --false-alarm-rate can be as low as {_rounded_up(1 / (1 + fewest)):.2g}",
+        + f"; --false-alarm-rate can be as low as {least_rate(fewest):g}",
         "size": _size(about["bytes"]),
         "seed": str(about["settings"].get("seed", 0)),
         "version": f"format {about['format']} of model files, read by astray {about['astray']}",
@@ -173,16 +174,6 @@ def _counted(n: int, what: str) -> str:
     ('1 trip', '1,200 trips')
     """
     return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def _rounded_up(share: float) -> float:
-    """A share with two digits, and no smaller.
-
-    >>> _rounded_up(1 / 16), _rounded_up(0.5)
-    (0.063, 0.5)
-    """
-    digits = 1 - math.floor(math.log10(share))
-    return math.ceil(round(share * 10.0**digits, 6)) / 10.0**digits
 
 
 def _when(period: list[str]) -> str:

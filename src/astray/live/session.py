@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.decide import Threshold
+from astray.decide import Threshold, check_rate
 from astray.errors import DataError
 from astray.live.fix import one_fix, read_fix
 from astray.live.motion import Place
@@ -18,7 +18,6 @@ from astray.mdp.faults import FAULT_NAMES, GOOD
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
-    from astray.detectors.scoring import Scale
 
 Spot = tuple[float, float, float]  # time, lat, lon
 Fix = Any  # a sequence, a mapping or an object with time, lat and lon
@@ -102,7 +101,8 @@ class Session:
         detector._require_fitted()
         lens = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         lens.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
-        check_rate(false_alarm_rate, [lens.scale])
+        if false_alarm_rate is not None:
+            check_rate(false_alarm_rate, len(lens.scale.calibration.trips))
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.stay, self.stay_radius = stay, stay_radius
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
@@ -312,17 +312,3 @@ class Session:
                 self._open = trip
             else:
                 self._resting = Rest(trip, last)
-
-
-def check_rate(rate: float | None, scales: Iterable[Scale]) -> None:
-    """Refuse a rate of false alarms that the left-out trips behind some scales cannot promise."""
-    if rate is None:
-        return
-    if not 0.0 < rate < 1.0:
-        raise DataError(f"false_alarm_rate is {rate}; give a share between 0 and 1, such as 0.01")
-    fewest = min(len(scale.calibration.trips) for scale in scales)
-    if rate * (1 + fewest) < 1.0:
-        raise DataError(
-            f"a false-alarm rate of {rate:g} cannot be told from {fewest} left-out trips; "
-            f"ask for at least {1 / (1 + fewest):.2g}, or fit on more trips"
-        )

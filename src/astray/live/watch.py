@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from astray.decide import Threshold
+from astray.decide import Threshold, check_rate
 from astray.errors import DataError
 from astray.live.events import Events
 from astray.live.hearing import Hearing, Needed, Summary
 from astray.live.messages import Line, bounded
-from astray.live.session import Session, check_rate
+from astray.live.session import Session
 from astray.live.state import State, fingerprint
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def watch(
     True
     """
     model._require_fitted()
-    check_rate(false_alarm_rate, model.scales_)
+    if false_alarm_rate is not None:
+        check_rate(false_alarm_rate, min(len(scale.calibration.trips) for scale in model.scales_))
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     told = fingerprint(model) if state is not None else ""
