@@ -210,16 +210,17 @@ def test_without_scikit_learn_the_error_says_how_to_install_it(
 
 
 @pytest.mark.parametrize(("start", "distance"), [(False, 400.0), (True, 400.0 * np.sqrt(2.0))])
-def test_the_neighbour_distance_of_a_parallel_way_is_the_distance_between_them(start: bool, distance: float) -> None:
+def test_the_anomaly_of_a_parallel_way_is_the_logarithm_of_the_distance_to_it(start: bool, distance: float) -> None:
     way = np.column_stack([np.zeros(51), 200.0 * np.arange(-25, 26)])
     knn = KNNLocation(start=start).fit(trips_of([way] * 5, interval=30.0))
     aside = trips_of([way + np.array([400.0, 0.0])], interval=30.0)
-    np.testing.assert_allclose(knn.score_samples(aside), -distance, rtol=1e-4)
+    np.testing.assert_allclose(knn.score_samples(aside), -np.log1p(distance), rtol=1e-4)
 
 
 def test_fewer_places_than_neighbours_will_do() -> None:
     knn = KNNLocation(neighbours=50).fit(trips_of([np.zeros((3, 2)), np.zeros((3, 2))], interval=30.0))
-    np.testing.assert_allclose(knn.score_samples(trips_of([np.full((3, 2), 30.0)])), -30.0 * np.sqrt(2.0), rtol=1e-4)
+    away = trips_of([np.full((3, 2), 30.0)])
+    np.testing.assert_allclose(knn.score_samples(away), -np.log1p(30.0 * np.sqrt(2.0)), rtol=1e-4)
 
 
 def test_the_one_class_svm_is_trained_on_so_many_rows_at_most(train: Trajectories) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 import torch
 
@@ -94,6 +100,16 @@ def test_protocols_that_look_at_the_same_scores_share_their_cases():
 def test_an_unknown_protocol_is_refused_with_those_that_there_are():
     with pytest.raises(DataError, match=r"p2.*there are p1, p3"):
         protocols("simulated", ["p2"])
+
+
+def test_rates_and_splits_choose_among_the_settings_of_the_protocols():
+    part = cases(TINY, ["p1", "p6"], [0], rates=[0.1], splits=["random"])
+    assert {case.setting for case in part} == {Setting(rate=0.1)}
+    assert set(part) < set(cases(TINY, ["p1", "p6"], [0]))
+    whole = [cases(TINY, ["p1"], [0], splits=[split]) for split in ("random", "chronological")]
+    assert {case for half in whole for case in half} == set(cases(TINY, ["p1"], [0]))
+    with pytest.raises(DataError, match=r"p6 on simulated: nothing is left with --rate 0.1; .* rates 0.05 .* random"):
+        cases(TINY, ["p6"], [0], rates=[0.1])
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(injected=True), Setting(split="chronological", rate=0.1)])
@@ -250,12 +266,12 @@ def test_the_trips_file_is_written_last_for_it_says_that_a_case_is_finished(tmp_
 # -------------------------------------------------------------------- the manifest
 
 
-ASKED = manifest.Asked(["astray benchmark"], ["p1"], ["lof"], [0, 1])
+ASKED = manifest.Asked("astray benchmark", ["p1"], ["lof"], [0, 1])
 
 
 def test_a_manifest_names_command_seeds_versions_and_hashes_and_grows(tmp_path: Path):
     manifest.record(tmp_path, TINY, ASKED)
-    more = manifest.record(tmp_path, TINY, replace(ASKED, seeds=[1, 2], methods=["iforest"], command=["again"]))
+    more = manifest.record(tmp_path, TINY, replace(ASKED, seeds=[1, 2], methods=["iforest"], command="again"))
     assert more == json.loads((tmp_path / manifest.NAME).read_text())
     assert more["seeds"] == [0, 1, 2]
     assert more["methods"] == ["lof", "iforest"]
@@ -375,12 +391,79 @@ def test_the_command_runs_resumes_and_writes_tables_and_figures(tmp_path: Path, 
     assert "0 cases run, 16 were there already" in capsys.readouterr().err
 
 
+def test_a_study_may_be_run_in_parts_into_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "results")
+    base = ["simulated", "--people", "2", "--days", "21", "-p", "p1", "--no-figures", "-o", out]
+    parts = [
+        ["--rate", "0.05", "--split", "random", "-m", "knn-location", "--seeds", "1"],
+        ["--rate", "0.05", "--rate", "0.1", "--split", "random", "-m", "knn-location", "--seeds", "1"],
+        ["--split", "chronological", "-m", "knn-location-start", "--seeds", "0-1"],
+    ]
+    tables = []
+    for part, says in zip(parts, ("2 cases run, 0 were", "2 cases run, 2 were", "8 cases run, 0 were"), strict=True):
+        assert run_command("benchmark", command, [*base, *part]) == 0
+        assert says in capsys.readouterr().err
+        tables.append({p.stem for p in (tmp_path / "results" / "tables").glob("p1_*.md")})
+    assert tables[0] == {"p1_random_0.05", "p1_random_0.05_users"}
+    assert tables[1] - tables[0] == {"p1_random_0.1", "p1_random_0.1_users"}
+    assert tables[2] - tables[1] == {
+        f"p1_chronological_{rate}{users}" for rate in (0.05, 0.1) for users in ("", "_users")
+    }
+    said = json.loads((tmp_path / "results" / manifest.NAME).read_text())
+    assert (said["methods"], said["seeds"]) == (["knn-location", "knn-location-start"], [0, 1])
+    assert said["commands"][0] == (
+        "astray benchmark simulated -p p1 -m knn-location --seeds 0-0 --rate 0.05 --split random "
+        "--people 2 --days 21 -o FOLDER"
+    )
+    for name in ("report.md", manifest.NAME):
+        assert str(tmp_path) not in (tmp_path / "results" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
+    tmp_path: Path, number: signal.Signals, code: int
+):
+    arguments = ["simulated", "--people", "2", "--days", "21", "-m", "iforest", "--seeds", "99", "-w", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "astray.benchmark", *arguments, "-o", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("trips/**/*.parquet")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does: workers get it, too
+        else:
+            process.send_signal(number)
+        assert process.wait(20) == code
+        _, alive = psutil.wait_procs(workers, timeout=20)
+        assert not alive
+    finally:
+        process.kill()
+        said = process.communicate()[1]
+    assert "Traceback" not in said
+    for path in tmp_path.glob("trips/**/*.parquet"):
+        assert len(pl.read_parquet(path))
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["tokyo", "-o", "x"], "there are geolife, porto, simulated"),
         (["geolife", "-o", "x", "--data", "nowhere"], "nowhere does not exist"),
         (["simulated", "-o", "x", "--seeds", "many"], "give how many"),
+        (["simulated", "-o", "x", "--rate", "0.3"], "nothing is left with --rate 0.3; there are the rates 0.05, 0.1"),
+        (["simulated", "-o", "x", "--rate", "few"], "give shares"),
         (["simulated", "-o", "x", "-m", "magic"], "no method named 'magic'"),
         (["simulated", "-o", "x", "--only-report"], "holds no results yet"),
     ],

@@ -282,6 +282,24 @@ def test_a_report_says_what_contamination_and_drift_cost_on_the_same_draws(table
     assert drift["5 %", "lof"].mean != 0.0
 
 
+def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):
+    (tmp_path / manifest.NAME).write_bytes((folder / manifest.NAME).read_bytes())
+    kept = [("lof", Setting(contamination=0.05), 0), ("lof", Setting(contamination=0.1), 0)]
+    kept += [("lof", Setting(rate=0.1), 0), ("astray", Setting(rate=0.1), 0), ("astray", Setting(rate=0.1), 1)]
+    for name, setting, seed in kept:
+        job = runner.Job(Case(setting, "017", seed), name)
+        rows = pl.read_parquet(folder / runner.TRIPS / job.path).with_columns(fit_seconds=pl.lit(2.0 + 98.0 * seed))
+        runner.write(tmp_path, job, {runner.TRIPS: rows})
+    found = {table.name: table for table in report(tmp_path)}
+    assert {name for name in found if name.startswith("p1")} == {"p1_random_0.1", "p1_random_0.1_users"}
+    # Nothing clean to compare with, so no change is said.
+    assert found["p6_ap"].columns == ("method", "5 %", "10 %")
+    assert [row[0] for row in found["p6_ap"].rows] == ["lof"]
+    assert draw(tmp_path)
+    # Costs are of the draws that all methods have in common: not of the second seed, which one alone has.
+    assert [(row[0], row[1], row[-1]) for row in found["costs"].rows] == [("astray", 2.0, 1), ("lof", 2.0, 1)]
+
+
 def test_being_sure_does_not_appear_where_only_the_ranking_counts(tables: dict[str, Table]):
     assert not any(str(row[0]).endswith(SURE) for row in tables["p6_ap"].rows)
     assert any(str(row[0]).endswith(SURE) for row in tables["p6_f1"].rows)

@@ -21,14 +21,20 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Training:
-    """How an autoencoder is trained: Adam, until trips held out are reproduced no better."""
+    """How an autoencoder is trained: Adam, until trips held out are reproduced no better.
 
-    batch: int = 1024  # rows, or stretches of trips, in a gradient step; fewer if an epoch had less than 20 steps
-    learning_rate: float = 3e-3
+    The learning rate falls from its first value to nothing, along a half cosine, while ``budget`` rows are looked at:
+    so training ends on a plateau after a time that does not grow with the training set.
+    """
+
+    batch: int = 512  # rows, or stretches of trips, in a gradient step; fewer if an epoch had less than 20 steps
+    learning_rate: float = 3e-3  # the first
+    budget: int = 1_000_000  # rows that are looked at, counted again in every epoch
     held_out: float = 0.15  # share of the trips that only say when to stop
-    patience: int = 10  # epochs without a gain after which training stops, and the best epoch's network is taken
+    patience: int = 20  # epochs without a gain after which training stops, and the best epoch's network is taken
     least_gain: float = 1e-3  # the share by which the held-out error must fall to count as a gain
-    most_epochs: int = 500
+    most_epochs: int = 150
+    least_epochs: int = 4  # however many rows that are
     clip: float = 1.0  # the gradient's largest norm
 
 
@@ -84,7 +90,7 @@ class FNNAutoencoder(_Autoencoder):
     """
 
     hidden: tuple[int, ...] = (64, 16, 64)
-    training: Training = Training(batch=1024)
+    training: Training = Training(batch=512, budget=3_000_000)
 
     @property
     def name(self) -> str:
@@ -123,7 +129,7 @@ class LSTMAutoencoder(_Autoencoder):
 
     hidden: int = 64
     longest: int = 100
-    training: Training = Training(batch=32)
+    training: Training = Training(batch=32, learning_rate=5e-3, budget=600_000)
 
     @property
     def name(self) -> str:

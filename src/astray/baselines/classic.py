@@ -18,7 +18,12 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class KNNLocation(StepDetector):
-    """The mean distance, in metres, to the nearest places where the agent has been: the one to beat.
+    """The mean distance to the nearest places where the agent has been, on a logarithmic scale: the one to beat.
+
+    The logarithm of a neighbour distance is, up to a factor and a constant, minus the logarithm of the density that the
+    neighbours estimate (Loftsgaarden and Quesenberry 1965), so that a trip's score is the mean log-likelihood of its
+    places. In plain metres one far excursion outweighs all else in its trip, and the few of them in a training set all
+    else in the spread of the scores.
 
     Parameters
     ----------
@@ -56,7 +61,8 @@ class KNNLocation(StepDetector):
 
     def _anomaly(self, seen: Seen) -> Array:
         distances, _ = self.index_.kneighbors(self._places(seen))
-        return np.asarray(distances.mean(axis=1))
+        metres = np.asarray(distances.mean(axis=1), np.float64)
+        return np.log1p(metres)  # a metre more, so that a place met again is no infinity
 
     def _places(self, seen: Seen) -> Array:
         location, origin = seen.steps.location, seen.steps.origin

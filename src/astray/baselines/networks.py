@@ -104,9 +104,12 @@ def train_to_plateau(
     optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate)
     # Patience counts epochs, so an epoch must be worth something in a small training set too.
     batch_size = min(training.batch, max(8, len(learned) // 20))
+    rows_an_epoch = int(sequences.lengths[learned].sum())
+    epochs = min(training.most_epochs, max(training.least_epochs, training.budget // rows_an_epoch))
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * -(-len(learned) // batch_size))
     history: list[Epoch] = []
     best, best_state, since_best = np.inf, copy.deepcopy(network.state_dict()), 0
-    while len(history) < training.most_epochs and since_best < training.patience:
+    while len(history) < epochs and since_best < training.patience:
         total, count = 0.0, 0
         for batch in sequences.batches(learned, batch_size, rng):
             x, lengths, rows = sequences.padded(batch)
@@ -118,6 +121,7 @@ def train_to_plateau(
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), training.clip)
             optimiser.step()
+            falling.step()
             total, count = total + float(error.detach().sum()), count + len(error)
         missed = float(errors(network, sequences, left_out).sum() / sequences.lengths[left_out].sum())
         history.append(Epoch(total / count, missed))

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy and torch are loaded
-
-from astray.benchmark.command import command
-from astray.cli.running import run
+from astray.cli import main
 
 if __name__ == "__main__":
-    try:
-        sys.exit(run("benchmark", command, sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main(["benchmark", *sys.argv[1:]]))

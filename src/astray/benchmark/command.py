@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +39,14 @@ def command(
     ] = None,
     seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
     workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes.")] = 1,
+    rate: Annotated[
+        list[str] | None,
+        Option("--rate", metavar="0.05,...", help="Only draws with these shares of anomalies; all by default."),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        Option("--split", metavar="random,...", help="Only draws with these splits: random, chronological."),
+    ] = None,
     users: Annotated[
         str | None, Option("--users", metavar="128,153", help="GeoLife: who is tested; the ten with the most trips.")
     ] = None,
@@ -60,7 +68,8 @@ def command(
     """Measure astray and its rivals by fixed protocols, on your copy of the data.
 
     Every finished case is a file in the folder, so that a run may be stopped at any time: the same command goes on from
-    there, and further seeds, methods and protocols may be added later. A folder never mixes data, settings or code.
+    there, and further seeds, methods, protocols, rates and splits may be added later, so that a study may be run in
+    parts. A folder never mixes data, people or code.
     Tables (Markdown, CSV, LaTeX) stand in FOLDER/tables and FOLDER/report.md, figures in FOLDER/figures.
 
     [b]Examples[/b]
@@ -73,13 +82,14 @@ def command(
     from astray.benchmark import manifest, runner
     from astray.benchmark.methods import METHODS, OWN_BACKGROUND
     from astray.benchmark.methods import methods as by_name
-    from astray.benchmark.protocols import PROTOCOLS, cases, protocols
+    from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
     from astray.benchmark.report import report
     from astray.benchmark.results import Kept
 
     if dataset not in PROTOCOLS:
         raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
-    wanted = protocols(dataset, protocol or ["all"])
+    rates, splits = shares(rate or []), words(split or [])
+    wanted = list(chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits))
     contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else METHODS))
     draws = numbers(seeds)
     failed: tuple[runner.Done, ...] = ()
@@ -89,11 +99,14 @@ def command(
     if not only_report:
         assert source is not None
         out.mkdir(parents=True, exist_ok=True)
-        said = ("astray benchmark", *sys.argv[1:])
-        asked = manifest.Asked(said, wanted, [m.name for m in contenders], draws)
+        names = [m.name for m in contenders]
+        parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
+        parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
+        asked = manifest.Asked(manifest.command(dataset, wanted, names, draws, parts), wanted, names, draws)
         manifest.record(out, source, asked, changed_code=changed_code)
         with _shown(quiet) as show:
-            outcome = runner.run(source, contenders, cases(source, wanted, draws), out, workers=workers, progress=show)
+            every = cases(source, wanted, draws, rates, splits)
+            outcome = runner.run(source, contenders, every, out, workers=workers, progress=show)
         failed = outcome.failed
         if not quiet:
             _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
@@ -154,6 +167,27 @@ def numbers(text: str) -> list[int]:
     if not found:
         raise DataError(f"--seeds {text!r}: give how many, such as 5, or which, such as 0,3,7 or 5-9")
     return list(dict.fromkeys(found))
+
+
+def words(given: Iterable[str]) -> list[str]:
+    """What was given, one after the other or with commas between.
+
+    >>> words(["random", "a, b"])
+    ['random', 'a', 'b']
+    """
+    return list(dict.fromkeys(word.strip() for text in given for word in text.split(",") if word.strip()))
+
+
+def shares(given: Iterable[str]) -> list[float]:
+    """Shares of anomalies.
+
+    >>> shares(["0.05,.1"])
+    [0.05, 0.1]
+    """
+    try:
+        return [float(word) for word in words(given)]
+    except ValueError:
+        raise DataError(f"--rate {','.join(given)!r}: give shares, such as 0.05 or 0.05,0.1") from None
 
 
 # -------------------------------------------------------------------- progress

@@ -164,15 +164,16 @@ def _against(
 ) -> Table:
     """One row a method, one column a value of the setting, and what the worst one costs on the same draws."""
     figures = results.figures()
-    values = [getattr(s, column) for s in results.settings]
-    values = [v for v in values if v in set(figures[column].to_list())]
-    changes = [v for v in changed if v in values and values[0] != v]
+    known = set(figures[column].to_list())  # a study may have been run in part
+    first, *rest = (getattr(s, column) for s in results.settings)
+    values = [v for v in (first, *rest) if v in known]
+    changes = [v for v in changed if v in values and first in values]
     rows: list[tuple[Cell, ...]] = []
     for method, part in parts_of(figures, deciding(results.methods, metric)):
         found = {value: part.filter(pl.col(column) == value) for value in values}
         cells: list[Cell] = [measures.interval(draws, metric) for draws in found.values()]
         for value in changes:
-            both = found[value].join(found[values[0]], on=["subject", "seed"], suffix="_clean")
+            both = found[value].join(found[first], on=["subject", "seed"], suffix="_clean")
             change = both.with_columns((pl.col(metric) - pl.col(f"{metric}_clean")).alias("change"))
             cells.append(measures.interval(change, "change"))
         rows.append((method, *cells))

@@ -21,7 +21,7 @@ from astray.benchmark import guards
 from astray.benchmark.injectors import submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
-from astray.benchmark.simulated_data import claim
+from astray.benchmark.simulated_data import claim, in_time
 from astray.errors import DataError
 from astray.readers import Report, read_geolife
 from astray.trajectories import Trajectories
@@ -206,7 +206,7 @@ def draw(trips: Trajectories, case: Case, population: int = POPULATION, stranger
     guards.nobody_in_both(
         subject=[person], injected=trips.agent_ids[np.r_[anomalies, strays]], population=trips.agent_ids[crowd]
     )
-    learned = Trajectories.concat([trips[train], *_submitted(trips, strays, beside)])
+    learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, beside)]))
     test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places)])
     source = np.array([f"{trips.agent_ids[i]}/{trips.trajectory_ids[i]}" for i in np.r_[normal, anomalies]])
     kind = np.r_[np.full(len(normal), ""), np.full(ANOMALIES, "agent-swap")]

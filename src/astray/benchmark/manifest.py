@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ _MATTERS = (
 class Asked:
     """What a command asks for."""
 
-    command: Sequence[str]
+    command: str
     protocols: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
@@ -50,8 +51,9 @@ class Asked:
 def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
     """Write the manifest of a folder, or add to it what is asked for now.
 
-    Seeds, methods and protocols may be added later, for a case depends on its own key alone. Other data, other
-    settings or, unless ``changed_code``, other code would give other scores under the same names: they are refused.
+    Seeds, methods, protocols, rates and splits may be added later, for a case depends on its own key alone. Other
+    data, other settings or, unless ``changed_code``, other code would give other scores under the same names: they are
+    refused.
     """
     now = {
         "dataset": dataset.name,
@@ -74,7 +76,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
         "protocols": _added(earlier.get("protocols", []), asked.protocols),
         "methods": _added(earlier.get("methods", []), asked.methods),
         "seeds": sorted(_added(earlier.get("seeds", []), asked.seeds)),
-        "commands": _added(earlier.get("commands", []), [" ".join(asked.command)]),
+        "commands": _added(earlier.get("commands", []), [asked.command]),
         "versions": {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
@@ -83,6 +85,33 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
     with replacing(folder / NAME) as file:
         file.write(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
     return manifest
+
+
+def command(
+    dataset: str,
+    protocols: Sequence[str],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    more: Iterable[tuple[str, str]] = (),
+) -> str:
+    """The command as anybody else would type it: paths are places to fill in, and what changes no score is left out.
+
+    ``more``: further flags with their values; those without a value are left out.
+
+    >>> command("geolife", ["p1"], ["astray", "lof"], [0, 1], [("--rate", "0.05"), ("--users", "")])
+    'astray benchmark geolife --data DATA -p p1 -m astray,lof --seeds 0-1 --rate 0.05 -o FOLDER'
+    """
+    run = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    flags = [
+        *([("--data", "DATA")] if dataset != "simulated" else []),
+        ("-p", ",".join(protocols)),
+        ("-m", ",".join(methods)),
+        ("--seeds", f"{seeds[0]}-{seeds[-1]}" if run else ",".join(map(str, seeds))),
+        *more,
+        ("-o", "FOLDER"),
+    ]
+    typed = [word for flag, value in flags if value for word in (flag, shlex.quote(value))]
+    return " ".join(["astray benchmark", dataset, *typed])
 
 
 def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

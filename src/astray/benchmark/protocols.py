@@ -168,9 +168,46 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
     return [name for name in known if name in wanted or "all" in wanted]
 
 
-def cases(dataset: Dataset, names: Iterable[str], seeds: Sequence[int]) -> list[Case]:
-    """Every case of some protocols, once, all of one seed before the next: what is finished is then worth reading."""
-    wanted = dict.fromkeys(setting for name in names for setting in PROTOCOLS[dataset.name][name])
+def chosen(
+    dataset: str, names: Iterable[str], rates: Sequence[float] = (), splits: Sequence[str] = ()
+) -> dict[str, tuple[Setting, ...]]:
+    """The settings of some protocols with one of the rates and splits given, or with any; a study may be run in parts.
+
+    Protocols of which nothing is left are left out.
+
+    >>> [s.name for s in chosen("geolife", ["p1"], rates=[0.1])["p1"]]
+    ['rate=0.1,split=random', 'rate=0.1,split=chronological']
+    >>> list(chosen("geolife", ["p1", "p6"], splits=["chronological"]))
+    ['p1']
+    """
+    known = {name: PROTOCOLS[dataset][name] for name in names}
+    found = {
+        name: tuple(s for s in settings if (s.rate in rates or not rates) and (s.split in splits or not splits))
+        for name, settings in known.items()
+    }
+    if not any(found.values()):
+        every = [s for settings in known.values() for s in settings]
+        asked = [f"--rate {rate:g}" for rate in rates] + [f"--split {split}" for split in splits]
+        raise DataError(
+            f"{', '.join(known)} on {dataset}: nothing is left with {' '.join(asked)}; there are the rates "
+            f"{', '.join(f'{rate:g}' for rate in sorted({s.rate for s in every}))} and the splits "
+            f"{', '.join(dict.fromkeys(s.split for s in every))}"
+        )
+    return {name: settings for name, settings in found.items() if settings}
+
+
+def cases(
+    dataset: Dataset,
+    names: Iterable[str],
+    seeds: Sequence[int],
+    rates: Sequence[float] = (),
+    splits: Sequence[str] = (),
+) -> list[Case]:
+    """Every case of some protocols, once, all of one seed before the next: what is finished is then worth reading.
+
+    ``rates`` and ``splits``: see :func:`chosen`.
+    """
+    wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)
     return [
         Case(setting, subject, seed) for seed in seeds for setting in wanted for subject in dataset.subjects(setting)
     ]

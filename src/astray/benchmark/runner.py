@@ -10,13 +10,16 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
+from concurrent.futures import wait as futures_wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -237,11 +240,18 @@ class Worker:
 _worker: Worker | None = None
 
 
-def _begin(worker: Worker) -> None:
+def _begin(worker: Worker, lifeline: Connection) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process at once, without a word
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and it is the parent's to end us
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     _one_thread()
     _worker = worker
+
+
+def _end_with(lifeline: Connection) -> None:
+    """End this process, whatever it is doing, when the parent hangs up or is no more, even if it was killed."""
+    wait([lifeline])
+    os._exit(1)  # nothing is lost: files are whole or not there
 
 
 def _work(job: Job) -> Done:
@@ -263,18 +273,26 @@ def _performed(
         yield from map(worker, jobs)
         return
     # New processes, which read the variables above when they start; forking is no way, for polars has threads by now.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(worker,))
+    context = get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(worker, theirs))
     try:
-        waiting: list[Future[Done]] = [pool.submit(_work, job) for job in jobs]
-        for future in as_completed(waiting):
-            yield future.result()
+        waiting: set[Future[Done]] = {pool.submit(_work, job) for job in jobs}
+        while waiting:
+            # Look up now and then: polars handles Ctrl-C first, and does not wake who waits for longer.
+            finished, waiting = futures_wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield future.result()
+        pool.shutdown(wait=True)
     except BrokenProcessPool:
         raise AstrayError(
             "a worker process was ended from outside (out of memory?); finished cases are kept: run the same command "
             "again, perhaps with fewer --workers"
         ) from None
     finally:
+        ours.close()  # after an error or an interrupt: whoever is still at work ends now, without finishing a case
         pool.shutdown(wait=True, cancel_futures=True)
+        theirs.close()
 
 
 def _one_thread() -> None:

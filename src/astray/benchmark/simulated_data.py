@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.benchmark import guards
 from astray.benchmark.injectors import INJECTORS, NEED_A_POOL, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
@@ -95,12 +96,15 @@ class Simulated:
         beside = rng.choice(train, len(strays))
         if s.history:
             train = rng.permutation(train)[: s.history] if s.split == "random" else train[-s.history :]
+        guards.no_trip_twice(train=train, unseen=unseen, others=others, population=np.flatnonzero(~tested))
         normal = _labelled(trips[unseen], "")
         test = Trajectories.concat([normal, wrong])
+        shuffled = np.random.default_rng([case.seed, 2, int(case.subject[1:])])  # the same whatever was learned from
+        test = test[shuffled.permutation(len(test))]  # so that the place in the set tells nothing
+        learned = in_time(Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, beside)]))
+        guards.no_path_twice(learned, test)
         lesson = Lesson(
-            claim(
-                Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, beside)]), case.subject, "trip"
-            ),
+            claim(learned, case.subject, "trip"),
             crowd,
             Strangers(f"simulated-{self.people}-{self.days}-{case.seed}", lambda: crowd),
         )
@@ -179,6 +183,11 @@ def anomalies_for(normal: int, rate: float) -> int:
     (10, 10)
     """
     return max(1, round(normal * rate / (1.0 - rate)))
+
+
+def in_time(trips: Trajectories) -> Trajectories:
+    """The trips in the order of their starts, so that the place in the set does not tell strays."""
+    return trips[np.argsort(trips.columns["time"][trips.offsets[:-1]], kind="stable")]
 
 
 def claim(trips: Trajectories, person: str, prefix: str) -> Trajectories:
