@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time as clock
+import weakref
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from astray.errors import DataError
+from astray.irl.posterior import RewardPosterior
 from astray.normality import (
     WINDOW_TOLERANCE,
     Location,
@@ -429,3 +431,12 @@ print([m for m in ("torch", "sklearn", "pandas") if m in sys.modules])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_a_reward_that_nobody_holds_any_more_is_let_go():
+    layer = np.ones((1, 2, 3), np.float32), np.zeros((1, 1, 3), np.float32)
+    posterior = RewardPosterior(np.zeros(2, np.float32), np.ones(2, np.float32), (layer,))
+    assert posterior(np.ones((4, 2), np.float32)).shape == (4, 1, 3)
+    held = weakref.ref(posterior)
+    del posterior
+    assert held() is None

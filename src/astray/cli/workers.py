@@ -7,6 +7,7 @@ does not grow with the file. Each worker hangs on a pipe of its own: if either e
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import signal
 from collections import deque
@@ -18,6 +19,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from astray.errors import AstrayError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 AHEAD = 4
 """Batches for each worker that are under way, or done but not yet their turn, at most."""
+
+KEPT_BYTES = 128 << 20
+"""Memory that a process keeps for the next batch, when that of the last one is no longer used."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ def answers(
 
     Close it (:func:`contextlib.closing`), so that no process outlives an error.
     """
+    _keep_memory()
     if n <= 1:
         for trips, share in batches:
             yield Answer(question.of(detector, trips), trips, share)
@@ -158,7 +164,7 @@ def _in_order(workers: list[_Worker], batches: Iterator[Batch]) -> Iterator[Answ
             collect(None)
             yield from finished()
         pipe = idle.popleft()
-        pipe.send(trips)
+        _send(pipe, trips)
         busy[pipe] = _Job(trips, share)
         jobs.append(busy[pipe])
         collect(0)
@@ -168,15 +174,45 @@ def _in_order(workers: list[_Worker], batches: Iterator[Batch]) -> Iterator[Answ
         yield from finished()
 
 
+def _keep_memory() -> None:
+    """Let the C library keep what is no longer used: every batch needs as much again.
+
+    By default glibc may give it back after each chunk and ask for it anew, page by page, which takes up to a tenth of
+    the time. Other libraries know nothing of this (mallopt), and are left as they are.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(mmap_threshold, KEPT_BYTES // 4)  # 32 MB, the most that it takes
+        mallopt(trim_threshold, KEPT_BYTES)
+
+
+def _send(pipe: Connection, trips: Trajectories) -> None:
+    """Trips to a worker; their columns, which are nearly all of it, straight out of memory."""
+    columns = {name: np.ascontiguousarray(values) for name, values in trips.columns.items()}
+    shapes = {name: (values.dtype, values.shape) for name, values in columns.items()}
+    pipe.send((shapes, trips.offsets, trips.agent_ids, trips.trajectory_ids, trips.context))
+    for values in columns.values():
+        pipe.send_bytes(values.reshape(-1).view(np.uint8).data)
+
+
 # -------------------------------------------------------------------- in a worker
+
+
+def _receive(pipe: Connection) -> Trajectories:
+    """Trips from the parent."""
+    shapes, *rest = pipe.recv()
+    columns = {name: np.frombuffer(pipe.recv_bytes(), dtype).reshape(shape) for name, (dtype, shape) in shapes.items()}
+    return Trajectories._trusted(columns, *rest)
 
 
 def _serve(pipe: Connection, model: Path, question: Question) -> None:
     """Answer until the parent hangs up, or is no more."""
+    _keep_memory()
     with contextlib.suppress(EOFError, ConnectionError):
         detector: Detector | None = None
         while True:
-            trips = pipe.recv()
+            trips = _receive(pipe)
             try:
                 detector = load(model) if detector is None else detector
                 answer: object = question.of(detector, trips)

@@ -21,6 +21,7 @@ from astray.normality import (
     Segment,
     StepScores,
     TripScores,
+    leaving,
     lowest_of_steps,
     segments,
     step_normality,
@@ -181,7 +182,7 @@ def _segments(
 
     A trip may score low without a single fix that is: then the bar is its own worst window.
     """
-    found = segments(normality, seen.trip, seen.time, enter, max(enter, enter / 2), seen.least_segment)
+    found = segments(normality, seen.trip, seen.time, enter, leaving(enter), seen.least_segment)
     with np.errstate(invalid="ignore"):
         low = of_trips.score <= enter
     low[[s.trip for s in found]] = False
@@ -193,7 +194,7 @@ def _segments(
         rows = np.flatnonzero(low[seen.trip])
         trip = seen.trip[rows]
         worst = bar[trip]
-        inside = segments(normality[rows], trip, seen.time[rows], worst, np.maximum(worst, worst / 2), 0.0)
+        inside = segments(normality[rows], trip, seen.time[rows], worst, leaving(worst), 0.0)
         found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
     return tuple(sorted(found, key=lambda s: s.start))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,13 +44,18 @@ class RewardPosterior:
         weight = self.layers[-1][0]
         return int(weight.shape[0] * weight.shape[2]) // len(self.aspects)
 
+    @cached_property
+    def _networks(self) -> list[Network]:
+        """The network that was learned, and the fixed one that is added to it, if there is one."""
+        return [_logistic(layers) for layers in (self.layers, self.prior) if layers]
+
     def __call__(self, features: Array, batch: int = 4096) -> NDArray[np.float32]:
         """The reward of every row under every head: (rows, aspects, heads).
 
         Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
         """
         mean, scale = self.mean[:, None], self.scale[:, None]
-        networks = _networks(self)
+        networks = self._networks
         rewards = np.empty((len(self.aspects), self.n_heads, len(features)), networks[0][0].dtype)
         for start in range(0, len(features), batch):
             some = features[start : start + batch].T
@@ -58,8 +63,7 @@ class RewardPosterior:
             standard = x[:-1]
             np.subtract(some, mean, out=standard)
             standard /= scale
-            np.minimum(standard, self.clip, out=standard)
-            np.maximum(standard, -self.clip, out=standard)
+            np.clip(standard, -self.clip, self.clip, out=standard)
             found = _forward(networks[0], x)
             for prior in networks[1:]:
                 found = found + _forward(prior, x)
@@ -67,12 +71,6 @@ class RewardPosterior:
             by_aspect = found.reshape(len(found), len(self.aspects), -1, some.shape[1]).swapaxes(0, 1)
             rewards[..., start : start + batch] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
         return rewards.transpose(2, 0, 1)
-
-
-@lru_cache(maxsize=64)
-def _networks(posterior: RewardPosterior) -> list[Network]:
-    """The network that was learned, and the fixed one that is added to it, if there is one."""
-    return [_logistic(layers) for layers in (posterior.layers, posterior.prior) if layers]
 
 
 def _logistic(layers: tuple[tuple[Array, Array], ...]) -> Network:

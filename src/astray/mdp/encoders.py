@@ -100,10 +100,13 @@ class FamiliarityEncoder:
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Features, one row a step."""
-        counts = familiarity_of(steps, self.habits, self.memory, self.utc_offset, without)
+        features = np.empty((len(self.habits) + len(_MOTION) + 1, len(steps)), np.float32)
+        counts, motion = features[: len(self.habits)], features[len(self.habits) : -1]
+        familiarity_of(steps, self.habits, self.memory, self.utc_offset, without, out=counts.T)
+        motion[:] = _motion(steps).T
         # The history is that of the whole memory, left-out trip or not: it must not tell training rows from others.
-        past = np.full((1, len(steps)), np.log1p(self.memory.history), np.float32)
-        return np.concatenate([counts.T, _motion(steps).T.astype(np.float32), past]).T
+        features[-1] = np.log1p(self.memory.history)
+        return features.T
 
     def remember(self, steps: Steps, trip_ids: Sequence[str]) -> FamiliarityEncoder:
         """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``."""

@@ -80,6 +80,39 @@ def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> N
     return keys.transpose(2, 1, 0)
 
 
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where steps are: east and north, and how far that reaches; each for one step, or for ``lasts`` of them."""
+
+    xy: Array  # (2, n)
+    low: Array
+    high: Array
+    lasts: Array | None
+
+    @classmethod
+    def of(cls, location: Array, lasts: Array | None = None) -> _Place:
+        xy = np.ascontiguousarray(location.T)
+        return cls(xy, xy.min(axis=1), xy.max(axis=1), lasts)
+
+    def cells(self, size: float, shift: float) -> Word:
+        """The cells of a grid that they lie in."""
+        # Rounding down keeps the order of numbers, so that the cells reach as far as the places do.
+        (west, south), (east, north) = np.floor(np.stack([self.low, self.high]) / size + shift)
+        tall, wide = int(east - west) + 1, int(north - south) + 1
+        cell = self.xy / size
+        cell += shift
+        i, j = np.floor(cell, out=cell)
+        i -= west
+        j -= south
+        i *= wide
+        i += j
+        cells = Word.of(i.astype(np.int64), tall * wide)
+        row = cells.values // wide
+        column = cells.values - row * wide
+        hashed = cells.hashed(mix((row + int(west)).view(np.uint64), (column + int(south)).view(np.uint64)))
+        return hashed if self.lasts is None else hashed.lasting(self.lasts)
+
+
 def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[tuple[int, int, Word]]:
     """The keys of steps, one habit after the other, on one grid after the other.
 
@@ -94,28 +127,16 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
 
     # Many habits ask for the same cell, sector, band or hour: each is made once.
     @cache
-    def place(which: int) -> tuple[Array, Array | None]:
-        """East and north; of the origin, which a path keeps, only where it changes, and for how many steps it stays."""
+    def place(which: int) -> _Place:
         if which != 1:
-            return np.ascontiguousarray(steps.location.T if which == 0 else steps.trail[:, which - 2].T), None
+            return _Place.of(steps.location if which == 0 else steps.trail[:, which - 2])
+        # The origin is what a path keeps: only where it changes it is looked at.
         starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
-        return steps.origin[starts].T, np.diff(starts, append=len(steps))
+        return _Place.of(steps.origin[starts], np.diff(starts, append=len(steps)))
 
     @cache
     def cell(which: int, size: float, shift: float) -> Word:
-        xy, lasts = place(which)
-        i, j = np.floor(xy / size + shift)
-        low_i, low_j = i.min(), j.min()
-        tall, wide = int(i.max() - low_i) + 1, int(j.max() - low_j) + 1
-        i -= low_i
-        j -= low_j
-        i *= wide
-        i += j
-        cells = Word.of(i.astype(np.int64), tall * wide)
-        row = cells.values // wide
-        column = cells.values - row * wide
-        hashed = cells.hashed(mix((row + int(low_i)).view(np.uint64), (column + int(low_j)).view(np.uint64)))
-        return hashed if lasts is None else hashed.lasting(lasts)
+        return place(which).cells(size, shift)
 
     @cache
     def turn() -> Array:
@@ -307,10 +328,19 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0)
 
 
 def familiarity_of(
-    steps: Steps, habits: Sequence[Habit], memory: Memory, utc_offset: float = 0.0, without: Array | None = None
+    steps: Steps,
+    habits: Sequence[Habit],
+    memory: Memory,
+    utc_offset: float = 0.0,
+    without: Array | None = None,
+    out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """The familiarity of steps: what :func:`familiarity` says of their keys; in memory habit by habit."""
-    found = np.zeros((len(habits), len(steps)), np.float32)
+    """The familiarity of steps: what :func:`familiarity` says of their keys; in memory habit by habit.
+
+    ``out`` is where it is to stand, (steps, habits), if that is known.
+    """
+    found = np.empty((len(habits), len(steps)), np.float32) if out is None else out.T
+    found[:] = 0.0
     if not found.size:
         return found.T
     own = None if without is None else Word.of(without + 1, int(without.max()) + 2)

@@ -189,10 +189,10 @@ class Memory:
             counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
         return counts
 
-    def number_of(self, trip_ids: Array) -> NDArray[np.int64]:
+    def number_of(self, trip_ids: Iterable[str]) -> NDArray[np.int64]:
         """The number of each trip, for ``without``; -1 for trips that are not remembered."""
         numbers = self._numbers
-        return np.array([numbers.get(t, -1) for t in np.asarray(trip_ids).tolist()], np.int64)
+        return np.array([numbers.get(t, -1) for t in trip_ids], np.int64)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -160,7 +160,7 @@ class View:
         steps = self.steps(paths)
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
-        own = self.memory.number_of(np.array(trip_names(fixes)))
+        own = self.memory.number_of(trip_names(fixes))
         # New trips, the usual case, have nothing of their own to leave out.
         without = own[steps.trip] if (own >= 0).any() else None
         return Sight(self._encode(steps, without), steps, paths.columns["row"], weight, fault)

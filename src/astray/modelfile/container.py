@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,6 +26,7 @@ from astray.modelfile.values import plain, restore
 
 Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
+T = TypeVar("T")
 
 VERSION = 1
 _ENTRY = "astray"
@@ -37,6 +40,7 @@ _CODES = {
     "int8": "I8",
     "uint8": "U8",
 }
+_DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,23 +185,25 @@ def _canonical(value: Any) -> str:
 
 
 def read(path: FilePath) -> ModelFile:
-    """Read a model file whole, and check it against its checksum."""
-    from safetensors import SafetensorError, safe_open
+    """Read a model file whole, and check it against its checksum.
 
+    Each array is read straight into its place: opening a model takes no more memory than the model itself.
+    """
     source = Path(path)
     if source.is_dir():
         raise ModelFileError(f"{source}: a folder where a model file was expected")
     try:
-        with safe_open(source, framework="np") as file:
-            entry = (file.metadata() or {}).get(_ENTRY)
+        with source.open("rb") as file:
+            header = _header(file)
+            entry = _field(header.pop("__metadata__", {}), dict).get(_ENTRY)
             if entry is None:
                 raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
-            head = json.loads(entry)
+            head = json.loads(_field(entry, str))
             _check_version(source, head)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            arrays = _arrays(file, header)
     except FileNotFoundError as error:
         raise ModelFileError(f"{source}: there is no such file") from error
-    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
         raise ModelFileError(
             f"{source}: not a whole model file ({error}); copy it again, or fit and save the model again"
         ) from error
@@ -208,6 +214,47 @@ def read(path: FilePath) -> ModelFile:
     if checksum != _checksum(head, {name: [array] for name, array in arrays.items()}):
         raise model.wrong("its contents do not match their checksum")
     return model
+
+
+def _header(file: BufferedReader) -> dict[str, Any]:
+    """The header of a safetensors file: the arrays by name, and ``__metadata__``."""
+    size = int.from_bytes(file.read(8), "little")
+    if not 0 < size <= os.fstat(file.fileno()).st_size - 8:
+        raise ValueError("it ends before its header does")
+    return _field(json.loads(file.read(size)), dict)
+
+
+def _arrays(file: BufferedReader, entries: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays that a header speaks of: they follow it one after the other, up to the end of the file."""
+    arrays: dict[str, Array] = {}
+    at, left = 0, os.fstat(file.fileno()).st_size - file.tell()
+    places = {name: _integers(_field(entry, dict).get("data_offsets")) for name, entry in entries.items()}
+    for name in sorted(places, key=places.__getitem__):
+        dtype = _DTYPES.get(_field(entries[name].get("dtype"), str))
+        shape = _integers(entries[name].get("shape"))
+        if dtype is None or min(shape, default=0) < 0:
+            raise ValueError(f"the array {name} has no type or shape that is known")
+        size = dtype.itemsize * math.prod(shape)
+        if places[name] != [at, at + size] or at + size > left:
+            raise ValueError(f"the array {name} is not where it should be")
+        arrays[name] = np.empty(shape, dtype)
+        if file.readinto(_bytes(arrays[name])) != size:
+            raise ValueError(f"it ends within the array {name}")
+        at += size
+    if at != left:
+        raise ValueError("it goes on after its last array")
+    return arrays
+
+
+def _integers(value: Any) -> list[int]:
+    return [_field(n, int) for n in _field(value, list)]
+
+
+def _field(value: Any, kind: type[T]) -> T:
+    """A value of the header, if it is of this kind."""
+    if type(value) is not kind:
+        raise ValueError(f"a {kind.__name__} was expected in its header, not {type(value).__name__}")
+    return value
 
 
 def _check_version(path: Path, head: Any) -> None:
