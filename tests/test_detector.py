@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -627,6 +629,18 @@ class TestExplanations:
             assert abs(lat[0] - said.lat[leaves]) < 0.01
             assert abs(lon[0] - said.lon[leaves]) < 0.01
             assert np.isfinite(lat).all()
+
+    def test_a_table_and_an_explanation_tell_of_the_same_stretches(
+        self, detector: IRLDetector, others: Trajectories
+    ) -> None:
+        """Also where the threshold is a function of the trips, and another one is asked for."""
+        trips = others[60:]
+        strict = copy.copy(detector).set_params(eps=ByHour({}, otherwise=-3.0))
+        table = strict.score(trips)
+        assert table.drop("decision").equals(detector.score(trips, eps=-3.0).drop("decision"))
+        worst = int(table["segment_normality"].arg_min())
+        starts = [datetime.fromtimestamp(s.start_time, UTC) for s in strict.explain(trips, worst).segments]
+        assert table["segment_start"][worst] in starts
 
     def test_a_trip_is_found_by_id_or_position(self, detector: IRLDetector, new: Trajectories) -> None:
         name = str(new.trajectory_ids[2])

@@ -120,7 +120,7 @@ def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> I
     """
     history = histories(members)
     seen = Seen.of_fixes(look(trips, members, common.view, common.context), history, band_of(history, common.bands))
-    scores = own_scores(score_chunk(trips, seen, common.posterior, common.scales, -np.inf).of_trips)
+    scores = own_scores(score_chunk(trips, seen, common.posterior, common.scales).of_trips)
     names = np.array(trip_names(trips))
     for member, run in _runs(members):
         number = replace(member.memory).number_of(names[run])

@@ -133,9 +133,8 @@ class Detector(ABC):
         return Session(self, agent, **settings)
 
     def _score(self, trips: Trajectories) -> Scores:
-        enter = -2.0 if callable(self.eps) else float(self.eps)
         seen = self._see(trips)
-        return score_chunk(trips, seen, *self._measures(trips, seen), enter)
+        return score_chunk(trips, seen, *self._measures(trips, seen))
 
     def _map(self, trips: Trajectories, what: Callable[[Scores], Result]) -> list[tuple[Array, Result]]:
         """``what`` of the scores of each chunk, with the positions of the chunk's trips."""
@@ -153,8 +152,11 @@ class Detector(ABC):
         with ThreadPoolExecutor(self.n_jobs) as pool:
             return list(pool.map(of, found))
 
-    def _table(self, trips: Trajectories) -> pl.DataFrame:
-        parts = self._map(trips, trip_table)
+    def _table(self, trips: Trajectories, eps: Threshold) -> pl.DataFrame:
+        def table(scores: Scores) -> pl.DataFrame:
+            return trip_table(scores, threshold(eps, scores.trips) if callable(eps) else float(eps))
+
+        parts = self._map(trips, table)
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         position = pl.Series("position", np.concatenate([p for p, _ in parts]))
@@ -220,13 +222,14 @@ class Detector(ABC):
         decision, history (past trips behind the score), and the segment in which the
         trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
         """
-        table = self._table(trips)
+        eps = self.eps if eps is None else eps
+        table = self._table(trips, eps)
         low = low_scores(
             trips,
             table["score"].to_numpy(),
             table["p_value"].to_numpy(),
             table["n_calibration"].to_numpy(),
-            eps=self.eps if eps is None else eps,
+            eps=eps,
             false_alarm_rate=false_alarm_rate,
         )
         decision = decide(

@@ -103,7 +103,6 @@ class Scores:
     normality: Floats  # n(s, a) of each usable fix
     of_trips: TripScores
     n_calibration: NDArray[np.int64]
-    segments: tuple[Segment, ...]
 
     @cached_property
     def of_steps(self) -> StepScores:
@@ -121,11 +120,33 @@ class Scores:
         """Its standard deviation over the heads."""
         return self.of_steps.uncertainty
 
+    def segments(self, enter: float | Floats) -> tuple[Segment, ...]:
+        """Where the trips are not normal: what opens at ``enter``, one level or one a trip, closes half-way back.
 
-def score_chunk(
-    trips: Trajectories, seen: Seen, posterior: RewardPosterior, scales: Sequence[Scale], enter: float
-) -> Scores:
-    """Rewards, normality and segments of a chunk; a segment opens at a normality of ``enter``."""
+        A trip may score low without a single fix that is: then the bar is its own worst window.
+        """
+        seen, normality, of_trips = self.seen, self.normality, self.of_trips
+        opens = enter if isinstance(enter, float) else enter[seen.trip]
+        found = segments(normality, seen.trip, seen.time, opens, leaving(opens), seen.least_segment)
+        with np.errstate(invalid="ignore"):
+            low = of_trips.score <= enter
+        low[[s.trip for s in found]] = False
+        if low.any():
+            bar = np.zeros(len(low))
+            for k in np.unique(seen.scale[low]):
+                trips = np.flatnonzero(low & (seen.scale == k))
+                calibration = self.scales[k].calibration
+                bar[trips] = _worst_step(calibration, of_trips.aspect[trips], of_trips.worst_window[trips])
+            rows = np.flatnonzero(low[seen.trip])
+            trip = seen.trip[rows]
+            worst = bar[trip]
+            inside = segments(normality[rows], trip, seen.time[rows], worst, leaving(worst), 0.0)
+            found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
+        return tuple(sorted(found, key=lambda s: s.start))
+
+
+def score_chunk(trips: Trajectories, seen: Seen, posterior: RewardPosterior, scales: Sequence[Scale]) -> Scores:
+    """Rewards and normality of a chunk."""
     rewards = posterior(seen.features)
     normality = np.empty(len(rewards))
     of_trips = TripScores._make([*np.full((5, len(trips)), np.nan), np.full(len(trips), -1)])
@@ -146,7 +167,6 @@ def score_chunk(
         normality,
         of_trips,
         np.array([len(scale.calibration.trips) for scale in scales], np.int64)[seen.scale],
-        _segments(seen, normality, of_trips, scales, enter),
     )
 
 
@@ -173,30 +193,6 @@ def _alike(seen: Seen, scales: Sequence[Scale]) -> Iterator[tuple[slice | NDArra
         joint = replace(scale.calibration, overall=scale.calibration.overall._replace(trip=trip, window=window))
         rows = slice(None) if chosen.all() else chosen[seen.trip]
         yield rows, chosen, replace(scale, calibration=joint)
-
-
-def _segments(
-    seen: Seen, normality: Floats, of_trips: TripScores, scales: Sequence[Scale], enter: float
-) -> tuple[Segment, ...]:
-    """Where the trips are not normal; what opens at ``enter`` closes half-way back to normal.
-
-    A trip may score low without a single fix that is: then the bar is its own worst window.
-    """
-    found = segments(normality, seen.trip, seen.time, enter, leaving(enter), seen.least_segment)
-    with np.errstate(invalid="ignore"):
-        low = of_trips.score <= enter
-    low[[s.trip for s in found]] = False
-    if low.any():
-        bar = np.zeros(len(low))
-        for k in np.unique(seen.scale[low]):
-            trips = np.flatnonzero(low & (seen.scale == k))
-            bar[trips] = _worst_step(scales[k].calibration, of_trips.aspect[trips], of_trips.worst_window[trips])
-        rows = np.flatnonzero(low[seen.trip])
-        trip = seen.trip[rows]
-        worst = bar[trip]
-        inside = segments(normality[rows], trip, seen.time[rows], worst, leaving(worst), 0.0)
-        found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
-    return tuple(sorted(found, key=lambda s: s.start))
 
 
 def _worst_step(calibration: Calibration, aspect: NDArray[np.int64], worst_window: Floats) -> Floats:
@@ -227,11 +223,11 @@ def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
 # -------------------------------------------------------------------- tables
 
 
-def worst_segments(scores: Scores) -> list[Segment | None]:
+def worst_segments(scores: Scores, enter: float | Floats) -> list[Segment | None]:
     """Of each trip the segment that it lost most normality in: the mean times the duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)
     lowest = [0.0] * len(scores.trips)
-    for segment in scores.segments:
+    for segment in scores.segments(enter):
         lasted = float(scores.seen.time[segment.stop - 1] - scores.seen.time[segment.start])
         lost = segment.normality * max(lasted, 1.0)
         if worst[segment.trip] is None or lost < lowest[segment.trip]:
@@ -239,9 +235,9 @@ def worst_segments(scores: Scores) -> list[Segment | None]:
     return worst
 
 
-def trip_table(scores: Scores) -> pl.DataFrame:
+def trip_table(scores: Scores, enter: float | Floats) -> pl.DataFrame:
     """One row a trip, without the decision."""
-    worst = worst_segments(scores)
+    worst = worst_segments(scores, enter)
     time = scores.seen.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]

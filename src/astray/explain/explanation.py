@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from astray.decide import decide, low_scores, threshold
 from astray.detectors.estimator import Detector
-from astray.detectors.scoring import BAND, Scores, score_chunk
+from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
 from astray.explain.ways import Way, expected_ways
 from astray.explain.words import (
@@ -162,11 +162,11 @@ def explain_fixes(
 
     The expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
-    scores = _as_decided(detector, scores)
+    stretches = _decided(detector, scores)
     steps = scores.seen.steps
     if steps is None or not len(steps):
-        return _explanation(detector, scores, [], habitual)
-    spans = [slice(s.start, s.stop) for s in scores.segments]
+        return _explanation(detector, scores, stretches, [], habitual)
+    spans = [slice(s.start, s.stop) for s in stretches]
     words: list[tuple[str, dict[str, float]]]
     if isinstance(view.encoder, FamiliarityEncoder):
         number = int(view.memory.number_of(np.array([name]))[0])
@@ -177,40 +177,35 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
-    return _explanation(detector, scores, words, habitual, expected, passed)
+    return _explanation(detector, scores, stretches, words, habitual, expected, passed)
 
 
 def explain_steps(detector: Detector, scores: Scores) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``."""
-    scores = _as_decided(detector, scores)
+    stretches = _decided(detector, scores)
     n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
     standard = scores.seen.features[:, : n_states + n_actions]
     words: list[tuple[str, dict[str, float]]] = [
-        (step_words(standard[s.start : s.stop], n_states), {}) for s in scores.segments
+        (step_words(standard[s.start : s.stop], n_states), {}) for s in stretches
     ]
-    return _explanation(detector, scores, words)
+    return _explanation(detector, scores, stretches, words)
 
 
-def _as_decided(detector: Detector, scores: Scores) -> Scores:
-    """The scores of one trip, with segments that open at the threshold that decides on it.
-
-    A threshold that is a function of the trips has one value for this trip, and others for other ones.
-    """
-    if not callable(detector.eps):
-        return scores
-    trip, seen = scores.trips, scores.seen
-    return score_chunk(trip, seen, *detector._measures(trip, seen), float(threshold(detector.eps, trip)[0]))
+def _decided(detector: Detector, scores: Scores) -> tuple[Segment, ...]:
+    """The segments of one trip that open at the threshold that decides on it."""
+    return scores.segments(float(threshold(detector.eps, scores.trips)[0]))
 
 
 def _explanation(
     detector: Detector,
     scores: Scores,
+    stretches: Sequence[Segment],
     words: Sequence[tuple[str, dict[str, float]]],
     habitual: Sequence[Way] = (),
     expected: Sequence[Way] = (),
     passed: Floats | None = None,
 ) -> Explanation:
-    """Everything together; ``words`` and counts come with each segment, ``passed`` with each usable fix."""
+    """Everything together; ``words`` and counts come with each stretch, ``passed`` with each usable fix."""
     trip, seen, of = scores.trips, scores.seen, scores.of_trips
     of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
     if passed is not None and len(passed):
@@ -232,7 +227,7 @@ def _explanation(
         lo=scored["normality"] - BAND * scored["uncertainty"],
         hi=scored["normality"] + BAND * scored["uncertainty"],
         fault=np.array(FAULT_NAMES)[seen.fault],
-        segments=tuple(_stretch(scores, s, *said) for s, said in zip(scores.segments, words, strict=True)),
+        segments=tuple(_stretch(scores, s, *said) for s, said in zip(stretches, words, strict=True)),
         trip_normality=float(of.normality[0]),
         trip_uncertainty=float(of.uncertainty[0]),
         worst_window=float(of.worst_window[0]),
