@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from astray import ByContext, ByHour, FleetDetector, IRLDetector, Trajectories
+from astray.decide import segments
 from astray.detectors.estimator import Detector
 from astray.detectors.finetune import Tuned
 from astray.errors import DataError, NotFittedError
@@ -24,7 +25,6 @@ from astray.live.tape import Tape
 from astray.mdp.familiarity import DEFAULT_HABITS, Habit, StepKeys, keys_of
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.steps import Steps
-from astray.normality import segments
 from astray.simulate import city
 
 Fix = tuple[float, float, float]

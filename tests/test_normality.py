@@ -14,16 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from astray.decide import Segment, segments
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.normality import (
     WINDOW_TOLERANCE,
     Location,
-    Segment,
     calibrate,
     locate,
     p_values,
-    segments,
     step_normality,
     trip_means,
     trip_normality,
@@ -409,7 +408,8 @@ import sys
 import numpy as np
 import astray, astray.mdp.view, astray.mdp.world, astray.normality, astray.irl.posterior
 from astray.mdp.view import View, ViewConfig
-from astray.normality import calibrate, segments, step_normality, trip_normality
+from astray.decide import segments
+from astray.normality import calibrate, step_normality, trip_normality
 
 rng = np.random.default_rng(0)
 trips = astray.Trajectories.from_fixes(

@@ -1,11 +1,14 @@
-"""From scores to decisions: normal, anomaly, or review. Thresholds may depend on the hour or on a trip's context."""
+"""From scores to decisions: normal, anomaly, or review; and where in a trip an anomaly starts and ends.
+
+Thresholds may depend on the hour or on a trip's context.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -168,3 +171,65 @@ def least_rate(left_out: int) -> float:
     share = 1 / (1 + left_out)
     digits = 1 - math.floor(math.log10(share))
     return math.ceil(round(share * 10.0**digits, 6)) / 10.0**digits
+
+
+# -------------------------------------------------------------------- where a trip goes astray
+
+
+class Segment(NamedTuple):
+    """A stretch of a trip that is not normal: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
+
+    trip: int
+    start: int
+    stop: int
+    normality: float
+
+
+def leaving(enter: ArrayLike) -> Floats:
+    """Where a segment closes that opens at ``enter``: half-way back to normal, and never below where it opens.
+
+    >>> leaving([-2.0, 1.0]).tolist()
+    [-1.0, 1.0]
+    """
+    opens = np.asarray(enter, np.float64)
+    return np.asarray(np.maximum(opens, opens / 2))
+
+
+def segments(
+    n: Array,
+    trip: Array,
+    time: Array,
+    enter: float | Array = -2.0,
+    leave: float | Array = -1.0,
+    min_seconds: float = 60.0,
+) -> list[Segment]:
+    """Where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
+
+    Segments shorter than ``min_seconds`` are noise and left out, unless they are the whole trip. The levels are
+    numbers, or one a row.
+
+    >>> n = np.array([0.0, -3, -1.5, -3, 0, 0])
+    >>> segments(n, np.zeros(6, int), np.arange(6) * 60.0)
+    [Segment(trip=0, start=1, stop=4, normality=-2.5)]
+    """
+    if np.any(np.less(leave, enter)):
+        raise DataError(f"a segment must not close ({leave}) below where it opens ({enter})")
+    low = np.flatnonzero(n <= leave)
+    if not len(low):
+        return []
+    fresh = np.ones(len(n) + 1, bool)
+    np.not_equal(trip[1:], trip[:-1], out=fresh[1:-1])
+    # Of each run of rows that are not above leave, from the first that is not above enter on; few rows are low.
+    runs = np.flatnonzero(fresh[low] | (np.diff(low, prepend=-2) > 1))
+    stops = low[np.append(runs[1:], len(low)) - 1] + 1
+    starts = np.minimum.reduceat(np.where((n <= enter)[low], low, len(n)), runs)
+    opened = starts < len(n)
+    starts, stops = starts[opened], stops[opened]
+    lasts = (fresh[starts] & fresh[stops]) | (time[stops - 1] - time[starts] >= min_seconds)
+    starts, stops = starts[lasts], stops[lasts]
+    if not len(starts):
+        return []
+    # Every other of the sums between these is of what lies between two segments.
+    sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
+    means = sums / (stops - starts)
+    return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]

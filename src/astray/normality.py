@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.mdp.clock import first_after, shifts
@@ -403,62 +403,3 @@ def p_values(scores: Array, calibration_scores: Array) -> Floats:
     """
     as_low = np.searchsorted(calibration_scores, scores, side="right")
     return np.where(np.isnan(scores), np.nan, (1.0 + as_low) / (1.0 + len(calibration_scores)))
-
-
-class Segment(NamedTuple):
-    """A stretch of a trip that is not normal: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
-
-    trip: int
-    start: int
-    stop: int
-    normality: float
-
-
-def leaving(enter: ArrayLike) -> Floats:
-    """Where a segment closes that opens at ``enter``: half-way back to normal, and never below where it opens.
-
-    >>> leaving([-2.0, 1.0]).tolist()
-    [-1.0, 1.0]
-    """
-    opens = np.asarray(enter, np.float64)
-    return np.asarray(np.maximum(opens, opens / 2))
-
-
-def segments(
-    n: Array,
-    trip: Array,
-    time: Array,
-    enter: float | Array = -2.0,
-    leave: float | Array = -1.0,
-    min_seconds: float = 60.0,
-) -> list[Segment]:
-    """Where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
-
-    Segments shorter than ``min_seconds`` are noise and left out, unless they are the whole trip. The levels are
-    numbers, or one a row.
-
-    >>> n = np.array([0.0, -3, -1.5, -3, 0, 0])
-    >>> segments(n, np.zeros(6, int), np.arange(6) * 60.0)
-    [Segment(trip=0, start=1, stop=4, normality=-2.5)]
-    """
-    if np.any(np.less(leave, enter)):
-        raise DataError(f"a segment must not close ({leave}) below where it opens ({enter})")
-    low = np.flatnonzero(n <= leave)
-    if not len(low):
-        return []
-    fresh = np.ones(len(n) + 1, bool)
-    np.not_equal(trip[1:], trip[:-1], out=fresh[1:-1])
-    # Of each run of rows that are not above leave, from the first that is not above enter on; few rows are low.
-    runs = np.flatnonzero(fresh[low] | (np.diff(low, prepend=-2) > 1))
-    stops = low[np.append(runs[1:], len(low)) - 1] + 1
-    starts = np.minimum.reduceat(np.where((n <= enter)[low], low, len(n)), runs)
-    opened = starts < len(n)
-    starts, stops = starts[opened], stops[opened]
-    lasts = (fresh[starts] & fresh[stops]) | (time[stops - 1] - time[starts] >= min_seconds)
-    starts, stops = starts[lasts], stops[lasts]
-    if not len(starts):
-        return []
-    # Every other of the sums between these is of what lies between two segments.
-    sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
-    means = sums / (stops - starts)
-    return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]

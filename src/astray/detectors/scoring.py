@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.decide import Segment, leaving, segments
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
@@ -18,12 +19,9 @@ from astray.mdp.view import Sight, View
 from astray.normality import (
     Calibration,
     Location,
-    Segment,
     StepScores,
     TripScores,
-    leaving,
     lowest_of_steps,
-    segments,
     step_normality,
     trip_normality,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import decide, low_scores, threshold
+from astray.decide import Segment, decide, leaving, low_scores, threshold
 from astray.detectors.estimator import Detector
 from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
@@ -28,7 +28,6 @@ from astray.irl.actor import Actor
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.view import View, trip_names
-from astray.normality import Segment, leaving
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

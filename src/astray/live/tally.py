@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.decide import leaving
 from astray.detectors.scoring import LEAST_SEGMENT, Scale
 from astray.live.score import Stretch
 from astray.live.tape import Tape
-from astray.normality import Location, leaving
+from astray.normality import Location
 
 Array = NDArray[Any]
 
