@@ -33,7 +33,7 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),
     "readers": ("Readers", {"astray.readers": ()}),
-    "decisions": ("Decisions", {"astray.decide": ("decide", "ByHour", "ByContext"), "astray.errors": ()}),
+    "decisions": ("Decisions", {"astray.decide": ("decide", "doubt", "ByHour", "ByContext"), "astray.errors": ()}),
     "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
     "live": ("Live", {"astray.live": ()}),
     "simulation": ("Simulation", {"astray.simulate": ("city", "Simulation", "ANOMALY_KINDS")}),

@@ -150,6 +150,9 @@ def test_sending_the_uncertain_to_review_removes_the_wrong_decisions_if_they_are
     heads = found.filter(pl.col("order") == "heads").row(0, named=True)
     assert heads["errors"] == pytest.approx(0.1)
     assert (heads["removed_0.1"], heads["precision_0.1"], heads["error_auroc"]) == (1.0, 1.0, 1.0)
+    # Near the threshold in units of what the heads disagree by: the ninth again, though as far from it as the tenth.
+    doubtful = found.filter(pl.col("order") == "doubt").row(0, named=True)
+    assert (doubtful["removed_0.1"], doubtful["error_auroc"]) == (1.0, 1.0)
     assert not len(measures.of_uncertainty(case_table(CASE, "lof", kind, score)))
 
 

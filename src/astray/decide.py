@@ -151,6 +151,23 @@ def low_scores(
         return np.asarray(p_value <= false_alarm_rate)
 
 
+def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
+    """How likely the decision at ``eps`` is wrong by the model's own lights: from 0 to 1/2.
+
+    The score is taken for Gaussian about itself, with the spread over the heads for standard deviation; the doubt is
+    the share of it that lies on the other side of ``eps``. So a trip is doubtful that is near the threshold, or that
+    the heads disagree about: ask a person about the highest. One without a score, because no fix could be used, is as
+    doubtful as can be.
+
+    >>> doubt([-2.1, -2.1, 0.0], [0.1, 1.0, 1.0]).round(2).tolist()
+    [0.16, 0.46, 0.02]
+    """
+    away = np.abs(np.asarray(score, np.float64) - np.asarray(eps, np.float64))
+    spread = np.maximum(np.asarray(uncertainty, np.float64), np.finfo(np.float64).tiny)
+    tail = np.array([math.erfc(x / math.sqrt(2.0)) / 2.0 for x in np.atleast_1d(away / spread).tolist()])
+    return np.where(np.isnan(tail), 0.5, tail)
+
+
 def check_rate(rate: float, left_out: int) -> None:
     """Refuse a rate of false alarms that is none, or that so few left-out trips cannot promise."""
     if not 0.0 < rate < 1.0:

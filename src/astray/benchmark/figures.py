@@ -239,15 +239,14 @@ def _review(results: Results) -> Named:
 
 
 def _risk(axes: Axes, trips: pl.DataFrame) -> None:
-    """The mean risk-coverage curve of a method: by its heads, by the distance from the threshold, and at random."""
-    by: dict[str, list[Floats]] = {"spread of the heads": [], "distance from the threshold": []}
+    """The mean risk-coverage curve of a method: by its heads, the distance from the threshold, both, and at random."""
+    by: dict[str, list[Floats]] = {"spread of the heads": [], "distance from the threshold": [], "doubt, of both": []}
     errors = []
     for case in trips.partition_by(*measures.DRAW):
         _, score, flagged = next(iter(measures.contenders(case)))
         wrong = flagged != (case["kind"].to_numpy() != "")
         errors.append(wrong.mean())
-        doubts = (case["uncertainty"].fill_null(np.inf).to_numpy(), -np.abs(score - EPS))
-        for curves, doubt in zip(by.values(), doubts, strict=True):
+        for curves, doubt in zip(by.values(), measures.orders_of_deferral(case, score).values(), strict=True):
             found = metrics.risk_coverage(wrong, doubt)
             curves.append(np.interp(_GRID[10:], found.coverage, found.risk))
     for (name, curves), colour, dash in zip(by.items(), _COLOURS, _DASHES, strict=False):

@@ -144,10 +144,11 @@ def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
-    """Is the uncertainty worth something? Each draw of the methods that know theirs, in two orders of deferral.
+    """Is the uncertainty worth something? Each draw of the methods that know theirs, in three orders of deferral.
 
     "heads" defers those trips first over which the heads disagree most; "threshold" those whose score is nearest to
-    eps, which needs no uncertainty at all. Deferring at random removes the share that is deferred.
+    eps, which needs no uncertainty at all; "doubt" those that are nearest in terms of what the heads disagree by
+    (:func:`astray.decide.doubt`). Deferring at random removes the share that is deferred.
     """
     rows = []
     for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
@@ -155,25 +156,29 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     ):
         score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
         flagged = score <= EPS
-        orders = {
-            "heads": case["uncertainty"].fill_null(np.inf).to_numpy(),
-            "threshold": -np.abs(score - EPS),
-        }
-        for order, doubt in orders.items():
-            curve = metrics.risk_coverage(flagged != label, doubt)
+        for order, doubts in orders_of_deferral(case, score).items():
+            curve = metrics.risk_coverage(flagged != label, doubts)
             row: dict[str, Any] = {
                 **_key(case),
                 "order": order,
                 "errors": float((flagged != label).mean()),
                 "aurc": curve.aurc,
                 "excess": curve.excess,
-                "error_auroc": metrics.error_auroc(flagged != label, doubt),
+                "error_auroc": metrics.error_auroc(flagged != label, doubts),
             }
             for share in REVIEWED:
-                kept = metrics.review(flagged, label, doubt, share)
+                kept = metrics.review(flagged, label, doubts, share)
                 row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
             rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
+    """By what the trips of a draw may be sent to review: the highest first."""
+    spread = case["uncertainty"].fill_null(np.inf).to_numpy()
+    away = np.abs(score - EPS)
+    # The tail of a Gaussian falls with this, which unlike it does not vanish far out.
+    return {"heads": spread, "threshold": -away, "doubt": -away / np.maximum(spread, 1e-12)}
 
 
 def of_p_values(trips: pl.DataFrame) -> pl.DataFrame:
