@@ -382,7 +382,7 @@ def test_live_fixes_from_standard_input_become_events(home: Path):
         command, input=lines.write_ndjson() + "not JSON\n", text=True, capture_output=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts, 1 lines refused$", ran.stderr, re.MULTILINE)
+    assert re.search(rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts?, 1 line refused$", ran.stderr, re.MULTILINE)
     events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
     assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
 

@@ -121,3 +121,13 @@ def say_left_out(report: Report, *, quiet: bool = False) -> None:
     """What a reader left out, which is always said, and what it supposed."""
     if report.counts or (report.assumptions and not quiet):
         say(in_flags(str(report)))
+
+
+def number_of(n: int, what: str) -> str:
+    """So many of something.
+
+    >>> number_of(1, "trip"), number_of(1200, "fix")
+    ('1 trip', '1,200 fixes')
+    """
+    plural = "es" if what.endswith("x") else "s"
+    return f"{n:,} {what}{'' if n == 1 else plural}"

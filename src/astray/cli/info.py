@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
+from astray.cli.console import number_of
 
 if TYPE_CHECKING:
     from astray.decide import Threshold
@@ -139,15 +140,15 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
     facts = {
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
         "of": _whose(about),
-        "learned from": _counted(about["trips"], "trip")
+        "learned from": number_of(about["trips"], "trip")
         + _when(about["period"])
         + (", told from trips of others" if about.get("population") else ""),
-        "never teach": f"{_counted(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
+        "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
         "anomaly": f"a score of {_level(model.eps)} or less, over the whole trip or its worst {window:g} {steps}",
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
         f"{model.min_history:g} past trips stand behind it",
-        "calibrated": f"on {_counted(fewest, 'past trip')} left out of learning"
+        "calibrated": f"on {number_of(fewest, 'past trip')}, each left out of what judges it"
         + (", or more, by how much history an agent has" if len(about["scales"]) > 1 else "")
         + f"; --false-alarm-rate can be as low as {least_rate(fewest):g}",
         "size": _size(about["bytes"]),
@@ -162,18 +163,11 @@ def _whose(about: Mapping[str, Any]) -> str:
     if names is None:
         spread, tuned = about["trips_of_an_agent"], about["fine_tuned"]
         trips = ", with {least:,} to {most:,} trips each, {median:,} in the middle".format(**spread) if spread else ""
-        return _counted(about["agents"], "agent") + trips + (f"; {tuned:,} with a reward of their own" if tuned else "")
+        return (
+            number_of(about["agents"], "agent") + trips + (f"; {tuned:,} with a reward of their own" if tuned else "")
+        )
     rest = about["agents"] - len(names)
     return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
-
-
-def _counted(n: int, what: str) -> str:
-    """So many of something.
-
-    >>> _counted(1, "trip"), _counted(1200, "trip")
-    ('1 trip', '1,200 trips')
-    """
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _when(period: list[str]) -> str:

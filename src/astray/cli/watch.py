@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import say
+from astray.cli.console import number_of, say
 
 
 def command(
@@ -99,5 +99,6 @@ def command(
             written=written,
             **settings.given(["eps", "gamma", "false_alarm_rate"]),
         )
-    said = f"{seen.fixes:,} fixes, {seen.trips:,} trips, {seen.alerts:,} alerts, {seen.refused:,} lines refused"
-    say(said, quiet=settings.quiet)
+    counts = {"fix": seen.fixes, "trip": seen.trips, "alert": seen.alerts, "line": seen.refused}
+    said = ", ".join(number_of(n, what) for what, n in counts.items())
+    say(f"{said} refused", quiet=settings.quiet)
