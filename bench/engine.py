@@ -41,6 +41,7 @@ class Engine:
         world = GeoWorld.of(train, View.of(train, view or ViewConfig(), rng))
         learned = learn(world, config or LearnConfig(), rng, population=population)
         judged = judges(learned.unseen)
+        judged |= ~judged.any()  # of too few trips all heads judge all
         sight = world.view.look(train[judged.any(axis=1)])
         rewards = learned.posterior(sight.features)
         calibration = calibrate(

@@ -126,6 +126,26 @@ def test_trajectory_and_step_objectives_both_separate(mine: Trajectories, trips:
     assert own.mean() - other.mean() > 0.5 * np.hypot(own.std(), other.std())
 
 
+@pytest.mark.parametrize(("heads", "networks"), [(4, 1), (2, 3)])
+def test_it_is_known_which_head_has_not_learned_from_which_trip(mine: Trajectories, heads: int, networks: int):
+    config = replace(QUICK, iterations=1, reward=RewardConfig(heads=heads, networks=networks))
+    unseen = learn(world_of(mine), config, np.random.default_rng(0)).unseen
+    assert unseen.shape == (len(mine), heads * networks)
+    held_out = unseen.all(axis=1)
+    assert 0.1 < held_out.mean() < 0.35
+    # A bootstrap leaves 1/e of the trips out.
+    assert unseen[~held_out].mean() == pytest.approx(np.exp(-1), abs=0.12)
+
+
+def test_an_update_holds_out_what_was_held_out_before(mine: Trajectories, learned: Learned):
+    half = len(mine) // 2
+    first = learn(world_of(mine[:half]), QUICK, np.random.default_rng(7))
+    later = learn(world_of(mine), replace(QUICK, iterations=1), np.random.default_rng(8), start=first)
+    held_out = first.unseen.all(axis=1)
+    assert (later.unseen[:half].all(axis=1) == held_out).all()
+    assert not later.unseen[:half][~held_out].any(), "what the earlier reward has learned from is not unseen"
+
+
 def test_a_loss_that_is_not_a_number_is_a_typed_error_and_changes_nothing(mine: Trajectories, learned: Learned):
     world = world_of(mine)
     before = copy.deepcopy(learned.reward.state_dict())
@@ -213,6 +233,10 @@ def line(n: int, seed: int = 0, trip: str = "t", spacing: float = 10.0) -> Traje
     [
         pytest.param(line(100), id="one trajectory"),
         pytest.param(line(2), id="two fixes"),
+        pytest.param(
+            Trajectories.concat([line(100), *(line(1, 0, f"t{i}") for i in range(30))]),
+            id="one beside thirty of one fix",
+        ),
         pytest.param(Trajectories.concat([line(100, 0, f"t{i}") for i in range(10)]), id="all identical"),
         pytest.param(
             Trajectories.from_fixes(

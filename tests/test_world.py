@@ -453,7 +453,7 @@ def test_demonstrations_say_which_trip_they_are_of():
     fixes = fixes.with_columns({"time": fixes.columns["time"] + late})
     world = world_of(fixes)
     rows = world.demonstrations()
-    assert world.n_trips == 3
+    assert len(world.names) == 3
     assert np.unique(rows.trip).tolist() == [0, 2]  # a single fix is no step
     assert rows.path.tolist() == [0] * 9 + [1] * 8 + [2] * 10
     assert rows.trip[rows.path == 2].tolist() == [2] * 10
@@ -611,7 +611,7 @@ def test_states_and_actions_are_seen_standardised_and_in_waves():
     assert step_world(waves=0).demonstrations().features.shape == (48, 3)
     np.testing.assert_array_equal(world.look(world.trajectories), rows.features)
     assert rows.trip.tolist() == rows.path.tolist() == world.trajectories.trajectory_of_row.tolist()
-    assert world.n_trips == 4
+    assert len(world.names) == 4
 
 
 def test_a_column_that_never_changes_does_no_harm():

@@ -152,20 +152,19 @@ def low_scores(
 
 
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
-    """How likely the decision at ``eps`` is wrong by the model's own lights: from 0 to 1/2.
+    """In which order to ask a person: from 1, where a trip could as well have been decided otherwise, down to 0.
 
-    The score is taken for Gaussian about itself, with the spread over the heads for standard deviation; the doubt is
-    the share of it that lies on the other side of ``eps``. So a trip is doubtful that is near the threshold, or that
-    the heads disagree about: ask a person about the highest. One without a score, because no fix could be used, is as
-    doubtful as can be.
+    It is the spread over the heads as a share of itself and the distance from ``eps``: high near the threshold, and
+    where the heads disagree. An order, not a probability. A trip without a score, because no fix could be used, has 1.
 
-    >>> doubt([-2.1, -2.1, 0.0], [0.1, 1.0, 1.0]).round(2).tolist()
-    [0.16, 0.46, 0.02]
+    >>> doubt([-2.1, -2.1, 0.0], [0.1, 0.9, 0.5]).round(2).tolist()
+    [0.5, 0.9, 0.2]
     """
     away = np.abs(np.asarray(score, np.float64) - np.asarray(eps, np.float64))
-    spread = np.maximum(np.asarray(uncertainty, np.float64), np.finfo(np.float64).tiny)
-    tail = np.array([math.erfc(x / math.sqrt(2.0)) / 2.0 for x in np.atleast_1d(away / spread).tolist()])
-    return np.where(np.isnan(tail), 0.5, tail)
+    spread = np.asarray(uncertainty, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = 1.0 / (1.0 + away / spread)
+    return np.where(np.isnan(share), 1.0, share)
 
 
 def check_rate(rate: float, left_out: int) -> None:

@@ -89,7 +89,7 @@ class Calibration:
     overall
         The same of the lowest aspect, whichever it is.
     trips
-        The scores of the left-out trips, sorted: what conformal p-values are read from.
+        The scores of trips that nothing was learned from, sorted: what conformal p-values are read from.
     window_seconds
         The length of the worst window.
     scale
@@ -138,6 +138,7 @@ def calibrate(
     *,
     aspects: Sequence[str] = ("behaviour",),
     backgrounds: Sequence[Array] = (),
+    unseen: Array | None = None,
     robust: bool = False,
     scale: str = "trip",
     window_seconds: float = 120.0,
@@ -145,7 +146,8 @@ def calibrate(
     """Set r_bar, sigma_bar and the scales of trips, from left-out demonstrations' rewards (rows, aspects, heads).
 
     ``backgrounds`` holds, for each aspect, the mean rewards of what that aspect was trained against, one a trajectory:
-    they set the tolerances. Without them all aspects are trusted alike.
+    they set the tolerances. Without them all aspects are trusted alike. ``unseen`` says of each row whether nothing at
+    all was learned from its trip: from such trips alone p-values are read; by default from every one.
     """
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
@@ -177,7 +179,8 @@ def calibrate(
         of_step, of_trip, (centre, spread) = (locate(values, robust) for values in lowest)
         blank = replace(blank, overall=Overall(of_step, of_trip, Location(centre, WINDOW_TOLERANCE * spread)))
     score = _decide(blank, means, worst)[2]
-    return replace(blank, trips=np.sort(score))
+    promised = slice(None) if unseen is None else np.bincount(of, unseen) > 0
+    return replace(blank, trips=np.sort(score[promised]))
 
 
 def _tolerances(calibration: Calibration, backgrounds: Sequence[Array]) -> tuple[float, ...]:
@@ -244,12 +247,12 @@ def trip_normality(
 
 
 def out_of_bag(rewards: Array, unseen: Array) -> Array:
-    """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip (rows, heads).
+    """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip: at least one each.
 
     >>> out_of_bag(np.array([[[1.0, 2.0, 6.0]]]), np.array([[False, True, True]])).tolist()
     [[[4.0]]]
     """
-    total = np.where(unseen[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True)
+    total = np.where(unseen[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True, dtype=np.float64)
     return np.asarray(total / unseen.sum(axis=1)[:, None, None])
 
 

@@ -103,7 +103,7 @@ def p5(results: Results) -> list[Table]:
         heads += tuple(f"precision of the rest | {percent(share)}" for share in shares)
         note = (
             "The most uncertain share is sent to review: by the heads' spread, by how near the score is to the "
-            "threshold, or by doubt, which is both: how near it is in units of that spread. Deferring at random "
+            "threshold, or by doubt, which is both: that spread over the distance. Deferring at random "
             "removes 5, 10 and 20 % of the wrong decisions."
         )
         title = f"P5 {results.dataset}: what the uncertainty is worth"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from astray.benchmark import metrics
 from astray.benchmark.metrics import Interval
 from astray.benchmark.protocols import Setting
+from astray.decide import doubt
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -147,8 +148,8 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     """Is the uncertainty worth something? Each draw of the methods that know theirs, in three orders of deferral.
 
     "heads" defers those trips first over which the heads disagree most; "threshold" those whose score is nearest to
-    eps, which needs no uncertainty at all; "doubt" those that are nearest in terms of what the heads disagree by
-    (:func:`astray.decide.doubt`). Deferring at random removes the share that is deferred.
+    eps, which needs no uncertainty at all; "doubt" is both at once (:func:`astray.decide.doubt`). Deferring at random
+    removes the share that is deferred.
     """
     rows = []
     for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
@@ -176,9 +177,7 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
 def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
     """By what the trips of a draw may be sent to review: the highest first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
-    away = np.abs(score - EPS)
-    # The tail of a Gaussian falls with this, which unlike it does not vanish far out.
-    return {"heads": spread, "threshold": -away, "doubt": -away / np.maximum(spread, 1e-12)}
+    return {"heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
 
 
 def of_p_values(trips: pl.DataFrame) -> pl.DataFrame:

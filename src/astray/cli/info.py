@@ -148,7 +148,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "anomaly": f"a score of {_level(model.eps)} or less, over the whole trip or its worst {window:g} {steps}",
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
         f"{model.min_history:g} past trips stand behind it",
-        "calibrated": f"on {number_of(fewest, 'past trip')}, each left out of what judges it"
+        "calibrated": f"on {number_of(fewest, 'past trip')}, left out of learning"
         + (", or more, by how much history an agent has" if len(about["scales"]) > 1 else "")
         + f"; --false-alarm-rate can be as low as {least_rate(fewest):g}",
         "size": _size(about["bytes"]),

@@ -143,7 +143,10 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
 def detector_agents(detector: IRLDetector) -> set[str]:
     """Whose trips the model of one agent, or of a pool, has seen: by its memory, or by the trips that it kept."""
     remembered = () if detector.view_ is None else detector.view_.memory.trip_ids
-    return {name.rpartition("/")[0] for name in remembered} or set(detector.kept_.agents)
+    kept = set(detector.kept_.agents)
+    if len(kept) == 1 and all(name.startswith(f"{min(kept)}/") for name in remembered):
+        return kept  # a trip's own name may hold a slash as well
+    return {name.rpartition("/")[0] for name in remembered} or kept
 
 
 def cut(trips: Trajectories, rows: int = BATCH_ROWS) -> Iterator[Batch]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,6 +76,8 @@ def in_flags(text: str) -> str:
 
 
 def _refused(name: str, error: Any, code: int) -> int:
+    from astray.cli.console import say
+
     words = " ".join(in_flags(str(error)).split())  # one line, whatever it was
-    print(f"astray {name}: {words}", file=sys.stderr)
+    say(f"astray {name}: {words}")
     return code

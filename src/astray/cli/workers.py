@@ -202,7 +202,9 @@ def _send(pipe: Connection, trips: Trajectories) -> None:
 def _receive(pipe: Connection) -> Trajectories:
     """Trips from the parent."""
     shapes, *rest = pipe.recv()
-    columns = {name: np.frombuffer(pipe.recv_bytes(), dtype).reshape(shape) for name, (dtype, shape) in shapes.items()}
+    columns = {name: np.empty(shape, dtype) for name, (dtype, shape) in shapes.items()}
+    for values in columns.values():
+        pipe.recv_bytes_into(values.reshape(-1).view(np.uint8).data)
     return Trajectories._trusted(columns, *rest)
 
 

@@ -136,15 +136,15 @@ class Detector(ABC):
         seen = self._see(trips)
         return score_chunk(trips, seen, *self._measures(trips, seen))
 
-    def _map(self, trips: Trajectories, what: Callable[[Scores], Result]) -> list[tuple[Array, Result]]:
-        """``what`` of the scores of each chunk, with the positions of the chunk's trips."""
+    def _map(self, trips: Trajectories, what: Callable[[Scores, Array], Result]) -> list[tuple[Array, Result]]:
+        """``what`` of the scores of each chunk and the positions of its trips, with these positions."""
         self._require_fitted()
         order = self._order(trips)
         ordered = trips if order is None else trips[order]
         position = np.arange(len(trips)) if order is None else order
 
         def of(chunk: slice) -> tuple[Array, Result]:
-            return position[chunk], what(self._score(ordered[chunk]))
+            return position[chunk], what(self._score(ordered[chunk]), position[chunk])
 
         found = chunks(ordered.lengths)
         if self.n_jobs <= 1:
@@ -153,10 +153,8 @@ class Detector(ABC):
             return list(pool.map(of, found))
 
     def _table(self, trips: Trajectories, eps: Threshold) -> pl.DataFrame:
-        def table(scores: Scores) -> pl.DataFrame:
-            return trip_table(scores, threshold(eps, scores.trips) if callable(eps) else float(eps))
-
-        parts = self._map(trips, table)
+        levels = threshold(eps, trips)
+        parts = self._map(trips, lambda scores, at: trip_table(scores, levels[at]))
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         position = pl.Series("position", np.concatenate([p for p, _ in parts]))
@@ -165,14 +163,14 @@ class Detector(ABC):
     def score_samples(self, trips: Trajectories) -> Floats:
         """N(tau), one a trip: high is normal; a trip without a usable fix is not a number."""
         normality = np.full(len(trips), np.nan)
-        for position, values in self._map(trips, lambda scores: scores.of_trips.normality):
+        for position, values in self._map(trips, lambda scores, _: scores.of_trips.normality):
             normality[position] = values
         return normality
 
     def decision_function(self, trips: Trajectories) -> Floats:
         """How far each trip is above ``eps``: the lower of N(tau) and the worst window, less ``eps``."""
         score = np.full(len(trips), np.nan)
-        for position, values in self._map(trips, lambda scores: scores.of_trips.score):
+        for position, values in self._map(trips, lambda scores, _: scores.of_trips.score):
             score[position] = values
         return score - threshold(self.eps, trips)
 
@@ -253,7 +251,7 @@ class Detector(ABC):
         lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest), and
         fault: what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text.
         """
-        parts = self._map(trips, fix_table)
+        parts = self._map(trips, lambda scores, _: fix_table(scores))
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         table = pl.concat([t for _, t in parts])

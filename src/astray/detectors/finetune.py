@@ -50,7 +50,7 @@ class TuningConfig:
     others: int = 300  # trips of other agents in the background
     max_trips: int = 1000  # of the agent, drawn at random
     least_trips: int = 20  # agents with fewer keep the shared reward
-    held_out: float = 0.2  # share of the agent's trips that only set the scale and stop early
+    held_out: float = 0.2  # share of the agent's trips that nothing is learned from
 
     def learning(self, config: LearnConfig) -> LearnConfig:
         """The configuration that the shared reward was learned with, as an agent's own takes it."""

@@ -118,13 +118,14 @@ class Scores:
         """Its standard deviation over the heads."""
         return self.of_steps.uncertainty
 
-    def segments(self, enter: float | Floats) -> tuple[Segment, ...]:
-        """Where the trips are not normal: what opens at ``enter``, one level or one a trip, closes half-way back.
+    def segments(self, enter: Floats) -> tuple[Segment, ...]:
+        """Where the trips are not normal: what opens at ``enter``, a level for each trip, closes half-way back.
 
         A trip may score low without a single fix that is: then the bar is its own worst window.
         """
         seen, normality, of_trips = self.seen, self.normality, self.of_trips
-        opens = enter if isinstance(enter, float) else enter[seen.trip]
+        alike = len(enter) > 0 and (enter == enter[0]).all()
+        opens = enter[:1] if alike else enter[seen.trip]
         found = segments(normality, seen.trip, seen.time, opens, leaving(opens), seen.least_segment)
         with np.errstate(invalid="ignore"):
             low = of_trips.score <= enter
@@ -221,7 +222,7 @@ def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
 # -------------------------------------------------------------------- tables
 
 
-def worst_segments(scores: Scores, enter: float | Floats) -> list[Segment | None]:
+def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
     """Of each trip the segment that it lost most normality in: the mean times the duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)
     lowest = [0.0] * len(scores.trips)
@@ -233,7 +234,7 @@ def worst_segments(scores: Scores, enter: float | Floats) -> list[Segment | None
     return worst
 
 
-def trip_table(scores: Scores, enter: float | Floats) -> pl.DataFrame:
+def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
     """One row a trip, without the decision."""
     worst = worst_segments(scores, enter)
     time = scores.seen.time

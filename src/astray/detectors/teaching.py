@@ -44,7 +44,7 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 
 REMEMBER_FIXES = 500_000  # looked at in one go while remembering
 FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
-LEAST_JUDGES = 0.25  # share of the heads that must not have learned from a trip for it to set the scale
+LEAST_JUDGES = 3  # heads that must not have learned from a trip for it to set the scale
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time
 
@@ -222,18 +222,21 @@ def teach(
     """Algorithm 1, then the scales, then what is kept.
 
     Every trip sets the scales by the rewards of the heads whose bootstrap has left it out (out of bag, Breiman 1996).
+    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone.
+    Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
     """
     from astray.irl.learn import learn
 
     with one_thread():
         learned = learn(world, config, rng, population=population, start=start, progress=progress)
-    rows, judged = world.demonstrations(), judges(learned.unseen)
-    rewards, left_out = learned.posterior(rows.features), judged.any(axis=1)
+    rows = world.demonstrations()
+    rewards, judged = learned.posterior(rows.features), judges(learned.unseen)[rows.trip]
+    measured, unseen = np.any(judged, axis=1), np.all(learned.unseen, axis=1)[rows.trip]
     # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
-    if scale == "trip" and np.count_nonzero(left_out) >= FEW_LEFT_OUT:
-        measured = left_out.take(rows.trip)
-        rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[rows.trip[measured]])
-    calibration = calibrated(learned, rows, rewards, robust, scale, window)
+    if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
+        rows, rewards, unseen = rows[measured], out_of_bag(rewards[measured], judged[measured]), unseen[measured]
+    promised = unseen if _n_trips(rows, unseen) >= FEW_LEFT_OUT else None
+    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised)
     if isinstance(world, GeoWorld):
         view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
         others = None if population is None else thin(sample(population, keep // 3, rng), view)
@@ -245,15 +248,19 @@ def teach(
     return Taught(learned.posterior, Scale(calibration), view, steps, history, generated, kept, others)
 
 
+def _n_trips(rows: Rows, which: NDArray[np.bool_]) -> int:
+    return len(np.unique(rows.trip[which]))
+
+
 def judges(unseen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which heads judge each demonstration, from (trips, heads) that say which have not learned from it.
 
-    A trip that nearly every head has learned from is judged by none: two heads are a noisy jury.
+    A trip that nearly every head has learned from is judged by none: one or two heads are a noisy jury.
 
-    >>> judges(np.array([[True, True, True, True], [False, True, False, False], [False] * 4])).sum(axis=1).tolist()
-    [4, 1, 0]
+    >>> judges(np.array([[True, True, True, True], [False, True, False, False]])).sum(axis=1).tolist()
+    [4, 0]
     """
-    enough = unseen.sum(axis=1) >= LEAST_JUDGES * unseen.shape[1]
+    enough = unseen.sum(axis=1) >= min(LEAST_JUDGES, unseen.shape[1])
     return np.asarray(unseen & enough[:, None])
 
 
@@ -264,6 +271,7 @@ def calibrated(
     robust: bool,
     scale: str = "trip",
     window: float | None = None,
+    unseen: NDArray[np.bool_] | None = None,
 ) -> Calibration:
     """The scales that demonstrations set, from the rewards of their rows."""
     if rows.steps is None:
@@ -278,6 +286,7 @@ def calibrated(
         np.ones(len(rows)),
         aspects=learned.posterior.aspects,
         backgrounds=learned.background_rewards(),
+        unseen=unseen,
         robust=robust,
         scale=scale,
         window_seconds=seconds,

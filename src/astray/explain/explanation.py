@@ -192,7 +192,7 @@ def explain_steps(detector: Detector, scores: Scores) -> Explanation:
 
 def _decided(detector: Detector, scores: Scores) -> tuple[Segment, ...]:
     """The segments of one trip that open at the threshold that decides on it."""
-    return scores.segments(float(threshold(detector.eps, scores.trips)[0]))
+    return scores.segments(threshold(detector.eps, scores.trips))
 
 
 def _explanation(

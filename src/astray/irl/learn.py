@@ -7,6 +7,7 @@ goes beyond the paper is a field of :class:`~astray.irl.config.LearnConfig`.
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ class Learned:
 
     posterior: RewardPosterior  # the K reward functions, as arrays
     history: pl.DataFrame  # one row an iteration
-    unseen: NDArray[np.bool_]  # (trips, heads): which demonstrations each head has not learned from
+    unseen: NDArray[np.bool_]  # (trips, heads): which demonstrations the layer of each head has not learned from
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
@@ -99,8 +100,9 @@ def learn(
 
     # Line 1: obtain trajectories T_d from the target agent.
     demonstrations = _demonstrations(all_worlds)
-    n_trips = sum(w.n_trips for w in all_worlds)
-    held_out = rng.permutation(n_trips)[: _n_held_out(n_trips, config.held_out)]
+    names = [name for w in all_worlds for name in w.names]
+    n_trips = len(names)
+    held_out = _held_out(names, np.unique(demonstrations.trip), config.held_out)
     left = np.isin(demonstrations.trip, held_out)
     training, left_out = demonstrations[~left], demonstrations[left]
 
@@ -156,7 +158,8 @@ def learn(
             break
     if config.held_out:
         reward.load_state_dict(best_state)
-    unseen = bootstrap.numpy() == 0
+    # What an earlier reward has learned from is not known by head.
+    unseen = (bootstrap.numpy() == 0) & (start is None)
     unseen[held_out] = True
     return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
@@ -245,7 +248,7 @@ def _trajectory_estimate(
 
 def _demonstrations(worlds: Sequence[World]) -> Rows:
     """The demonstrations of all worlds; trips are numbered through."""
-    starts = itertools.accumulate([0, *(w.n_trips for w in worlds)])
+    starts = itertools.accumulate([0, *(len(w.names) for w in worlds)])
     parts = [w.demonstrations() for w in worlds]
     return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
 
@@ -324,9 +327,17 @@ def _bootstrap(n_trips: int, n_heads: int, training: Rows, rng: np.random.Genera
     return torch.as_tensor(drawn, dtype=torch.float32)
 
 
-def _n_held_out(n_trips: int, share: float) -> int:
-    """At least one where any are to be held out, but never the only demonstration."""
-    return max(1, round(share * n_trips)) if share > 0 and n_trips > 1 else 0
+def _held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    """The demonstrations that nothing is learned from: chosen by their names, so that an update leaves out the same.
+
+    At least one where any are to be held out, but never all.
+    """
+    if share == 0 or len(present) < 2:
+        return present[:0]
+    digests = [hashlib.blake2b(names[i].encode(), digest_size=8).digest() for i in present]
+    drawn = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # uniform in [0, 1)
+    n = np.clip(np.count_nonzero(drawn < share), 1, len(present) - 1)
+    return present[np.argsort(drawn)[:n]]
 
 
 @torch.no_grad()

@@ -106,8 +106,8 @@ class World(Protocol):
     """What learning needs of a world."""
 
     @property
-    def n_trips(self) -> int:
-        """How many demonstrations there are."""
+    def names(self) -> Sequence[str]:
+        """What the demonstrations are called."""
 
     @property
     def dynamics(self) -> Dynamics:
@@ -159,9 +159,9 @@ class GeoWorld:
         return cls(view, fixes, paths)
 
     @property
-    def n_trips(self) -> int:
-        """How many demonstrations there are."""
-        return len(self.fixes)
+    def names(self) -> list[str]:
+        """What the demonstrations are called."""
+        return trip_names(self.fixes)
 
     def demonstrations(self) -> Rows:
         """What the agent did; no trip counts towards its own familiarity."""
@@ -285,9 +285,9 @@ class StepWorld:
         )
 
     @property
-    def n_trips(self) -> int:
-        """How many demonstrations there are."""
-        return len(self.trajectories)
+    def names(self) -> list[str]:
+        """What the demonstrations are called."""
+        return trip_names(self.trajectories)
 
     def encode(self, states: Array, actions: Array) -> NDArray[np.float32]:
         """Standardised states and actions, then their waves."""
