@@ -35,7 +35,7 @@ def shape(printed: str) -> str:
     """The first line without what may differ from machine to machine, or with the length of the training."""
     first = (printed.splitlines() or [""])[0]
     first = re.sub(r"\b(normal|anomaly|review)\b", "DECISION", first)
-    first = re.sub(r"\b(place|route|manner|time|way|speed or stop)\b", "ASPECT", first)
+    first = re.sub(r"\b(place|route|manner of moving|manner|time|way|speed or stop)\b", "ASPECT", first)
     return re.sub(r"\d[\d.,:TZ-]*", "#", first).replace("-#", "#")
 
 
