@@ -232,6 +232,7 @@ def _review(results: Results) -> Named:
         axes.set_title(method, fontsize=9, loc="left")
         axes.set_xlabel("share decided, the most certain first")
         plain(axes)
+    panels[0].set_ylim(0, 1.05 * max(np.max(line.get_ydata()) for axes in panels for line in axes.lines))
     panels[0].set_ylabel("share of them decided wrongly")
     panels[0].legend(fontsize=8, frameon=False)
     _titled(figure, "Risk against coverage", results.dataset)
@@ -252,7 +253,7 @@ def _risk(axes: Axes, trips: pl.DataFrame) -> None:
     for (name, curves), colour, dash in zip(by.items(), _COLOURS, _DASHES, strict=False):
         axes.plot(_GRID[10:], np.mean(curves, axis=0), color=colour, ls=dash, lw=1.8, label=name)
     axes.axhline(float(np.mean(errors)), color=GREY, lw=1.2, ls=":", label="at random")
-    axes.set(xlim=(0, 1), ylim=(0, None))
+    axes.set_xlim(0, 1)
 
 
 def _titled(figure: Figure, heading: str, title: str) -> None:
