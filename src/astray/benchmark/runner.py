@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
 from concurrent.futures import wait as futures_wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from multiprocessing import get_context
@@ -277,12 +278,13 @@ def _performed(
     theirs, ours = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(worker, theirs))
     try:
-        waiting: set[Future[Done]] = {pool.submit(_work, job) for job in jobs}
-        while waiting:
-            # Look up now and then: polars handles Ctrl-C first, and does not wake who waits for longer.
-            finished, waiting = futures_wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield future.result()
+        with _interrupts_held_back() as let_through:
+            waiting: set[Future[Done]] = {pool.submit(_work, job) for job in jobs}
+            while waiting:
+                finished, waiting = futures_wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+                let_through()
+                for future in finished:
+                    yield future.result()
         pool.shutdown(wait=True)
     except BrokenProcessPool:
         raise AstrayError(
@@ -293,6 +295,34 @@ def _performed(
         ours.close()  # after an error or an interrupt: whoever is still at work ends now, without finishing a case
         pool.shutdown(wait=True, cancel_futures=True)
         theirs.close()
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[Callable[[], None]]:
+    """Keep Ctrl-C and SIGTERM until the function given is called.
+
+    An exception in the midst of waiting for futures can leave their locks taken, and the pool then never shuts down.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not None]
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def let_through() -> None:
+        if came:
+            restore()
+            signal.raise_signal(came.pop())
+
+    try:
+        yield let_through
+    finally:
+        restore()
 
 
 def _one_thread() -> None:
