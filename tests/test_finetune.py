@@ -21,10 +21,10 @@ import pytest
 import astray
 from astray import FleetDetector, Trajectories
 from astray.detectors.finetune import SUFFIX, Mixed
-from astray.detectors.workers import spread
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.modelfile import read, write
 from astray.normality import step_normality
+from astray.processes import spread
 from astray.simulate import city
 
 QUICK: dict[str, Any] = {

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
-from concurrent.futures import wait as futures_wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +24,7 @@ from astray.atomic import replacing
 from astray.benchmark.methods import Fitted, Method
 from astray.benchmark.protocols import PREFIXES, Case, Dataset, Trial, prefixes
 from astray.errors import AstrayError
+from astray.processes import spread
 
 TRIPS, FIXES, PARTS = "trips", "fixes", "prefixes"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -238,28 +232,6 @@ class Worker:
         return Done(job, time.perf_counter() - began)
 
 
-_worker: Worker | None = None
-
-
-def _begin(worker: Worker, lifeline: Connection) -> None:
-    global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and it is the parent's to end us
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    _one_thread()
-    _worker = worker
-
-
-def _end_with(lifeline: Connection) -> None:
-    """End this process, whatever it is doing, when the parent hangs up or is no more, even if it was killed."""
-    wait([lifeline])
-    os._exit(1)  # nothing is lost: files are whole or not there
-
-
-def _work(job: Job) -> Done:
-    assert _worker is not None
-    return _worker(job)
-
-
 def _performed(
     dataset: Dataset, methods: Sequence[Method], jobs: Sequence[Job], out: Path, workers: int
 ) -> Iterator[Done]:
@@ -268,61 +240,11 @@ def _performed(
     Parallel over cases, one thread each: more threads a case are slower, and times would not compare.
     """
     worker = Worker(dataset, methods, out)
-    os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})
-    if workers <= 1 or len(jobs) <= 1:
-        _one_thread()
-        yield from map(worker, jobs)
-        return
-    # New processes, which read the variables above when they start; forking is no way, for polars has threads by now.
-    context = get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(worker, theirs))
-    try:
-        with _interrupts_held_back() as let_through:
-            waiting: set[Future[Done]] = {pool.submit(_work, job) for job in jobs}
-            while waiting:
-                finished, waiting = futures_wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-                let_through()
-                for future in finished:
-                    yield future.result()
-        pool.shutdown(wait=True)
-    except BrokenProcessPool:
-        raise AstrayError(
-            "a worker process was ended from outside (out of memory?); finished cases are kept: run the same command "
-            "again, perhaps with fewer --workers"
-        ) from None
-    finally:
-        ours.close()  # after an error or an interrupt: whoever is still at work ends now, without finishing a case
-        pool.shutdown(wait=True, cancel_futures=True)
-        theirs.close()
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[Callable[[], None]]:
-    """Keep Ctrl-C and SIGTERM until the function given is called.
-
-    An exception in the midst of waiting for futures can leave their locks taken, and the pool then never shuts down.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-    came: list[int] = []
-    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not None]
-    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in numbers}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def let_through() -> None:
-        if came:
-            restore()
-            signal.raise_signal(came.pop())
-
-    try:
-        yield let_through
-    finally:
-        restore()
+    os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start
+    _one_thread()
+    # The generator is closed in any case, so that nobody goes on working after an error or an interrupt.
+    with closing(spread(worker, ((job.path, job) for job in jobs), min(workers, len(jobs)))) as done:
+        yield from (result for _, result in done)
 
 
 def _one_thread() -> None:

@@ -71,8 +71,8 @@ def command(
     settings = o.gathered(locals())
     from astray.cli.reading import Source, cut, only_agent
     from astray.cli.workers import Question, answers
-    from astray.detectors.workers import cores
     from astray.modelfile import load
+    from astray.processes import cores
     from astray.writers import check_target, table_writer
 
     if str(output) == "-":

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import multiprocessing
-import signal
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
@@ -24,6 +22,7 @@ import polars as pl
 
 from astray.errors import AstrayError
 from astray.modelfile import load
+from astray.processes import undisturbed
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def answers(
     context = multiprocessing.get_context("spawn")
     workers: list[_Worker] = []
     try:
-        with _undisturbed():
+        with undisturbed():
             workers += (_started(context, model, question) for _ in range(n))
         yield from _in_order(workers, batches)
     except (EOFError, ConnectionError) as error:
@@ -113,28 +112,6 @@ def _started(context: SpawnContext, model: Path, question: Question) -> _Worker:
     process.start()
     theirs.close()  # else we would not notice that the worker died
     return _Worker(process, ours)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Nothing interrupts the start of a process half-way; and those that are started are deaf to Ctrl-C.
-
-    Ctrl-C reaches the whole group, and it is the parent's to end its workers. A new process inherits which signals are
-    blocked. What arrives meanwhile is acted upon afterwards.
-    """
-    resource_tracker.ensure_running()  # multiprocessing's own helper; its start would unblock what is blocked here
-    late: list[int] = []
-    both = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda number, frame: late.append(number)) for number in both}
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for arrived in late:
-            signal.raise_signal(arrived)
 
 
 def _in_order(workers: list[_Worker], batches: Iterator[Batch]) -> Iterator[Answer]:

@@ -21,7 +21,6 @@ from astray.detectors.continuation import revive
 from astray.detectors.members import Common, Member
 from astray.detectors.scoring import Scale
 from astray.detectors.teaching import Progress, teach
-from astray.detectors.workers import spread
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.paths import resample
@@ -29,6 +28,7 @@ from astray.mdp.view import View, trip_names
 from astray.mdp.world import GeoWorld
 from astray.modelfile import FilePath, ModelFile, pack_text, plain, read, write
 from astray.modelfile.parts import Packed, pack_posterior, pack_scales, unpack_posterior, unpack_scales
+from astray.processes import spread
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

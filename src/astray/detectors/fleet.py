@@ -21,7 +21,6 @@ from astray.detectors.scoring import Lens, Scale, Seen
 from astray.detectors.sharing import SharingConfig, share
 from astray.detectors.teaching import Progress, teachable
 from astray.detectors.updates import first_lesson
-from astray.detectors.workers import cores
 from astray.errors import DataError
 from astray.explain import Explanation, explain_fixes
 from astray.irl.posterior import RewardPosterior
@@ -38,6 +37,7 @@ from astray.modelfile.parts import (
     unpack_scales,
     unpack_table,
 )
+from astray.processes import cores
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

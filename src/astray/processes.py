@@ -1,4 +1,4 @@
-"""Tasks spread over processes that learn, and that nobody has to wait for when they are no longer wanted."""
+"""Work spread over processes: started without a disturbance, ended with whoever wants the results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import itertools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -30,11 +31,11 @@ def cores(n_jobs: int) -> int:
 
 def spread(
     work: Callable[[Task], Result], tasks: Iterable[tuple[str, Task]], n_processes: int
-) -> Iterator[tuple[str, Result]]:
+) -> Generator[tuple[str, Result], None, None]:
     """The results of named tasks, as they are finished; a task is made when somebody is free to take it.
 
-    The processes are spawned, since those that are forked inherit locks which learning libraries hold. With one
-    process, the work is done in this one. When the iteration is left, whatever is under way is given up.
+    The processes are spawned, since those that are forked inherit locks which libraries hold. With one process, the
+    work is done in this one. When the iteration is left, or this process is no more, what is under way is given up.
 
     >>> sorted(spread(abs, [("a", -1), ("b", 2)], 1))
     [('a', 1), ('b', 2)]
@@ -44,14 +45,15 @@ def spread(
             yield name, _named(name, work, task)
         return
     context = multiprocessing.get_context("spawn")
+    lifeline, held = context.Pipe(duplex=False)
     staff: list[SpawnProcess] = []
     busy: dict[Connection, _Worker] = {}
     waiting = iter(tasks)
     try:
         for name, task in itertools.islice(waiting, n_processes):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-            with _deaf_to_interrupts():
+            process = context.Process(target=_serve, args=(work, theirs, lifeline), daemon=True)
+            with undisturbed():
                 process.start()
                 staff.append(process)
             # With the other end in the worker's hands alone, each side learns when the other one has gone.
@@ -71,23 +73,34 @@ def spread(
             process.terminate()
         for process in staff:
             process.join()
+        held.close()
+        lifeline.close()
 
 
 @contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that start here do not hear Ctrl-C, not even while they import: they inherit that it is blocked.
+def undisturbed() -> Iterator[None]:
+    """Nothing interrupts the start of a process half-way; and those that start here are deaf to Ctrl-C.
 
-    It reaches the whole group, and whoever gives the tasks ends those who work on them. This process hears it later.
+    Ctrl-C reaches the whole group, and it is for whoever gives the work to end those who do it. A new process inherits
+    which signals are blocked, so that it hears nothing even while it imports. What comes meanwhile is heard afterwards.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not everywhere
         yield
         return
     resource_tracker.ensure_running()  # a process of multiprocessing's own; its start would unblock what is blocked
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    late: list[int] = []
+    mine = threading.current_thread() is threading.main_thread()  # signals are heard there alone
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if mine and signal.getsignal(n) is not None]
+    before = {number: signal.signal(number, lambda number, _: late.append(number)) for number in numbers}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrived in late:
+            signal.raise_signal(arrived)
 
 
 class _Worker(NamedTuple):
@@ -116,13 +129,15 @@ class _Worker(NamedTuple):
             self.process.join()
             raise TrainingError(
                 f"the process that worked on {self.name!r} ended (code {self.process.exitcode}): perhaps for want of "
-                'memory, or since the program has no `if __name__ == "__main__":`; nothing was changed. Use fewer jobs'
+                'memory, or since the program has no `if __name__ == "__main__":`; what was finished is kept. '
+                "Try again, perhaps with fewer processes"
             ) from None
 
 
-def _serve(work: Callable[[Any], Any], tasks: Connection) -> None:
+def _serve(work: Callable[[Any], Any], tasks: Connection, lifeline: Connection) -> None:
     """One task after the other, until the one who gives them has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who gives the tasks
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             name, task = tasks.recv()
@@ -131,6 +146,12 @@ def _serve(work: Callable[[Any], Any], tasks: Connection) -> None:
             except Exception as error:  # whatever it is, it is told, and raised over there
                 answer = error
             tasks.send(answer)
+
+
+def _end_with(lifeline: Connection) -> None:
+    """End this process, whatever it is doing, when nobody holds the other end any more: its giver was killed."""
+    wait([lifeline])
+    os._exit(1)
 
 
 def _named(name: str, work: Callable[[Task], Result], task: Task) -> Result:
