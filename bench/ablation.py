@@ -3,9 +3,10 @@
     python bench/ablation.py [--seeds 2] [--people 5] [--workers 2]
 
 The same people, trips and injections for every row (see ``bench/detection.py`` for who is in the background). Each row
-changes one thing about the default. ``swap`` is the AUROC on somebody else's trips, ``behaviour`` the mean AUROC over
-detour, reversed, wrong time, loiter and speeding; ``spread`` is the heads' spread on moved trips over that on left-out
-ones.
+changes one thing about the default; `astray benchmark ... -m ablation` compares the same variants by protocol. ``swap``
+is the AUROC on somebody else's trips, ``behaviour`` the mean AUROC over detour, reversed, wrong time, loiter and
+speeding; ``spread`` is the heads' spread on moved trips over that on unseen ones; ``ess`` the effective sample size of
+the importance weights, as a share.
 """
 
 from __future__ import annotations
@@ -14,49 +15,21 @@ import argparse
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-sys.path.insert(0, str(Path(__file__).parent))
-from astray import simulate
-from astray.irl.config import KDD19, LearnConfig
-from astray.irl.reward import RewardConfig
-from astray.mdp.counterfactuals import KINDS
-from astray.mdp.familiarity import HEADING, ORIGIN, PLACE
-from astray.mdp.view import ViewConfig
+import astray
+from astray import IRLDetector, simulate
+from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.mdp.world import GeoWorld
-from engine import Engine
 
-DEFAULT = LearnConfig()
 BEHAVIOUR = ("detour", "reversed", "wrong-time", "loiter", "speeding")
-ROWS: dict[str, tuple[LearnConfig, ViewConfig, str]] = {
-    "default": (DEFAULT, ViewConfig(), "trip"),
-    "encoder: fourier": (DEFAULT, ViewConfig(encoder="fourier"), "trip"),
-    "encoder: raw": (DEFAULT, ViewConfig(encoder="raw"), "trip"),
-    "habits: place, heading, origin only": (DEFAULT, ViewConfig(habits=PLACE + HEADING + ORIGIN), "trip"),
-    "background: no policy": (replace(DEFAULT, rollouts=0), ViewConfig(), "trip"),
-    "background: policy only": (replace(DEFAULT, weights=(("policy", 1.0),)), ViewConfig(), "trip"),
-    "background: population only": (
-        replace(DEFAULT, rollouts=0, weights=(("population", 1.0),)),
-        ViewConfig(),
-        "trip",
-    ),
-    "background: explore only": (replace(DEFAULT, rollouts=0, weights=(("explore", 1.0),)), ViewConfig(), "trip"),
-    "one aspect": (replace(DEFAULT, aspects=False), ViewConfig(), "trip"),
-    "explorers: place only": (replace(DEFAULT, explorers=KINDS["place"]), ViewConfig(), "trip"),
-    "objective: Eq. 9, T = horizon": (replace(DEFAULT, objective="trajectory"), ViewConfig(), "trip"),
-    "objective: Eq. 9, T = 1": (replace(DEFAULT, objective="trajectory", temperature=1.0), ViewConfig(), "trip"),
-    "one head an iteration": (replace(DEFAULT, all_heads=False), ViewConfig(), "trip"),
-    "10 networks of 1 head": (replace(DEFAULT, reward=RewardConfig(heads=1, networks=10)), ViewConfig(), "trip"),
-    "randomised priors": (replace(DEFAULT, reward=RewardConfig(random_prior=1.0)), ViewConfig(), "trip"),
-    "preset kdd19": (KDD19, ViewConfig(encoder="raw"), "step"),
-}
+ROWS = {WHOLE: {}, **VARIANTS}
 
 
 def run(job: tuple[int, int, int]) -> list[dict[str, object]]:
+    """One person of one city: every variant, every kind."""
     seed, person, people = job
     sim = simulate.city(people=2 * people, days=60, seed=seed)
     train, test = sim.split(test_share=0.25)
@@ -69,31 +42,34 @@ def run(job: tuple[int, int, int]) -> list[dict[str, object]]:
         for kind in ("agent-swap", *BEHAVIOUR)
     }
     rows: list[dict[str, object]] = []
-    for label, (config, view, scale) in ROWS.items():
-        began = time.perf_counter()
-        fitted = Engine.fit(train.agent(name), population, seed, config, view, scale)
-        seconds = time.perf_counter() - began
-        world = GeoWorld.of(train.agent(name), fitted.view)
-        own = world.demonstrations()
-        left = fitted.learned.posterior(own.features[fitted.learned.unseen.all(axis=1)[own.trip]])
-        left = left if len(left) else fitted.learned.posterior(own.features)
-        moved = fitted.learned.posterior(world.imagine(100, ("shift",), np.random.default_rng(0)).features)
+    for label, options in ROWS.items():
+        began = time.process_time()
+        fitted = IRLDetector(seed=seed, **options).fit(train.agent(name), population=population)
+        seconds = time.process_time() - began
+        assert fitted.view_ is not None
+        moved = GeoWorld.of(train.agent(name), fitted.view_).imagine(100, ("shift",), np.random.default_rng(0))
+        usual = fitted.view_.look(unseen.agent(name)).features
         areas = {}
         for kind, trips in cases.items():
             truth = trips.context["kind"] != ""
             if 0 < truth.sum() < len(truth):
-                areas[kind] = float(roc_auc_score(truth, -fitted.score(trips).score))
+                areas[kind] = float(roc_auc_score(truth, -fitted.score(trips)["score"].to_numpy()))
         rows.append(
             {
                 "row": label,
                 "swap": areas.get("agent-swap", np.nan),
                 "behaviour": float(np.mean([v for k, v in areas.items() if k in BEHAVIOUR])),
-                "spread": float(moved.std(axis=2).mean() / max(left.std(axis=2).mean(), 1e-9)),
-                "ess": float(fitted.learned.history["effective_sample_size"].to_numpy()[-1]),
+                "spread": spread(fitted, moved.features) / max(spread(fitted, usual), 1e-9),
+                "ess": float(fitted.history_["effective_sample_size"].to_numpy()[-1]),
                 "seconds": seconds,
             }
         )
     return rows
+
+
+def spread(detector: astray.IRLDetector, features: np.ndarray) -> float:
+    """How much the heads differ, in the mean."""
+    return float(detector.posterior_(features).std(axis=2).mean())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Detection on simulated people: the default engine against baselines, kind by kind, and with explorers left out.
+"""Detection on simulated people: the default detector against baselines, kind by kind, and with explorers left out.
 
     python bench/detection.py [--seeds 3] [--people 10] [--workers 2] [--quick]
 
@@ -13,18 +13,14 @@ import argparse
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-sys.path.insert(0, str(Path(__file__).parent))
-from astray import Trajectories, simulate
+from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
-from astray.irl.config import LearnConfig
-from engine import Engine
+from astray.irl.config import DEFAULT_EXPLORERS
 
 # Which counterfactuals of the background look like which injected anomaly.
 EXPLORERS_OF = {
@@ -69,25 +65,27 @@ def watch(job: tuple[int, int, int, bool]) -> list[dict[str, object]]:
             }
         )
 
-    def engine(method: str, kinds: tuple[str, ...], config: LearnConfig, crowd: Trajectories | None) -> None:
-        began = time.perf_counter()
-        fitted = Engine.fit(mine, crowd, seed, config)
-        seconds = time.perf_counter() - began
+    def astray(
+        method: str, kinds: tuple[str, ...], crowd: Trajectories | None, explorers: tuple[str, ...] | None = None
+    ) -> None:
+        began = time.process_time()
+        fitted = IRLDetector(seed=seed, explorers=explorers).fit(mine, population=crowd)
+        seconds = time.process_time() - began
         for kind in kinds:
             if kind in cases:
                 trips, label = cases[kind]
-                record(method, kind, label, fitted.score(trips).score, seconds)
+                record(method, kind, label, fitted.score(trips)["score"].to_numpy(), seconds)
 
-    engine("astray", tuple(cases), LearnConfig(), population)
-    engine("astray, no population", tuple(cases), LearnConfig(), None)
+    astray("astray", tuple(cases), population)
+    astray("astray, no population", tuple(cases), None)
     if not quick:
         for kind, names in EXPLORERS_OF.items():
-            rest = tuple(e for e in LearnConfig().explorers if e not in names)
-            engine("astray, explorer left out", (kind,), replace(LearnConfig(), explorers=rest), population)
+            rest = tuple(e for e in DEFAULT_EXPLORERS if e not in names)
+            astray("astray, explorer left out", (kind,), population, rest)
     for method in CLASSIC:
-        began = time.perf_counter()
+        began = time.process_time()
         fitted = BASELINES[method](seed=seed).fit(mine)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         for kind, (trips, label) in cases.items():
             record(method, kind, label, fitted.score_samples(trips), seconds)
     return rows

@@ -37,14 +37,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from astray import Trajectories
+from astray import IRLDetector, Trajectories
 from astray.baselines import LOF, KNNLocation, LSTMAutoencoder
 from astray.irl.config import LearnConfig
 from astray.irl.learn import learn
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld
 from astray.simulate import city
-from engine import Engine
 
 MINUTES = 43.0  # that an outing lasts at least
 PAUSE = 60.0  # seconds between the trips of an outing
@@ -108,29 +107,29 @@ def verdict(met: bool, wanted: str) -> str:
     return f"{wanted}: {'met' if met else 'MISSED'}"
 
 
-def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> Engine:
-    engine: Engine
+def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> IRLDetector:
+    detector: IRLDetector
     ours, theirs = [], []
     for _ in range(turns):
-        spent, engine = timed(Engine.fit, train, population, seed=0)
+        spent, detector = timed(IRLDetector().fit, train, population=population)
         ours.append(spent)
         spent, recurrent = timed(LSTMAutoencoder().fit, train)
         theirs.append(spent)
     ratio = float(np.median(np.array(ours) / np.array(theirs)))
     cells = (f"{np.median(ours):.1f}", f"{np.median(theirs):.1f}", f"{ratio:.2f}", verdict(ratio <= 1.0, "at most 1"))
     row(COMPARED, f"fit {len(train)} outings: astray, LSTM-AE (s)", *cells)
-    row(COMPARED, "    iterations, epochs to the plateau", len(engine.learned.history), len(recurrent.history_))
-    return engine
+    row(COMPARED, "    iterations, epochs to the plateau", len(detector.history_), len(recurrent.history_))
+    return detector
 
 
-def compare_scores(engine: Engine, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
+def compare_scores(detector: IRLDetector, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
     lof = LOF().fit(train)
     assert lof.view_ is not None
     assert lof.scaling_ is not None
     rng = np.random.default_rng(0)
     ours, theirs, n, points = [], [], 0, 0
     for chunk in later(unseen, fixes):
-        ours.append(timed(engine.score, chunk)[0])
+        ours.append(timed(detector.score_samples, chunk)[0])
         # The same fixes as LOF sees them; a run of neighbours, as they would come.
         seen = lof.scaling_.standardise(lof.view_.look(chunk).features)
         some = round(share * len(seen))
@@ -156,24 +155,24 @@ def growth_of_fit(person: Trajectories, population: Trajectories, sizes: list[in
         row(widths, size, f"{train.n_rows:,}", *a_fix, f"{learning:.2f}")
 
 
-def growth_of_scoring(engine: Engine, unseen: Trajectories, sizes: list[int]) -> None:
+def growth_of_scoring(detector: IRLDetector, unseen: Trajectories, sizes: list[int]) -> None:
     widths = (22, 22, 28)
     print("\nscore: chunk by chunk, each size in a process of its own")
     row(widths, "fixes", "microseconds a fix", "peak above the start, MB")
     fork = multiprocessing.get_context("fork")
     for size in sizes:
         receive, send = fork.Pipe(duplex=False)
-        child = fork.Process(target=score_apart, args=(engine, unseen, size, send))
+        child = fork.Process(target=score_apart, args=(detector, unseen, size, send))
         child.start()
         spent, n, peak = receive.recv()
         child.join()
         row(widths, f"{n:,}", f"{1e6 * spent / n:.2f}", f"{peak / 2**20:.0f}")
 
 
-def score_apart(engine: Engine, unseen: Trajectories, fixes: int, answer: Connection) -> None:
+def score_apart(detector: IRLDetector, unseen: Trajectories, fixes: int, answer: Connection) -> None:
     before, spent, n = peak_memory(), 0.0, 0
     for chunk in later(unseen, fixes):
-        spent += timed(engine.score, chunk)[0]
+        spent += timed(detector.score_samples, chunk)[0]
         n += chunk.n_rows
     answer.send((spent, n, peak_memory() - before))
 
@@ -201,10 +200,10 @@ def main() -> None:
     print("a first look; what is wanted is wanted of the full run\n" if options.quick else "")
 
     row(COMPARED, "", "astray", "other", "ratio", "wanted")
-    engine = compare_fit(train, population, turns=1 if options.quick else 2)
-    compare_scores(engine, train, unseen, 1_000_000 // part, share=0.05)
+    detector = compare_fit(train, population, turns=1 if options.quick else 2)
+    compare_scores(detector, train, unseen, 1_000_000 // part, share=0.05)
     growth_of_fit(person, population, [size // part for size in (100, 200, 400, 800)])
-    growth_of_scoring(engine, unseen, [size // part for size in (250_000, 500_000, 1_000_000, 2_000_000)])
+    growth_of_scoring(detector, unseen, [size // part for size in (250_000, 500_000, 1_000_000, 2_000_000)])
 
 
 if __name__ == "__main__":

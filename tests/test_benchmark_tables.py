@@ -10,15 +10,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from astray.benchmark import manifest, measures, paper, runner
+from astray import IRLDetector
+from astray.benchmark import ablation, manifest, measures, paper, runner
 from astray.benchmark.examples import choose
 from astray.benchmark.figures import draw, style
 from astray.benchmark.measures import MEAN_ONLY, SURE
+from astray.benchmark.methods import methods
 from astray.benchmark.metrics import Interval
 from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting
 from astray.benchmark.report import report
 from astray.benchmark.tables import Table, write
+from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.errors import DataError
+from astray.simulate import city
 
 
 def case_table(
@@ -312,6 +316,48 @@ def test_costs_are_ratios_to_the_first_method(tables: dict[str, Table]):
     costs = tables["costs"]
     row = dict(zip(costs.heads, costs.rows[1], strict=True))
     assert (row["seconds fit"], row["relative to astray fit"], row["seconds once for all"]) == (2.0, 1.0, None)
+
+
+def test_an_ablation_says_what_each_part_brings_on_the_draws_that_both_have():
+    better, worse = [1.0, 1.0, 1.0, 1.0, -3.0, -3.0], [1.0, 1.0, 1.0, -9.0, -3.0, -3.0]
+    people = [
+        case_table(Case(setting, person, 0), method, kinds, score, normality)
+        for person in ("a", "b", "c")
+        for setting, kinds in ((Setting(), KIND), (Setting(injected=True), [*KIND[:4], "detour", "reverse"]))
+        for method, score, normality in (
+            ("astray", better, [2.0, *better[1:]]),
+            ("encoder: raw", worse, [2.0, *worse[1:]]),
+            ("preset: kdd19", better, better),  # decides by the mean, so that there is no second way
+        )
+        if (person, method) != ("c", "encoder: raw")
+    ]
+    made = ablation.table(pl.concat(people).lazy(), ["astray", "encoder: raw", "preset: kdd19", "lof"])
+    assert made is not None
+    whole, raw, kdd19 = (dict(zip(made.columns, row, strict=True)) for row in made.rows)
+    assert (whole[""], raw[""], kdd19[""]) == ("astray", "encoder: raw", "preset: kdd19")
+    assert whole["somebody else's trips | AUROC"] == 1.0
+    assert whole["somebody else's trips | AUROC, difference"] is None
+    # One of the four normal trips stands before both anomalies.
+    assert raw["somebody else's trips | AUROC"] == pytest.approx(0.75)
+    assert raw["somebody else's trips | AUROC, difference"] == pytest.approx(Interval(-0.25, -0.25, -0.25))
+    assert raw["injected, mean of kinds | AUROC, difference"] == pytest.approx(Interval(-0.25, -0.25, -0.25))
+    assert kdd19["somebody else's trips | AP, difference"] == pytest.approx(Interval(0.0, 0.0, 0.0))
+    assert ablation.table(pl.concat(people).lazy(), ["astray", "lof"]) is None
+
+
+def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
+    made = methods(["ablation,lof"])
+    assert [m.name for m in made] == [WHOLE, *VARIANTS, "lof"]
+    assert [m.name for m in methods([",".join(VARIANTS)])] == [*VARIANTS]  # as a manifest repeats them
+    trips = city(people=2, days=4, seed=0).trips
+    quick = {"iterations": 1, "updates": 1, "clone_updates": 1, "imagined": 8, "rollouts": 2}
+    learned_by = []
+    for variant in ({}, *VARIANTS.values()):
+        given = {**variant, "config": {**quick, **variant.get("config", {})}}
+        fitted = IRLDetector(**given).fit(trips.agent("p00"), population=trips.agent("p01"))
+        assert fitted.view_ is not None
+        learned_by.append((fitted.config_, fitted.view_.config))
+    assert all(one != other for i, one in enumerate(learned_by) for other in learned_by[:i])  # each is something else
 
 
 def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: dict[str, Table]):

@@ -35,7 +35,12 @@ def command(
     ] = None,
     methods: Annotated[
         list[str] | None,
-        Option("--methods", "-m", metavar="A,B,...", help="Methods; all by default. astray:encoder=raw sets options."),
+        Option(
+            "--methods",
+            "-m",
+            metavar="A,B,...",
+            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts.",
+        ),
     ] = None,
     seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
     workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes.")] = 1,
@@ -76,8 +81,9 @@ def command(
 
       astray benchmark simulated --out results/simulated --people 5 --seeds 2
       astray benchmark geolife --data Data --protocol p1 --workers 4 --out results/geolife
-      [dim]# an ablation: the same protocol, other parts[/dim]
-      astray benchmark geolife --data Data -p p1 -m astray,astray:encoder=raw,astray:objective=trajectory -o ablation
+      [dim]# what each part brings; or a part of your own[/dim]
+      astray benchmark simulated -p p1,p3 -m ablation -o ablation
+      astray benchmark geolife --data Data -p p1 -m astray,astray:heads=20 -o heads
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.methods import METHODS, OWN_BACKGROUND

@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.baselines import BASELINES
+from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.errors import DataError
 from astray.normality import p_values
 from astray.trajectories import Trajectories
@@ -316,6 +317,8 @@ def method(spec: str) -> Method:
     >>> method("astray:encoder=raw:iterations=20").options
     {'encoder': 'raw', 'iterations': 20}
     """
+    if spec in VARIANTS:
+        return Own(spec, True, VARIANTS[spec])
     base, *given = re.split(r":(?=[a-z_]+=)", spec)
     options = {}
     for part in given:
@@ -332,10 +335,11 @@ def method(spec: str) -> Method:
 
 
 def methods(specs: Iterable[str]) -> list[Method]:
-    """Methods by their names; one text may hold several, with commas between them.
+    """Methods by their names; one text may hold several, with commas between them. ``ablation`` is astray in parts.
 
     >>> [m.name for m in methods(["astray,lof", 'astray:weights={"policy": 0, "explore": 1}'])]
     ['astray', 'lof', 'astray:weights={"policy": 0, "explore": 1}']
     """
     wanted = [one.strip() for spec in specs for one in _OUTSIDE_BRACKETS.split(spec) if one.strip()]
-    return [method(spec) for spec in dict.fromkeys(wanted)]
+    named = [one for spec in wanted for one in ((WHOLE, *VARIANTS) if spec == "ablation" else (spec,))]
+    return [method(spec) for spec in dict.fromkeys(named)]

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark import further_tables, measures, paper_tables, runner
+from astray.benchmark import ablation, further_tables, measures, paper_tables, runner
 from astray.benchmark import manifest as manifests
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results
@@ -43,6 +43,8 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
             trips = measures.of_setting(scores, settings)
             if len(trips):
                 made += _TABLES[protocol](Results(out, manifest, settings, trips, kept))
+    parts = ablation.table(scores, manifest["methods"])
+    made += [parts] if parts else []
     every = scores.collect()
     made.append(_costs(every, manifest["methods"]))
     write(made, out / "tables")

@@ -1,0 +1,31 @@
+"""astray in parts: the default with one thing changed at a time, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astray.mdp.counterfactuals import KINDS
+from astray.mdp.familiarity import HEADING, ORIGIN, PLACE
+
+WHOLE = "astray"
+"""What every variant differs from in one thing."""
+
+VARIANTS: dict[str, Mapping[str, Any]] = {
+    "encoder: fourier": {"encoder": "fourier"},
+    "encoder: raw": {"encoder": "raw"},
+    "habits: place and heading and origin": {"view": {"habits": PLACE + HEADING + ORIGIN}},
+    "background: no policy": {"config": {"rollouts": 0}},
+    "background: policy alone": {"weights": {"policy": 1.0}},
+    "background: population alone": {"weights": {"population": 1.0}, "config": {"rollouts": 0}},
+    "background: explorers alone": {"weights": {"explore": 1.0}, "config": {"rollouts": 0}},
+    "explorers: of place alone": {"explorers": KINDS["place"]},
+    "one aspect": {"config": {"aspects": False}},
+    "objective: Eq. 9 with T = horizon": {"objective": "trajectory"},
+    "objective: Eq. 9 with T = 1": {"objective": "trajectory", "config": {"temperature": 1.0}},
+    "heads: one an iteration": {"config": {"all_heads": False}},
+    "heads: 10 networks of 1": {"heads": 1, "networks": 10},
+    "heads: randomised priors": {"config": {"reward": {"random_prior": 1.0}}},
+    "preset: kdd19": {"preset": "kdd19"},
+}
+"""Options of an :class:`~astray.IRLDetector`; the population is at hand in all of them."""
