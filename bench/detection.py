@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
-from astray.irl.config import DEFAULT_EXPLORERS
+from astray.mdp.counterfactuals import DEFAULT_EXPLORERS
 
 # Which counterfactuals of the background look like which injected anomaly.
 EXPLORERS_OF = {

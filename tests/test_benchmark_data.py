@@ -103,6 +103,45 @@ def test_copies_under_two_people_all_go_and_of_one_person_the_longest_stays() ->
     assert not guards.copies(trips, share=1.01).any()
 
 
+def alongside(trip: Trajectories, metres: float, agent: str) -> Trajectories:
+    """The same outing as another receiver wrote it: every other second fix, some metres to the north."""
+    time, lat, lon = (trip.columns[name] for name in ("time", "lat", "lon"))
+    between = time[:-1] + 2.0
+    moved = {
+        "time": between,
+        "lat": np.interp(between, time, lat) + metres / 111_195.0,
+        "lon": np.interp(between, time, lon),
+    }
+    return Trajectories(moved, [0, len(between)], [agent], ["beside"])
+
+
+def test_two_receivers_on_one_outing_are_found_though_no_fix_is_the_same() -> None:
+    rng = np.random.default_rng(0)
+    first, later = walk(rng, 120, 1e9, "ana", "a"), walk(rng, 120, 1e9 + 1e6, "ana", "b")
+    trips = Trajectories.concat(
+        [first, later, alongside(first, 30.0, "bob"), alongside(first, 3000.0, "cem"), alongside(later, 30.0, "ana")]
+    )
+    # Near, at the same time, and of two people: only all three make an outing together.
+    assert guards.together(trips).tolist() == [[0, 2]]
+    assert not guards.copies(trips).any()
+
+
+def test_what_others_did_together_with_a_person_is_nobody_elses_behaviour(people: Trajectories) -> None:
+    person = people.agents[0]
+    mine = people.agent(person)
+    both = Trajectories.concat([people, *(alongside(mine[i], 20.0, f"with {i}") for i in range(len(mine)))])
+    cleaned = clean(both)
+    assert len(cleaned.together) == len(mine)
+    beside = cleaned.companions([person])
+    assert [a.startswith("with") for a in cleaned.trips.agent_ids[beside]] == [True] * len(mine)
+    for seed in range(3):
+        trial = draw(cleaned.trips, Case(Setting(rate=0.5, contamination=0.3), person, seed), 10_000, None, beside)
+        assert trial.lesson.population is not None
+        assert not any(a.startswith("with") for a in trial.lesson.population.agents)
+        assert not any(source.startswith("with") for source in trial.source)
+        assert set(paths(trial.lesson.train)).isdisjoint(paths(cleaned.trips[beside]))
+
+
 def test_a_logger_that_stands_is_no_copy_of_itself() -> None:
     still = Trajectories({"time": np.zeros(50), "lat": np.zeros(50), "lon": np.zeros(50)}, [0, 50], ["a"], ["1"])
     moving = walk(np.random.default_rng(0), 50, 0.0, "b", "2")
@@ -143,6 +182,7 @@ def test_what_geolife_loses_is_counted(tmp_path: Path) -> None:
         "dropped: the same but for some fixes": 2,
         "trips left": 4,
         "users left": 1,
+        "pairs made together by two users": 0,
     }
     assert data.data.most_active == ("002", "000", "001")
     assert data.subjects(Setting()) == ("002", "000", "001")

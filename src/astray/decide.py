@@ -109,7 +109,7 @@ def decide(
     Parameters
     ----------
     low
-        Whether the trip scored low: N(tau) <= eps, or a p-value at or below the rate of false alarms that is borne.
+        Whether the trip scored low: at most ``eps``, or at most the :func:`level` of a rate of false alarms.
     uncertainty
         The spread over the heads. A trip without a single usable fix has none, and is for review.
     history
@@ -129,28 +129,6 @@ def decide(
     return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), NORMAL)
 
 
-def low_scores(
-    trips: Trajectories,
-    score: Array,
-    p_value: Array,
-    n_calibration: Array,
-    *,
-    eps: Threshold = -2.0,
-    false_alarm_rate: float | None = None,
-) -> NDArray[np.bool_]:
-    """Which trips score low: at most ``eps``, or, if a rate is given, a p-value of at most that rate.
-
-    If new normal trips are exchangeable with the left-out ones, at most that share of them is flagged (conformal
-    prediction). A rate that so few left-out trips cannot promise is refused.
-    """
-    if false_alarm_rate is None:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(score <= threshold(eps, trips))
-    check_rate(false_alarm_rate, int(np.min(n_calibration, initial=np.iinfo(np.int64).max)))
-    with np.errstate(invalid="ignore"):
-        return np.asarray(p_value <= false_alarm_rate)
-
-
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
     """In which order to ask a person: from 1, where a trip could as well have been decided otherwise, down to 0.
 
@@ -167,15 +145,30 @@ def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Fl
     return np.where(np.isnan(share), 1.0, share)
 
 
-def check_rate(rate: float, left_out: int) -> None:
-    """Refuse a rate of false alarms that is none, or that so few left-out trips cannot promise."""
-    if not 0.0 < rate < 1.0:
-        raise DataError(f"false_alarm_rate is {rate}; give a share between 0 and 1, such as 0.01")
-    if rate * (1 + left_out) < 1.0:
+def level(false_alarm_rate: float, left_out: Array) -> float:
+    """The threshold at which at most such a share of normal trips scores low, by the sorted scores of left-out trips.
+
+    A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is none, or
+    that so few left-out trips cannot promise, is refused.
+
+    >>> level(0.5, np.array([-3.0, -1.0, 0.0]))  # just below -1: one left-out trip of three, and the new one, are lower
+    -1.0000000000000002
+    """
+    if not 0.0 < false_alarm_rate < 1.0:
+        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.01")
+    # The rounding of a product must not turn 0.3 * 10 into less than 3.
+    if not len(left_out):
         raise DataError(
-            f"a false-alarm rate of {rate:g} cannot be told from {left_out} left-out trips; "
-            f"ask for at least {least_rate(left_out):g}, or fit on more trips"
+            "no trip was left out of learning, so no rate of false alarms can be promised; fit on more trips, or "
+            "decide by eps"
         )
+    as_low = math.floor(false_alarm_rate * (1 + len(left_out)) * (1 + 1e-12)) - 1
+    if as_low < 0:
+        raise DataError(
+            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {len(left_out)} left-out trips; "
+            f"ask for at least {least_rate(len(left_out)):g}, or fit on more trips"
+        )
+    return float(np.nextafter(left_out[as_low], -np.inf))
 
 
 def least_rate(left_out: int) -> float:

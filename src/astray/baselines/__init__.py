@@ -1,9 +1,9 @@
 """Baselines: what a sequential anomaly detector is compared with, behind one interface.
 
->>> sorted(BASELINES)
-['fnn-ae', 'iforest', 'knn-location', 'knn-location-start', 'lof', 'lstm-ae', 'ocsvm']
+>>> sorted(BASELINES)  # doctest: +ELLIPSIS
+['fnn-ae', 'iforest', 'iforest-location', 'knn-location', ...]
 >>> BASELINES["lof"](seed=1)
-LOF(interval=30.0, seed=1)
+LOF(interval=30.0, seed=1, location=False)
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ BASELINES: dict[str, Callable[..., Baseline]] = {
     "knn-location": KNNLocation,
     "knn-location-start": partial(KNNLocation, start=True),
     "lof": LOF,
+    "lof-location": partial(LOF, location=True),
     "ocsvm": OneClassSVM,
+    "ocsvm-location": partial(OneClassSVM, location=True),
     "iforest": IsolationForest,
+    "iforest-location": partial(IsolationForest, location=True),
     "fnn-ae": FNNAutoencoder,
     "lstm-ae": LSTMAutoencoder,
 }

@@ -34,7 +34,7 @@ class Training:
     patience: int = 20  # epochs without a gain after which training stops, and the best epoch's network is taken
     least_gain: float = 1e-3  # the share by which the held-out error must fall to count as a gain
     most_epochs: int = 150
-    least_epochs: int = 4  # however many rows that are
+    least_epochs: int = 10  # however many rows that are
     clip: float = 1.0  # the gradient's largest norm
 
 
@@ -129,7 +129,7 @@ class LSTMAutoencoder(_Autoencoder):
 
     hidden: int = 64
     longest: int = 100
-    training: Training = Training(batch=32, learning_rate=5e-3, budget=600_000)
+    training: Training = Training(batch=32, learning_rate=5e-3, budget=2_400_000)
 
     @property
     def name(self) -> str:

@@ -71,8 +71,15 @@ class KNNLocation(StepDetector):
 
 @dataclass(eq=False)
 class _Estimator(StepDetector):
-    """A scikit-learn outlier detector with its default settings, on standardised states and actions."""
+    """A scikit-learn outlier detector with its default settings, on standardised states and actions.
 
+    Parameters
+    ----------
+    location
+        Look at the location alone.
+    """
+
+    location: bool = False
     estimator_: Any = field(default=None, init=False, repr=False)
 
     @abstractmethod
@@ -80,13 +87,19 @@ class _Estimator(StepDetector):
         """The estimator, not fitted yet."""
 
     def _learn(self, seen: Seen, rng: np.random.Generator) -> None:
-        self.estimator_ = self._new(rng).fit(self._training_rows(seen.features, rng))
+        self.estimator_ = self._new(rng).fit(self._training_rows(self._features(seen), rng))
 
     def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
         return features
 
     def _anomaly(self, seen: Seen) -> Array:
-        return -np.asarray(self.estimator_.score_samples(seen.features))
+        return -np.asarray(self.estimator_.score_samples(self._features(seen)))
+
+    def _named(self, method: str) -> str:
+        return f"{method}, location" if self.location else method
+
+    def _features(self, seen: Seen) -> Array:
+        return seen.features[:, :2] if self.location else seen.features
 
 
 @dataclass(eq=False)
@@ -96,7 +109,7 @@ class LOF(_Estimator):
     @property
     def name(self) -> str:
         """What a table calls it."""
-        return "LOF"
+        return self._named("LOF")
 
     def _new(self, rng: np.random.Generator) -> Any:
         return _scikit_learn("neighbors").LocalOutlierFactor(novelty=True)
@@ -117,7 +130,7 @@ class OneClassSVM(_Estimator):
     @property
     def name(self) -> str:
         """What a table calls it."""
-        return "One-class SVM"
+        return self._named("One-class SVM")
 
     def _new(self, rng: np.random.Generator) -> Any:
         return _scikit_learn("svm").OneClassSVM()
@@ -135,7 +148,7 @@ class IsolationForest(_Estimator):
     @property
     def name(self) -> str:
         """What a table calls it."""
-        return "Isolation Forest"
+        return self._named("Isolation Forest")
 
     def _new(self, rng: np.random.Generator) -> Any:
         return _scikit_learn("ensemble").IsolationForest(random_state=int(rng.integers(2**31)))

@@ -8,7 +8,7 @@ other. Nobody stands in both, and the person who is tested stands in neither.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -48,12 +48,20 @@ class Cleaned(NamedTuple):
         What was read, and what was left out and why: reason to number of trips.
     sha256
         Of all that was read, before anything was left out.
+    together
+        Pairs of trips that two users made together: neither may stand for "somebody else" to the other.
     """
 
     trips: Trajectories
     most_active: tuple[str, ...]
     account: dict[str, int]
     sha256: str
+    together: Ints
+
+    def companions(self, people: Iterable[str]) -> Ints:
+        """The trips of others that were made together with one of these people."""
+        a, b = np.isin(self.trips.agent_ids[self.together], sorted(people)).T
+        return np.unique(np.r_[self.together[a & ~b, 1], self.together[b & ~a, 0]])
 
 
 def clean(trips: Trajectories, min_fixes: int = MIN_FIXES) -> Cleaned:
@@ -79,8 +87,11 @@ def clean(trips: Trajectories, min_fixes: int = MIN_FIXES) -> Cleaned:
         "trips left": int((~copied).sum()),
         "users left": len(kept[~copied].agents),
     }
+    left = kept[~copied]
+    pairs = guards.together(left)
+    account["pairs made together by two users"] = len(pairs)
     most_active = tuple(user for user, _ in active.most_common())
-    return Cleaned(kept[~copied], most_active, account, guards.fingerprint(trips, marks))
+    return Cleaned(left, most_active, account, guards.fingerprint(trips, marks), pairs)
 
 
 def halves(trips: Trajectories, seed: int) -> tuple[Ints, Ints]:
@@ -161,21 +172,29 @@ class GeoLife:
         if s.family != "person":
             raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6 and the cold start")
         strangers = Strangers(f"geolife-{self.fingerprint[:12]}-{case.seed}", lambda: self._strangers(case.seed))
-        return draw(self.data.trips, case, self.population, strangers)
+        beside = self.data.companions([case.subject])
+        return draw(self.data.trips, case, self.population, strangers, beside)
 
     def _strangers(self, seed: int) -> Trajectories:
         """The half of the users that nothing is injected from, without anybody who is tested."""
-        crowd = self.data.trips[halves(self.data.trips, seed)[1]]
-        tested = {*self.data.most_active[:PEOPLE], *self.people}
-        return crowd[~np.isin(crowd.agent_ids, sorted(tested))]
+        trips, tested = self.data.trips, {*self.data.most_active[:PEOPLE], *self.people}
+        crowd = np.setdiff1d(halves(trips, seed)[1], self.data.companions(tested))
+        return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
 
 
-def draw(trips: Trajectories, case: Case, population: int = POPULATION, strangers: Strangers | None = None) -> Trial:
+def draw(
+    trips: Trajectories,
+    case: Case,
+    population: int = POPULATION,
+    strangers: Strangers | None = None,
+    companions: Ints | None = None,
+) -> Trial:
     """One person's trial: 10 trips of others among as many normal ones as the rate asks for; the rest to learn from.
 
     The test set depends on the person, the seed, the rate and the split alone, so that figures with other
     contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
-    weeks to the time of a trip of the person's, so that dates tell nothing.
+    weeks to the time of a trip of the person's, so that dates tell nothing. ``companions`` are trips that others made
+    together with the person: nobody else's behaviour, and so left out.
     """
     s, person = case.setting, case.subject
     who = crc32(person.encode())
@@ -188,7 +207,8 @@ def draw(trips: Trajectories, case: Case, population: int = POPULATION, stranger
             "from; test somebody else"
         )
     train, normal = split(trips, own, n_normal, s.split, rng)
-    foreign, crowd = (half[trips.agent_ids[half] != person] for half in halves(trips, case.seed))
+    beside = np.zeros(0, np.int64) if companions is None else companions
+    foreign, crowd = (np.setdiff1d(half[trips.agent_ids[half] != person], beside) for half in halves(trips, case.seed))
     foreign = rng.permutation(foreign)
     anomalies, foreign = foreign[:ANOMALIES], foreign[ANOMALIES:]
     if len(anomalies) < ANOMALIES:
@@ -200,13 +220,13 @@ def draw(trips: Trajectories, case: Case, population: int = POPULATION, stranger
     if s.history:
         train = np.sort(later.permutation(train)[: s.history]) if s.split == "random" else train[-s.history :]
     strays = foreign[: round(s.contamination / (1.0 - s.contamination) * len(train))]
-    beside = later.choice(train, len(strays))
+    when = later.choice(train, len(strays))
 
     guards.no_trip_twice(train=train, normal=normal, anomalies=anomalies, strays=strays, population=crowd)
     guards.nobody_in_both(
         subject=[person], injected=trips.agent_ids[np.r_[anomalies, strays]], population=trips.agent_ids[crowd]
     )
-    learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, beside)]))
+    learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, when)]))
     test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places)])
     source = np.array([f"{trips.agent_ids[i]}/{trips.trajectory_ids[i]}" for i in np.r_[normal, anomalies]])
     kind = np.r_[np.full(len(normal), ""), np.full(ANOMALIES, "agent-swap")]

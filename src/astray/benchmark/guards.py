@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from astray.errors import DataError
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
+METRES_A_DEGREE = 111_195.0  # of latitude
+
 
 def no_trip_twice(**sets: ArrayLike) -> None:
     """Refuse sets of positions of trips that overlap, or that hold a trip twice.
@@ -70,6 +72,52 @@ def fingerprint(trips: Trajectories, marks: list[bytes] | None = None) -> str:
         for (agent, trip), mark in zip(names, marks or fingerprints(trips), strict=True)
     ]
     return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
+
+
+def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) -> NDArray[np.int64]:
+    """Pairs of trips that two people made together: for a minute at least, and in the median within 100 m all along.
+
+    Two receivers on one outing write different fixes, so that no copy is found, and yet it is the same behaviour. Gives
+    an array of positions (pairs, 2).
+
+    Parameters
+    ----------
+    within
+        Metres between the two, in the median over the time that they have in common.
+    least
+        Seconds that they must have in common.
+    """
+    time, lat, lon = (trips.columns[name] for name in FIX_COLUMNS)
+    first, last = time[trips.offsets[:-1]], time[trips.offsets[1:] - 1]
+    edges = [ufunc.reduceat(values, trips.offsets[:-1]) for values in (lat, lon) for ufunc in (np.minimum, np.maximum)]
+    south, north, west, east = edges
+    margin = 2 * within / METRES_A_DEGREE
+    order = np.argsort(first, kind="stable")
+    longest = float((last - first).max(initial=0.0))
+    found = []
+    for place, i in enumerate(order.tolist()):
+        # Whoever set out before and may still be on the way; each pair is met once, by the later one.
+        begin = int(np.searchsorted(first, first[i] - longest, sorter=order))
+        j = order[begin:place]
+        wide = margin / max(np.cos(np.radians(lat[trips.offsets[i]])), 0.01)
+        near = (np.minimum(last[j], last[i]) - first[i] >= least) & (trips.agent_ids[j] != trips.agent_ids[i])
+        near &= (south[j] <= north[i] + margin) & (north[j] >= south[i] - margin)
+        near &= (west[j] <= east[i] + wide) & (east[j] >= west[i] - wide)
+        found += [(min(i, k), max(i, k)) for k in j[near].tolist() if _apart(trips, i, k) <= within]
+    return np.array(sorted(found), np.int64).reshape(-1, 2)
+
+
+def _apart(trips: Trajectories, one: int, other: int) -> float:
+    """The median distance in metres of two trips over the time that they have in common."""
+    (t, lat, lon), (u, *places) = (
+        [trips.columns[name][trips.offsets[i] : trips.offsets[i + 1]] for name in FIX_COLUMNS] for i in (one, other)
+    )
+    both = (t >= u[0]) & (t <= u[-1])
+    if not both.any():
+        return float("inf")
+    north, east = (np.interp(t[both], u, place) for place in places)
+    x = (lon[both] - east) * np.cos(np.radians(lat[both]))
+    return float(np.median(np.hypot(lat[both] - north, x)) * METRES_A_DEGREE)
 
 
 def copies(trips: Trajectories, share: float = 0.5) -> NDArray[np.bool_]:

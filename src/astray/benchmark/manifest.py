@@ -24,18 +24,13 @@ NAME = "manifest.json"
 PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn")
 _PACKAGE = Path(astray.__file__).parent
 # What only shows results cannot change them.
-_NO_MATTER = ("cli", "plots", "explain", "live", "serve", "settings.py", "writers.py", "benchmark")
-_MATTERS = (
-    "methods.py",
-    "protocols.py",
-    "runner.py",
-    "injections.py",
-    "injectors.py",
-    "guards.py",
-    "geolife_data.py",
-    "porto_data.py",
-    "simulated_data.py",
-)
+_NO_MATTER = {"cli", "plots", "explain", "live", "settings.py", "writers.py", "processes.py"} | {
+    f"benchmark/{part}"
+    for part in (
+        *("__main__.py", "ablation.py", "command.py", "examples.py", "figures.py", "further_tables.py", "manifest.py"),
+        *("measures.py", "metrics", "paper.py", "paper_tables.py", "report.py", "results.py", "tables.py"),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,7 @@ def code_hash() -> str:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         place = path.relative_to(_PACKAGE)
-        if place.parts[0] in _NO_MATTER and not (place.parts[0] == "benchmark" and place.name in _MATTERS):
+        if not _NO_MATTER.isdisjoint([place.as_posix(), *(p.as_posix() for p in place.parents)]):
             continue
         digest.update(str(place.as_posix()).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

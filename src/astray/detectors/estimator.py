@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Threshold, decide, low_scores, threshold
+from astray.decide import Threshold, decide, threshold
 from astray.detectors.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
@@ -152,9 +152,13 @@ class Detector(ABC):
         with ThreadPoolExecutor(self.n_jobs) as pool:
             return list(pool.map(of, found))
 
-    def _table(self, trips: Trajectories, eps: Threshold) -> pl.DataFrame:
-        levels = threshold(eps, trips)
-        parts = self._map(trips, lambda scores, at: trip_table(scores, levels[at]))
+    def _table(self, trips: Trajectories, eps: Threshold, false_alarm_rate: float | None) -> pl.DataFrame:
+        given = threshold(eps, trips)
+
+        def of(scores: Scores, at: Array) -> pl.DataFrame:
+            return trip_table(scores, given[at] if false_alarm_rate is None else scores.levels(false_alarm_rate))
+
+        parts = self._map(trips, of)
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         position = pl.Series("position", np.concatenate([p for p, _ in parts]))
@@ -220,18 +224,9 @@ class Detector(ABC):
         decision, history (past trips behind the score), and the segment in which the
         trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
         """
-        eps = self.eps if eps is None else eps
-        table = self._table(trips, eps)
-        low = low_scores(
-            trips,
-            table["score"].to_numpy(),
-            table["p_value"].to_numpy(),
-            table["n_calibration"].to_numpy(),
-            eps=eps,
-            false_alarm_rate=false_alarm_rate,
-        )
+        table = self._table(trips, self.eps if eps is None else eps, false_alarm_rate)
         decision = decide(
-            low,
+            (table["score"] <= table["level"]).to_numpy(),
             table["uncertainty"].to_numpy(),
             table["history"].to_numpy(),
             gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),

@@ -90,11 +90,11 @@ class Mixed(RewardPosterior):
         given = {f.name: getattr(shared, f.name) for f in fields(shared)}
         return cls(**given, own=tuple(zip(rows, (p for _, p in own), strict=True))) if own else shared
 
-    def __call__(self, features: Array, batch: int = 65_536) -> NDArray[np.float32]:
+    def __call__(self, features: Array) -> NDArray[np.float32]:
         """The reward of every row under every head: (rows, aspects, heads)."""
-        rewards = super().__call__(features, batch)
+        rewards = super().__call__(features)
         for rows, posterior in self.own:
-            rewards[rows] = posterior(features[rows], batch)
+            rewards[rows] = posterior(features[rows])
         return rewards
 
 

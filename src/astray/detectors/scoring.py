@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Segment, leaving, segments
+from astray.decide import Segment, leaving, level, segments
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
@@ -100,7 +100,6 @@ class Scores:
     scales: Sequence[Scale]
     normality: Floats  # n(s, a) of each usable fix
     of_trips: TripScores
-    n_calibration: NDArray[np.int64]
 
     @cached_property
     def of_steps(self) -> StepScores:
@@ -117,6 +116,11 @@ class Scores:
     def uncertainty(self) -> Floats:
         """Its standard deviation over the heads."""
         return self.of_steps.uncertainty
+
+    def levels(self, false_alarm_rate: float) -> Floats:
+        """The thresholds at which at most such a share of normal trips scores low, one a trip."""
+        used = {k: level(false_alarm_rate, self.scales[k].calibration.trips) for k in np.unique(self.seen.scale)}
+        return np.array([used[k] for k in self.seen.scale], np.float64)
 
     def segments(self, enter: Floats) -> tuple[Segment, ...]:
         """Where the trips are not normal: what opens at ``enter``, a level for each trip, closes half-way back.
@@ -157,16 +161,7 @@ def score_chunk(trips: Trajectories, seen: Seen, posterior: RewardPosterior, sca
         found = found._replace(uncertainty=np.hypot(found.uncertainty, scale.trip_noise))
         for all_trips, those in zip(of_trips, found, strict=True):
             all_trips[chosen] = those[chosen]
-    return Scores(
-        trips,
-        seen,
-        rewards,
-        posterior.aspects,
-        scales,
-        normality,
-        of_trips,
-        np.array([len(scale.calibration.trips) for scale in scales], np.int64)[seen.scale],
-    )
+    return Scores(trips, seen, rewards, posterior.aspects, scales, normality, of_trips)
 
 
 def _alike(seen: Seen, scales: Sequence[Scale]) -> Iterator[tuple[slice | NDArray[np.bool_], NDArray[np.bool_], Scale]]:
@@ -251,7 +246,7 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
             "segment_start": moments(starts),
             "segment_end": moments(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
-            "n_calibration": scores.n_calibration,
+            "level": enter,
         }
     )
 

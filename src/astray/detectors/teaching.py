@@ -222,7 +222,8 @@ def teach(
     """Algorithm 1, then the scales, then what is kept.
 
     Every trip sets the scales by the rewards of the heads whose bootstrap has left it out (out of bag, Breiman 1996).
-    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone.
+    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and
+    of few trips they promise little.
     Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
     """
     from astray.irl.learn import learn
@@ -235,8 +236,7 @@ def teach(
     # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
     if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
         rows, rewards, unseen = rows[measured], out_of_bag(rewards[measured], judged[measured]), unseen[measured]
-    promised = unseen if _n_trips(rows, unseen) >= FEW_LEFT_OUT else None
-    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised)
+    calibration = calibrated(learned, rows, rewards, robust, scale, window, unseen)
     if isinstance(world, GeoWorld):
         view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
         others = None if population is None else thin(sample(population, keep // 3, rng), view)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import Segment, decide, leaving, low_scores, threshold
+from astray.decide import Segment, decide, leaving, threshold
 from astray.detectors.estimator import Detector
 from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
@@ -212,10 +212,8 @@ def _explanation(
     scored = {name: np.full(trip.n_rows, np.nan) for name in of_fixes}
     for name, values in of_fixes.items():
         scored[name][seen.row] = values
-    eps = float(threshold(detector.eps, trip)[0])
-    low = low_scores(trip, of.score, of.p_value, scores.n_calibration, eps=detector.eps)
-    gamma = threshold(detector.gamma, trip, "gamma")
-    decision = decide(low, of.uncertainty, seen.history, gamma=gamma, min_history=detector.min_history)
+    eps, gamma = threshold(detector.eps, trip), threshold(detector.gamma, trip, "gamma")
+    decision = decide(of.score <= eps, of.uncertainty, seen.history, gamma=gamma, min_history=detector.min_history)
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),
@@ -235,9 +233,9 @@ def _explanation(
         p_value=float(of.p_value[0]),
         history=float(seen.history[0]),
         decision=str(decision[0]),
-        eps=eps,
+        eps=float(eps[0]),
         gamma=float(gamma[0]),
-        leave=float(leaving(eps)),
+        leave=float(leaving(eps)[0]),
         habitual=tuple(habitual),
         expected=tuple(expected),
     )

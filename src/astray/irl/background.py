@@ -64,14 +64,10 @@ class Background:
         kept = [self.rows[source], rows] if source in self.rows else [rows]
         merged = Rows.concat(kept)
         if len(merged) > self.capacity:
-            cut = merged.path[len(merged) - self.capacity]
+            last_to_go = merged.path[len(merged) - self.capacity - 1]
             # Whole trajectories leave; a single one longer than the capacity is cut at its start.
-            keep = (
-                merged.path > cut
-                if (merged.path > cut).any()
-                else np.arange(len(merged)) >= len(merged) - self.capacity
-            )
-            merged = merged[keep]
+            whole = merged.path > last_to_go
+            merged = merged[whole if whole.any() else np.arange(len(merged)) >= len(merged) - self.capacity]
         self.rows[source] = merged
         if density is not None:
             self.policies.append(density)

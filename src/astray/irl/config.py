@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from astray.errors import DataError
 from astray.irl.reward import RewardConfig
 from astray.irl.trpo import TRPOConfig
-from astray.mdp.counterfactuals import COUNTERFACTUALS, KINDS
+from astray.mdp.counterfactuals import DEFAULT_EXPLORERS, KINDS
 
-# Every counterfactual once; those that a detection needs most, more often.
-DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace")
 ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
 
 
@@ -28,7 +26,7 @@ class LearnConfig:
     objective: str = "step"  # 'step': the discriminator form; 'trajectory': Eq. 9
     temperature: float | None = None  # of the trajectory weights; None: the horizon; 1: Eq. 9 as printed
     all_heads: bool = True  # update every head each time, each on its own bootstrap; False: only the sampled one
-    learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to nothing
+    learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
     horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over

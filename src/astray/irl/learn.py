@@ -122,6 +122,7 @@ def learn(
     history: list[dict[str, float]] = []
     best, best_state, since_best = np.inf, copy.deepcopy(reward.state_dict()), 0
     judge = int(rng.integers(2**32))  # the same draws judge every iteration
+    # Line 3: N times.
     for iteration in range(config.iterations):
         # Line 4: sample a reward function uniformly at random.
         head = int(rng.integers(reward.n_heads))
@@ -139,9 +140,7 @@ def learn(
 
         # Line 7: update the reward with T_s (Algorithm 2).
         chosen = None if config.all_heads else head
-        measures |= update_reward(
-            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, n_trips, rng
-        )
+        measures |= update_reward(reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng)
 
         # Line 8: update the policy with respect to the sampled reward.
         if generator is not None and rollout is not None and rolled is not None:
@@ -173,7 +172,6 @@ def update_reward(
     optimiser: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
     config: LearnConfig,
-    n_trips: int,
     rng: np.random.Generator,
 ) -> dict[str, float]:
     """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap (``bootstrap``: trips, heads)."""
@@ -185,7 +183,7 @@ def update_reward(
         per_head = torch.stack([loss.per_head for loss in losses_by_aspect])
         chosen = per_head.mean() if head is None else per_head[:, head].mean()
         # MAP: the sum over n demonstrations of log p(tau) plus one log p(theta), divided by n.
-        objective = chosen + reward.neg_log_prior() / n_trips
+        objective = chosen + reward.neg_log_prior() / demonstrations.n_trips
         if not torch.isfinite(objective):
             raise TrainingError(
                 f"the reward's loss became {objective.item()}; nothing was changed. Lower learning_rate, or raise "

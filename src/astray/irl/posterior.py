@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Network = tuple[NDArray[Any], ...]  # the weights of one layer after the other
 
+BATCH = 4096  # rows at a time: what is in between then stays in the cache
+
 
 @dataclass(frozen=True, eq=False)
 class RewardPosterior:
@@ -49,7 +51,7 @@ class RewardPosterior:
         """The network that was learned, and the fixed one that is added to it, if there is one."""
         return [_logistic(layers) for layers in (self.layers, self.prior) if layers]
 
-    def __call__(self, features: Array, batch: int = 4096) -> NDArray[np.float32]:
+    def __call__(self, features: Array) -> NDArray[np.float32]:
         """The reward of every row under every head: (rows, aspects, heads).
 
         Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
@@ -57,8 +59,8 @@ class RewardPosterior:
         mean, scale = self.mean[:, None], self.scale[:, None]
         networks = self._networks
         rewards = np.empty((len(self.aspects), self.n_heads, len(features)), networks[0][0].dtype)
-        for start in range(0, len(features), batch):
-            some = features[start : start + batch].T
+        for start in range(0, len(features), BATCH):
+            some = features[start : start + BATCH].T
             x = _with_ones(some.shape, rewards.dtype)
             standard = x[:-1]
             np.subtract(some, mean, out=standard)
@@ -69,7 +71,7 @@ class RewardPosterior:
                 found = found + _forward(prior, x)
             # (networks, aspects x heads, rows) -> (aspects, networks x heads, rows)
             by_aspect = found.reshape(len(found), len(self.aspects), -1, some.shape[1]).swapaxes(0, 1)
-            rewards[..., start : start + batch] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
+            rewards[..., start : start + BATCH] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
         return rewards.transpose(2, 0, 1)
 
 

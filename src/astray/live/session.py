@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.decide import Threshold, check_rate
+from astray.decide import Threshold, level
 from astray.errors import DataError
 from astray.live.fix import one_fix, read_fix
 from astray.live.motion import Place
@@ -102,7 +102,7 @@ class Session:
         lens = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         lens.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if false_alarm_rate is not None:
-            check_rate(false_alarm_rate, len(lens.scale.calibration.trips))
+            level(false_alarm_rate, lens.scale.calibration.trips)  # says so if it cannot be promised
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.stay, self.stay_radius = stay, stay_radius
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import ANOMALY, NORMAL, REVIEW, threshold
+from astray.decide import ANOMALY, NORMAL, REVIEW, level, threshold
 from astray.live.eye import Eye
 from astray.live.fix import one_fix
 from astray.live.motion import Motion, Place, Plane, Step
@@ -48,7 +48,7 @@ class OpenTrip:
 
     __slots__ = (
         *("alert", "anchor", "eps", "eye", "faults", "fixes", "gamma", "gauge", "given", "history", "judge"),
-        *("last_step", "min_history", "motion", "name", "plane", "rate", "tally"),
+        *("last_step", "min_history", "motion", "name", "plane", "tally"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
@@ -64,13 +64,13 @@ class OpenTrip:
         self.gauge = Gauge(lens.scale)
         self.history, self.min_history = lens.history, float(detector.min_history)
         self.given: Array = view.context.given(one)[0]
-        self.eps, self.gamma = float(threshold(eps, one)[0]), float(threshold(gamma, one, "gamma")[0])
-        self.rate = session.false_alarm_rate
+        rate, left_out = session.false_alarm_rate, lens.scale.calibration.trips
+        self.eps = float(threshold(eps, one)[0]) if rate is None else level(rate, left_out)
+        self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.plane = Plane(view.projection)
         self.judge = FaultFilter(view.config.faults)
         self.motion = Motion(view.config.interval, view.encoder.lags)
-        # Stretches are cut as det.score cuts them: by the detector's own threshold.
-        self.tally = Tally(self.gauge, -2.0 if callable(detector.eps) else float(detector.eps))
+        self.tally = Tally(self.gauge, self.eps)
         self.alert = ""
         self.anchor = Anchor(time, self.place(lat, lon))
         self.last_step: Step | None = None
@@ -97,7 +97,7 @@ class OpenTrip:
 
     def low(self, score: float) -> bool:
         """Whether a score is one to object to."""
-        return score <= self.eps if self.rate is None else self.gauge.p_value(score) <= self.rate
+        return score <= self.eps
 
     def sure(self, uncertainty: float) -> str:
         """What a low score is called: an anomaly, or, where the heads disagree or the past is short, for review."""
@@ -175,6 +175,7 @@ class OpenTrip:
         trip.fixes, trip.faults = tape.count(), tape.count()
         trip.alert = ("", ANOMALY, REVIEW)[tape.count()]
         trip.eps, trip.gamma = tape.take(), tape.take()
+        trip.tally = Tally(trip.gauge, trip.eps)
         trip.given = np.array(tape.many(), np.float32)
         last = tape.many().tolist()
         trip.judge.last = (last[0], last[1], last[2]) if last else None

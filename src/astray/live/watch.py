@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from astray.decide import Threshold, check_rate
+from astray.decide import Threshold, level
 from astray.errors import DataError
 from astray.live.events import Events
 from astray.live.hearing import Hearing, Needed, Summary
@@ -127,7 +127,8 @@ def watch(
     """
     model._require_fitted()
     if false_alarm_rate is not None:
-        check_rate(false_alarm_rate, min(len(scale.calibration.trips) for scale in model.scales_))
+        fewest = min((scale.calibration.trips for scale in model.scales_), key=len)
+        level(false_alarm_rate, fewest)  # says so if it cannot be promised
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     told = fingerprint(model) if state is not None else ""

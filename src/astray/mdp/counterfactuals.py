@@ -148,6 +148,9 @@ COUNTERFACTUALS: dict[str, Counterfactual] = {
     "hour": hour,
 }
 
+# Every counterfactual once; those that a detection needs most, more often.
+DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace")
+
 KINDS = {
     "place": ("shift", "rotate", "transplant", "walk"),
     "route": ("turn_off", "borrow", "detour", "reverse"),

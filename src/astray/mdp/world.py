@@ -58,6 +58,11 @@ class Rows:
         """The number of trajectories."""
         return int(self.path[-1]) + 1 if len(self.path) else 0
 
+    @property
+    def n_trips(self) -> int:
+        """The number of trips."""
+        return len(self._trips[0])
+
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The positions of ``n`` rows, drawn with replacement: a trip first, then one of its rows.
 
