@@ -313,7 +313,11 @@ def test_an_alarm_in_the_next_trip_is_no_detection() -> None:
 def test_false_alarms_are_counted_in_fixes_and_in_alarms() -> None:
     # 8 normal fixes, of which 4 are flagged; the alarm 1-3 touches the anomaly, those at 5 and at 8-9 do not.
     truth, flagged = flags("0011000000"), flags("0111010011")
-    assert metrics.false_alarms(flagged, truth, ALL) == metrics.FalseAlarms(fixes=500.0, alarms=250.0)
+    found = metrics.false_alarms(flagged, truth, ALL)
+    assert (found.fixes, found.alarms) == (500.0, 250.0)
+    assert np.isnan(found.trips)  # there is no normal trip
+    # Of three normal trips one has an alarm; that of the anomalous trip does not count.
+    assert metrics.false_alarms(flags("01000010"), flags("00000011"), [0, 2, 4, 6, 8]).trips == pytest.approx(1 / 3)
     # Cut between 8 and 9 the last alarm is two.
     assert metrics.false_alarms(flagged, truth, [0, 9, 10]).alarms == 375.0
 
@@ -375,6 +379,13 @@ def test_review_of_the_most_uncertain_by_hand() -> None:
     assert np.isnan(metrics.review(label, label, spread, 0.1).errors_removed)
 
 
+def test_where_no_alarm_is_left_there_is_no_precision() -> None:
+    flagged, label, spread = flags("1000"), flags("1001"), np.array([0.9, 0.1, 0.1, 0.1])
+    left = metrics.review(flagged, label, spread, 0.25)
+    assert np.isnan(left.precision)
+    assert (left.recall, left.f1) == (0.0, 0.0)
+
+
 def test_random_uncertainty_removes_as_many_errors_as_it_reviews() -> None:
     rng = np.random.default_rng(4)
     flagged, label = rng.random(500) < 0.2, rng.random(500) < 0.2
@@ -418,15 +429,22 @@ def test_the_interval_is_about_students_and_comes_again_from_the_same_seed() -> 
     assert one.high - one.low == pytest.approx(2 * half, rel=0.12)
 
 
-def test_the_interval_covers_the_mean_about_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(6)
+@pytest.mark.parametrize("people", [2, 3, 5, 8, 10])
+def test_the_interval_covers_the_mean_about_as_often_as_it_says(people: int) -> None:
+    rng = np.random.default_rng(people)
+    who = np.repeat(np.arange(people), 3)
     inside = 0
-    for _ in range(400):
-        people = rng.normal(size=8)
-        values = (people[:, None] + 0.3 * rng.normal(size=(8, 3))).ravel()
-        found = metrics.mean_interval(values, np.repeat(np.arange(8), 3), rng, resamples=1000)
+    for _ in range(500):
+        values = (rng.normal(size=(people, 1)) + 0.3 * rng.normal(size=(people, 3))).ravel()
+        found = metrics.mean_interval(values, who, rng, resamples=1000)
         inside += found.low <= 0.0 <= found.high
-    assert 0.91 <= inside / 400 <= 0.98
+    assert 0.92 <= inside / 500 <= 0.98
+
+
+def test_the_interval_of_two_people_is_students() -> None:
+    # t(0.975, 1) = 12.706 and s / sqrt(2) = 0.1.
+    found = metrics.mean_interval([0.4, 0.6], ["a", "b"], np.random.default_rng(0))
+    assert found == pytest.approx((0.5, 0.5 - 1.2706, 0.5 + 1.2706), abs=1e-4)
 
 
 def test_one_person_has_no_interval_and_a_missing_figure_is_refused() -> None:

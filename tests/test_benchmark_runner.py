@@ -287,14 +287,43 @@ def test_other_settings_or_other_code_are_not_mixed_into_a_folder(tmp_path: Path
     monkeypatch.setattr(manifest, "code_hash", lambda: "changed")
     with pytest.raises(DataError, match="--changed-code"):
         manifest.record(tmp_path, TINY, ASKED)
-    kept = manifest.record(tmp_path, TINY, ASKED, changed_code=True)
-    assert kept["later_code_sha256"] == ["changed"]
+    manifest.record(tmp_path, TINY, ASKED, changed_code=True)
+    kept = manifest.record(tmp_path, TINY, ASKED)  # known from now on
+    assert [code["sha256"] for code in kept["codes"]][1:] == ["changed"]
+
+
+def test_every_commit_that_was_run_is_kept_with_the_versions_and_the_machine_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(manifest, "commit", lambda: "first")
+    before = manifest.record(tmp_path, TINY, ASKED)
+    monkeypatch.setattr(manifest, "commit", lambda: "second")
+    monkeypatch.setattr(manifest.platform, "machine", lambda: "another")
+    monkeypatch.setattr(manifest.platform, "python_version", lambda: "4.0")
+    after = manifest.record(tmp_path, TINY, ASKED)
+    assert [code["commit"] for code in after["codes"]] == ["first", "second"]
+    assert (after["versions"], after["machine"]) == (before["versions"], before["machine"])
+
+
+def test_a_manifest_that_names_the_first_code_alone_is_still_read(tmp_path: Path):
+    manifest.record(tmp_path, TINY, ASKED)
+    said = json.loads((tmp_path / manifest.NAME).read_text())
+    old = {key: value for key, value in said.items() if key != "codes"}
+    old |= {"code_sha256": said["codes"][0]["sha256"], "commit": "f00", "later_code_sha256": ["other"]}
+    (tmp_path / manifest.NAME).write_text(json.dumps(old))
+    found = manifest.record(tmp_path, TINY, ASKED)
+    assert found["codes"][:2] == [
+        {"sha256": said["codes"][0]["sha256"], "commit": "f00"},
+        {"sha256": "other", "commit": ""},
+    ]
+    assert not {"code_sha256", "commit", "later_code_sha256"} & set(found)
 
 
 def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path):
-    (tmp_path / manifest.NAME).write_text("[]")
-    with pytest.raises(DataError, match="not a manifest"):
-        manifest.record(tmp_path, TINY, ASKED)
+    for text in ("[]", "{}"):
+        (tmp_path / manifest.NAME).write_text(text)
+        with pytest.raises(DataError, match="not a manifest"):
+            manifest.record(tmp_path, TINY, ASKED)
 
 
 # -------------------------------------------------------------------- methods

@@ -13,12 +13,13 @@ import pytest
 from astray import IRLDetector
 from astray.benchmark import ablation, manifest, measures, paper, runner
 from astray.benchmark.examples import choose
-from astray.benchmark.figures import draw, style
+from astray.benchmark.figures import draw, precision_at, style
 from astray.benchmark.measures import MEAN_ONLY, SURE
-from astray.benchmark.methods import methods
-from astray.benchmark.metrics import Interval
+from astray.benchmark.methods import METHODS, methods
+from astray.benchmark.metrics import Interval, average_precision
 from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting
-from astray.benchmark.report import report
+from astray.benchmark.report import key, report
+from astray.benchmark.results import flagging
 from astray.benchmark.tables import Table, write
 from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.errors import DataError
@@ -129,7 +130,51 @@ def test_fixes_that_are_found_exactly_have_every_figure_at_its_best():
     row = measures.of_fixes(fixes).row(0, named=True)
     for name in ("fix_auroc", "fix_ap", "affiliation_precision", "affiliation_recall", "range_f1", "detected"):
         assert row[name] == pytest.approx(1.0), name
-    assert (row["delay_fixes"], row["delay_seconds"], row["false_alarms"]) == (0.0, 0.0, 0.0)
+    assert (row["delay_fixes"], row["delay_seconds"]) == (0.0, 0.0)
+    assert (row["false_alarms"], row["alarmed_trips"]) == (0.0, 0.0)
+
+
+def fixes_of(case: Case, method: str, trips: list[tuple[str, str, str]]) -> pl.DataFrame:
+    """The table of single fixes as the runner writes it, of trips given as (kind, truth, flagged), one digit a fix."""
+    key = case_table(case, method, [""], [0.0]).select(measures.KEY).row(0, named=True)
+    parts = [
+        pl.DataFrame(
+            {
+                "trip": [i] * len(truth),
+                "kind": [kind] * len(truth),
+                "seconds": 15.0 * np.arange(len(truth)),
+                "truth": [x == "1" for x in truth],
+                "normality": np.where(np.array(list(flagged)) == "1", -3.0, 0.0).astype(np.float32),
+            }
+        )
+        for i, (kind, truth, flagged) in enumerate(trips)
+    ]
+    return pl.concat(parts).with_columns(pl.lit(value).alias(name) for name, value in key.items())
+
+
+TRIPS_OF_FIXES = [
+    ("", "00000", "01010"),
+    ("", "00000", "00000"),
+    ("detour", "01110", "00011"),
+    ("detour", "01110", "00000"),
+    ("detour", "01110", "00000"),
+    ("reverse", "11111", "10000"),
+]
+
+
+def test_a_missed_anomaly_counts_as_infinitely_late_and_a_normal_trip_with_any_flag_as_alarmed():
+    found = {row["kind"]: row for row in measures.of_fixes(fixes_of(CASE, "lof", TRIPS_OF_FIXES)).iter_rows(named=True)}
+    assert found["detour"]["detected"] == pytest.approx(1 / 3)
+    assert (found["detour"]["delay_fixes"], found["detour"]["delay_seconds"]) == (np.inf, np.inf)
+    assert found["reverse"]["delay_fixes"] == 0.0
+    assert found["detour"]["alarmed_trips"] == found["reverse"]["alarmed_trips"] == 0.5
+
+
+def test_where_every_fix_is_anomalous_nothing_is_said_of_how_near_the_flags_are():
+    found = {row["kind"]: row for row in measures.of_fixes(fixes_of(CASE, "lof", TRIPS_OF_FIXES)).iter_rows(named=True)}
+    for name in ("affiliation_precision", "affiliation_recall", "range_f1"):
+        assert np.isnan(found["reverse"][name]), name
+        assert 0.0 < found["detour"][name] < 1.0, name
 
 
 def test_a_prefix_counts_as_anomalous_only_once_its_anomaly_has_begun():
@@ -164,10 +209,9 @@ def test_a_mean_counts_every_person_the_same_and_has_an_interval_around_it():
     figures = pl.DataFrame(
         {"method": ["a"] * 4, "subject": ["x", "x", "x", "y"], "seed": [0, 1, 2, 0], "ap": [1.0, 1, 1, 0]}
     )
-    row = measures.summarise(figures, ["method"], ["ap"]).row(0, named=True)
-    assert row["ap"] == 0.5
-    assert row["ap_low"] <= 0.5 <= row["ap_high"]
-    assert row["draws"] == 4
+    found = measures.interval(figures, "ap")
+    assert found.mean == 0.5
+    assert found.low < 0.5 < found.high
 
 
 # -------------------------------------------------------------------- tables
@@ -235,10 +279,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     runner.write(out, runner.Job(case, name), {runner.TRIPS: table})
     said = {
         "dataset": "geolife",
-        "settings": {"people": ["128", "017"]},
+        "settings": {"people": ["128", "017"], "population": 600},
         "data_sha256": "d" * 64,
-        "code_sha256": "c" * 64,
-        "commit": "f00",
+        "codes": [{"sha256": "c" * 64, "commit": "f00"}, {"sha256": "e" * 64, "commit": "ba4"}],
         "protocols": ["p1", "p5", "p6"],
         "methods": ["astray", "lof"],
         "seeds": [0, 1],
@@ -274,6 +317,7 @@ def test_a_report_has_a_row_for_every_person_as_the_papers_tables_have(tables: d
     users = tables["p1_chronological_0.1_users"]
     assert [row[0] for row in users.rows] == ["017", "128", "Avg"]
     assert users.columns[1:4] == ("astray | R", "astray | P", "astray | F1")
+    assert not [column for column in users.columns if SURE in column]  # too many columns for what is nearly the same
     printed = tables["paper_0.05_users"]
     assert len(printed.rows) == 11
     assert tables["table_1"].rows[0][:2] == ("astray", "Recall")
@@ -281,12 +325,136 @@ def test_a_report_has_a_row_for_every_person_as_the_papers_tables_have(tables: d
 
 def test_a_report_says_what_contamination_and_drift_cost_on_the_same_draws(tables: dict[str, Table]):
     p6 = tables["p6_ap"]
-    assert p6.columns == ("method", "0 %", "2 %", "5 %", "10 %", "change at 5 %")
+    assert p6.columns == ("method", "0 %", "2 %", "5 %", "10 %", "change at 5 %", "draws")
     astray = dict(zip(p6.columns, p6.rows[0], strict=True))
     assert (astray["0 %"].mean, astray["change at 5 %"].mean) == (1.0, 0.0)
     drift = {(row[0], row[1]): row[2] for row in tables["p1_drift"].rows}
     assert drift["5 %", "astray"].mean == 0.0
     assert drift["5 %", "lof"].mean != 0.0
+
+
+def test_a_row_against_contamination_is_of_the_same_draws_from_end_to_end(folder: Path, tmp_path: Path):
+    (tmp_path / manifest.NAME).write_bytes((folder / manifest.NAME).read_bytes())
+    kept = [("lof", contamination, seed) for contamination in (0.0, 0.05) for seed in (0, 1)]
+    kept = [
+        *kept[:3],
+        ("astray", 0.0, 0),
+        ("astray", 0.0, 1),
+    ]  # LOF clean twice and contaminated once; astray clean only
+    for name, contamination, seed in kept:
+        job = runner.Job(Case(Setting(contamination=contamination), "017", seed), name)
+        runner.write(tmp_path, job, {runner.TRIPS: pl.read_parquet(folder / runner.TRIPS / job.path)})
+    table = next(table for table in report(tmp_path) if table.name == "p6_ap")
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert [row[0] for row in table.rows] == ["lof"]
+    assert row["draws"] == 1
+    assert row["change at 5 %"].mean == pytest.approx(row["5 %"].mean - row["0 %"].mean)
+    draw(tmp_path)
+    svg = (tmp_path / "figures" / "contamination.svg").read_text()
+    assert ">lof<" in svg
+    assert ">astray<" not in svg  # a single point is no line
+    assert "Draws of a method: 1." in svg
+
+
+def test_a_table_has_the_notes_that_apply_to_it(tables: dict[str, Table]):
+    for name in ("p6_ap", "p5_calibration"):
+        assert "flagged" not in tables[name].note, name
+    for name in ("p6_f1", "p1_drift", "p1_random_0.05", "p1_random_0.05_users", "table_1", "p5_review"):
+        assert "A trip is flagged at -2 or less" in tables[name].note, name
+    assert "conformal" in tables["p1_random_0.05"].note
+    assert "conformal" not in tables["p6_f1"].note
+    assert "spread" not in tables["p1_random_0.05_users"].note
+    assert "kdd19" not in tables["p6_f1"].note
+    assert "kdd19 are of single steps" in flagging(["astray", "kdd19"])
+    for name in ("p5_review", "p5_calibration"):
+        assert "random split, 5 % anomalies; random split, 10 % anomalies" in tables[name].note, name
+
+
+def test_what_is_wrong_if_nothing_is_flagged_stands_beside_what_is_wrong(tables: dict[str, Table]):
+    review = tables["p5_review"]
+    row = dict(zip(review.heads, review.rows[0], strict=True))
+    # Of 20 trips 2 are anomalies, and astray has one false alarm.
+    assert (row["wrong"], row["wrong if nothing is flagged"]) == pytest.approx((0.05, 0.1))
+
+
+def test_the_lead_over_the_neighbour_distance_is_that_on_the_same_draws(folder: Path, tmp_path: Path):
+    said = json.loads((folder / manifest.NAME).read_text()) | {"methods": ["astray", "lof", "knn-location"]}
+    (tmp_path / manifest.NAME).write_text(json.dumps(said))
+    for subject in ("017", "128"):
+        for name, score, seeds in (("lof", [0.0, -3.0, -2.0], (0, 1)), ("knn-location", [0.0, -2.0, -3.0], (0,))):
+            for seed in seeds:
+                case = Case(Setting(), subject, seed)
+                # On the second seed, which the neighbour distance does not have, LOF is at its worst.
+                table = case_table(case, name, ["", "", "agent-swap"], score if seed == 0 else [-4.0, -3.0, -2.0])
+                runner.write(tmp_path, runner.Job(case, name), {runner.TRIPS: table})
+    average = next(table for table in report(tmp_path) if table.name == "p1_random_0.05")
+    rows = {row[0]: dict(zip(average.heads, row, strict=True)) for row in average.rows}
+    assert rows["lof"]["AP less kNN's"].mean == pytest.approx(0.5 - 1.0)
+    assert rows["knn-location"]["AP less kNN's"] is None
+
+
+@pytest.fixture(scope="module")
+def cities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Table]:
+    """The tables of p00 of two simulated cities: of somebody else's trips, and of injected anomalies."""
+    out = tmp_path_factory.mktemp("cities")
+    for seed in (0, 1):
+        swapped, injected = (Case(Setting(injected=which), "p00", seed) for which in (False, True))
+        runner.write(out, runner.Job(swapped, "lof"), {runner.TRIPS: case_table(swapped, "lof", KIND, [0.0] * 6)})
+        kind = [kind for kind, _, _ in TRIPS_OF_FIXES]
+        trips = case_table(injected, "lof", kind, [0.0] * 6)
+        key = trips.select(measures.KEY).row(0, named=True)
+        seen = pl.DataFrame(
+            {
+                "score": [0.0, -1.0, 0.0, -5.0],
+                "trip": [0, 1, 0, 1],
+                "kind": ["", "detour"] * 2,
+                "ratio": [0.9, 0.9, 1.0, 1.0],
+                "begun": [False, True] * 2,
+            }
+        ).with_columns(pl.lit(value).alias(name) for name, value in key.items())
+        fixes = fixes_of(injected, "lof", TRIPS_OF_FIXES)
+        job = runner.Job(injected, "lof")
+        runner.write(out, job, {runner.TRIPS: trips, runner.FIXES: fixes, runner.PARTS: seen})
+    said = {
+        "dataset": "simulated",
+        "settings": {},
+        "data_sha256": "d" * 64,
+        "codes": [],
+        "protocols": ["p1", "p3", "p4"],
+        "methods": ["lof"],
+        "seeds": [0, 1],
+        "commands": ["astray benchmark simulated"],
+        "versions": {},
+        "machine": "a machine",
+    }
+    (out / manifest.NAME).write_text(json.dumps(said))
+    return {table.name: table for table in report(out)}
+
+
+def test_people_of_the_same_name_in_two_cities_are_two_people(cities: dict[str, Table]):
+    assert [row[0] for row in cities["p1_random_0.05_users"].rows] == ["city 0, p00", "city 1, p00", "Avg"]
+    average = cities["p1_random_0.05"]
+    auroc = dict(zip(average.heads, average.rows[0], strict=True))["AUROC"]
+    assert np.isfinite([auroc.low, auroc.high]).all()  # which one person would not have
+
+
+def test_a_table_of_where_and_when_says_that_most_were_missed(cities: dict[str, Table]):
+    table = cities["p4_where"]
+    row = dict(zip(table.heads, table.rows[0], strict=True))
+    assert row["delay fixes"] == np.inf
+    assert "| ∞ |" in table.markdown()
+    assert row["normal trips with an alarm"] == 0.5
+    # The mean is that of detours, for the flags of trips that are anomalous from end to end cannot be misplaced.
+    detours = fixes_of(CASE, "lof", TRIPS_OF_FIXES[:5])
+    assert row["affiliation R"] == pytest.approx(measures.of_fixes(detours)["affiliation_recall"][0])
+    assert row["draws"] == 2
+
+
+def test_what_a_guess_would_get_of_prefixes_stands_below_them(cities: dict[str, Table]):
+    table = cities["p4_seen_ap"]
+    last = dict(zip(table.heads, table.rows[-1], strict=True))
+    assert (last["method"], last["90 %"], last["10 %"]) == ("base rate", 0.5, None)
+    assert [row[0] for row in cities["p4_seen_auroc"].rows] == ["lof"]
 
 
 def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):
@@ -300,8 +468,8 @@ def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path:
     found = {table.name: table for table in report(tmp_path)}
     assert {name for name in found if name.startswith("p1")} == {"p1_random_0.1", "p1_random_0.1_users"}
     # Nothing clean to compare with, so no change is said.
-    assert found["p6_ap"].columns == ("method", "5 %", "10 %")
-    assert [row[0] for row in found["p6_ap"].rows] == ["lof"]
+    assert found["p6_ap"].columns == ("method", "5 %", "10 %", "draws")
+    assert [(row[0], row[-1]) for row in found["p6_ap"].rows] == [("lof", 1)]
     assert draw(tmp_path)
     # Costs are of the draws that all methods have in common: not of the second seed, which one alone has.
     assert [(row[0], row[1], row[-1]) for row in found["costs"].rows] == [("astray", 2.0, 1), ("lof", 2.0, 1)]
@@ -315,7 +483,14 @@ def test_being_sure_does_not_appear_where_only_the_ranking_counts(tables: dict[s
 def test_costs_are_ratios_to_the_first_method(tables: dict[str, Table]):
     costs = tables["costs"]
     row = dict(zip(costs.heads, costs.rows[1], strict=True))
-    assert (row["seconds fit"], row["relative to astray fit"], row["seconds once for all"]) == (2.0, 1.0, None)
+    assert (row["seconds fit"], row["seconds calibrate"], row["seconds once for all"]) == (2.0, 0.5, None)
+
+
+def test_what_a_method_calibrates_beside_its_fit_counts_as_learning():
+    inside = case_table(CASE, "astray", KIND, [0.0] * 6).with_columns(fit_seconds=2.5, calibrate_seconds=0.0)
+    beside = case_table(CASE, "lof", KIND, [0.0] * 6)  # 2 s and half a second
+    found = dict(measures.costs(pl.concat([inside, beside])).select("method", "learn_seconds").iter_rows())
+    assert found == {"astray": 2.5, "lof": 2.5}
 
 
 def test_an_ablation_says_what_each_part_brings_on_the_draws_that_both_have():
@@ -363,8 +538,29 @@ def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
 def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: dict[str, Table]):
     assert tables
     head = (folder / "report.md").read_text().split("###")[0]
-    for said in ("astray benchmark geolife --out results", "Seeds 0, 1", "commit f00", "d" * 64):
+    for said in (
+        "astray benchmark geolife --out results",
+        "Seeds asked for: 0, 1;",
+        "Run at commit f00, ba4;",
+        "d" * 64,
+    ):
         assert said in head
+    assert f"tables made at commit {manifest.commit() or 'unknown'}" in head
+
+
+def test_the_report_says_what_each_of_its_methods_is(folder: Path, tables: dict[str, Table]):
+    assert tables
+    head = (folder / "report.md").read_text().split("###")[0]
+    assert "- astray: one model a person, learned against up to 600 trips of other people, which the baselines" in head
+    assert "- lof: Local Outlier Factor" in head
+    assert "ocsvm" not in head
+    said = {"dataset": "porto", "settings": {}}
+    lines = key([*METHODS, "astray:heads=20", *VARIANTS], said)
+    assert "- astray: one model of the whole pool" in lines
+    assert "- lof-location: lof on the location alone" in lines
+    assert "- astray:heads=20: astray with heads=20" in lines
+    assert "- encoder: raw: astray with one thing changed" in lines
+    assert not [name for name in METHODS if f"- {name}: {name}" in lines]  # each has words of its own
 
 
 def test_every_figure_is_written_as_png_and_svg(folder: Path):
@@ -377,11 +573,28 @@ def test_every_figure_is_written_as_png_and_svg(folder: Path):
     svg = (folder / "figures" / "people_random_0.05.svg").read_text()
     assert "IRL-ADU as printed" in svg
     assert "128" in svg
+    assert "Bars: 95 % intervals of the mean over people. Draws of a method: 4." in svg
+    assert "if nothing is flagged" in (folder / "figures" / "risk_coverage.svg").read_text()
 
 
-def test_no_two_methods_look_alike():
-    looks = style([f"method {i}" for i in range(12)])
-    assert len({(str(look["color"]), str(look["ls"]), look["marker"]) for look in looks.values()}) == 12
+def test_no_two_methods_look_alike_and_those_on_the_location_alone_are_akin():
+    names = [*METHODS, *VARIANTS]
+    looks = style(names)
+    for told_by in (("color", "ls"), ("color", "marker", "mfc")):  # lines, and marks without lines
+        known = [tuple(str(looks[name][part]) for part in told_by) for name in METHODS]
+        assert len(set(known)) == len(METHODS), told_by
+    assert len({tuple(map(str, look.values())) for look in looks.values()}) == len(names)
+    for name in ("lof", "ocsvm", "iforest"):
+        assert looks[name]["color"] == looks[f"{name}-location"]["color"]
+    assert style(["lof", "astray"])["astray"] == looks["astray"]
+
+
+def test_the_area_under_the_drawn_precision_is_the_average_precision():
+    rng = np.random.default_rng(0)
+    score, label = rng.normal(size=60).round(1), np.arange(60) < 7
+    grid = (np.arange(7000) + 0.5) / 7000
+    assert precision_at(grid, score, label).mean() == pytest.approx(average_precision(score, label))
+    assert precision_at(np.zeros(1), np.array([-3.0, -1.0]), np.array([False, True])) == 0.5  # the first that finds one
 
 
 def test_a_folder_without_results_is_said_so(tmp_path: Path):

@@ -190,6 +190,21 @@ def test_a_streamed_table_scores_as_a_loaded_one(home: Path, monkeypatch: pytest
     assert_frame_equal(pl.read_parquet(home / "streamed.parquet"), pl.read_parquet(home / "loaded.parquet"))
 
 
+def test_an_agent_that_is_not_in_a_file_is_refused_however_it_is_read(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    out = tmp_path / "scores.csv"
+    command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--agent", "nobody", "-q"]
+    loaded = refused([*command, "-o", str(out)], capsys)
+    assert "new.csv: no trip of agent 'nobody'; there are p00, p01, p02, p03" in loaded
+    monkeypatch.setattr("astray.cli.reading.STREAMED_BYTES", 0)
+    assert refused([*command, "-o", str(out)], capsys) == loaded
+    assert refused(command, capsys) == loaded
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert refused(command, capsys) == loaded
+    assert not out.exists()
+
+
 def test_a_large_table_that_is_not_grouped_names_the_flag_that_helps(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ):
@@ -291,6 +306,29 @@ def test_without_a_name_the_trip_with_the_lowest_score_is_explained(home: Path, 
     assert capsys.readouterr().out.startswith(f"Trip {lowest} ")
 
 
+@pytest.mark.parametrize("flags", [["--eps", "0.5", "--gamma", "9"], ["--false-alarm-rate", "0.3"]])
+def test_an_explanation_decides_as_the_scores_do(home: Path, capsys: Captured, flags: list[str]):
+    model, new = str(home / "fleet.astray"), str(home / "new.csv")
+    tables = []
+    for more in ([], flags):
+        assert main(["score", model, new, "-q", *more]) == 0
+        tables.append(pl.read_csv(capsys.readouterr().out.encode()))
+    others = tables[1].filter(tables[0]["decision"] != tables[1]["decision"]).head(2)
+    assert others.height == 2
+    for row in others.iter_rows(named=True):
+        assert main(["explain", model, new, row["trajectory"], *flags]) == 0
+        assert capsys.readouterr().out.startswith(f"Trip {row['trajectory']} of {row['agent']}: {row['decision']} ")
+
+
+def test_a_pool_names_its_agents_however_few_trips_it_keeps(home: Path, capsys: Captured):
+    model = str(home / "pool.astray")
+    command = ["fit", str(home / "past.csv"), "-o", model, "--pooled", "--iterations", "1", "--keep", "2"]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main(["info", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["p00", "p01", "p02", "p03"]
+
+
 def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys: Captured):
     mine = astray.read(home / "past.csv").agent("p00")
     days = [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in mine.columns["time"][[0, -1]].tolist()]
@@ -374,6 +412,51 @@ def test_a_detector_goes_on_learning_and_what_is_anomalous_never_teaches(home: P
     assert after.anomalous_ == {f"p00/{new.trajectory_ids[0]}"}
 
 
+@pytest.fixture
+def shared(home: Path, tmp_path: Path) -> Path:
+    """New trips of two people who call one of theirs the same, and of a third who has one with a slash."""
+    trips = astray.read(home / "new.csv")
+    first = Trajectories.concat([trips.agent(agent)[:2] for agent in ("p00", "p01", "p02")])
+    names = ["t1", "t2", "t1", "t3", "p00/t1", "t4"]
+    renamed = Trajectories(first.columns, first.offsets, first.agent_ids, names)
+    write_table(fixes_and_trips(renamed, tmp_path / "shared.csv"), tmp_path / "shared.csv")
+    return tmp_path / "shared.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("t1", {"p00/t1", "p01/t1"}),
+        ("p01/t1", {"p01/t1"}),
+        ("p00/t1", {"p00/t1", "p02/p00/t1"}),
+        ("p02/p00/t1", {"p02/p00/t1"}),
+    ],
+)
+def test_a_name_means_every_trip_that_is_called_so_and_no_other(
+    home: Path, shared: Path, capsys: Captured, name: str, meant: set[str]
+):
+    changed = str(shared.with_name("changed.astray"))
+    for command in (
+        ["update", str(home / "fleet.astray"), str(shared), "--anomalous", name],
+        ["fit", str(shared), "--pooled", "--iterations", "1", "--anomalous", name],
+    ):
+        capsys.readouterr()
+        assert main([*command, "-o", changed]) == 0
+        assert astray.load(changed).anomalous_ == meant
+        assert ("all of them are meant" in capsys.readouterr().err) == (len(meant) > 1)
+
+
+def test_a_past_trip_of_a_fleet_is_named_with_its_agent(home: Path, shared: Path, capsys: Captured):
+    known, changed = str(home / "fleet.astray"), str(shared.with_name("changed.astray"))
+    assert main(["update", known, str(shared), "-o", changed]) == 0
+    assert "whose trip is that?" in refused(["update", changed, "--anomalous", "t1"], capsys)
+    assert main(["update", changed, "--anomalous", "p02/p00/t1"]) == 0
+    fleet = astray.load(changed)
+    assert fleet.anomalous_ == {"p02/p00/t1"}
+    assert "p02/p00/t1" not in fleet.members_["p02"].memory.trip_ids
+    assert "p00/t1" in fleet.members_["p00"].memory.trip_ids
+
+
 def test_live_fixes_from_standard_input_become_events(home: Path):
     fixes = astray.read(home / "past.csv").agent("p00")[:3]
     lines = fixes_and_trips(fixes, None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
@@ -385,6 +468,17 @@ def test_live_fixes_from_standard_input_become_events(home: Path):
     assert re.search(rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts?, 1 line refused$", ran.stderr, re.MULTILINE)
     events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
     assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
+
+
+def test_events_of_every_day_are_appended_to_one_file(home: Path, tmp_path: Path):
+    trips = astray.read(home / "new.csv").agent("p00")
+    for i in range(2):
+        lines = fixes_and_trips(trips[i], None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
+        command = [*ASTRAY, "watch", str(home / "p00.astray"), "-o", str(tmp_path / "events.jsonl"), "-q"]
+        subprocess.run(command, input=lines.write_ndjson(), text=True, check=True)
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert len([event for event in events if event["event"] == "trip_ended"]) == 2
 
 
 def test_fine_tuning_is_asked_for_with_all_cores_and_a_folder_that_is_gone_when_the_model_is_whole(
@@ -435,6 +529,40 @@ def test_errors_are_one_line_with_place_and_remedy(home: Path, tmp_path: Path, c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        ["--preset", "kdd19"],
+        ["--encoder", "raw"],
+        ["--objective", "trajectory"],
+        ["--interval", "10"],
+        ["--keep", "5"],
+        ["--max-trips", "5"],
+        ["--max-population", "5"],
+        ["--population", "new.csv"],
+    ],
+)
+def test_what_a_fleet_does_not_know_is_refused_and_not_ignored(
+    home: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, flag: list[str]
+):
+    monkeypatch.chdir(home)
+    said = refused(["fit", "new.csv", "-o", str(tmp_path / "m"), "-q", *flag], capsys, code=2)
+    assert f"{flag[0]} is for a model of one agent" in said
+    assert "add --agent NAME or --pooled" in said
+
+
+def test_what_a_model_of_one_agent_does_not_know_is_refused_wherever_it_is_set(
+    home: Path, nameless: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    command = ["fit", str(home / "new.csv"), "-o", str(tmp_path / "m"), "-q"]
+    assert "leave it out" in refused([*command, "--pooled", "--max-agents", "5"], capsys, code=2)
+    assert "--fine-tune" in refused([*command, "--checkpoints", str(tmp_path)], capsys, code=2)
+    alone = ["fit", str(nameless / "new.csv"), "-o", str(tmp_path / "m"), "-q"]
+    assert "fleet of many" in refused([*alone, "--fine-tune"], capsys, code=2)
+    monkeypatch.setenv("ASTRAY_MAX_AGENTS", "5")
+    assert "--max-agents is for a fleet" in refused(alone, capsys, code=2)
+
+
 def test_a_column_that_is_not_recognised_is_named_by_a_flag(home: Path, tmp_path: Path, capsys: Captured):
     odd = tmp_path / "odd.csv"
     names = {"lat": "Breite", "lon": "Laenge", "time": "Zeit", "agent": "Wer", "trajectory": "Fahrt"}
@@ -469,6 +597,8 @@ def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, 
         (["score", "m", "f", "--eps", "low"], "--eps"),
         (["simulate", "--people", "3"], "Missing option '--output'"),
         (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["demo", "--out", "x", "--people", "1"], "--people"),
+        (["benchmark", "simulated", "--out", "x", "--people", "1"], "--people"),
     ],
 )
 def test_wrong_usage_is_told_apart_by_its_exit_code(arguments: list[str], said: str, capsys: Captured):
@@ -637,7 +767,7 @@ with leaving_when_tidied():
 
 def test_the_demonstration_prints_a_table_and_writes_pictures(tmp_path: Path, capsys: Captured):
     out = tmp_path / "out"
-    assert main(["demo", "--out", str(out), "--people", "3", "--days", "14", "--iterations", "2"]) == 0
+    assert main(["demo", "-o", str(out), "--people", "3", "--days", "14", "--iterations", "2"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^precision [01]\.\d\d \(\d+ of \d+\)", said, re.MULTILINE)
     assert re.search(r"^recall    [01]\.\d\d \(\d+ of \d+\)", said, re.MULTILINE)

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories
-from astray.decide import decide
+from astray.decide import decide, level
 from astray.detectors import scoring
 from astray.detectors.continuation import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
@@ -31,7 +33,7 @@ from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.memory import Forgetting
 from astray.mdp.view import ViewConfig
 from astray.modelfile import read, restore, write
-from astray.normality import step_normality
+from astray.normality import p_values, step_normality
 from astray.simulate import Simulation, city
 
 QUICK: dict[str, Any] = {
@@ -166,7 +168,7 @@ class TestScores:
         table = detector.score(trips)
         score = table["score"].to_numpy()
         assert table["trajectory"].to_list() == trips.trajectory_ids.tolist()
-        assert np.array_equal(detector.score_samples(trips), table["normality"].to_numpy())
+        assert np.array_equal(detector.score_samples(trips), score)
         assert np.array_equal(detector.decision_function(trips), score + 2.0)
         assert np.array_equal(detector.predict(trips), np.where(score <= -2.0, -1, 1))
         assert detector.decide(trips).tolist() == table["decision"].to_list()
@@ -260,6 +262,26 @@ class TestScores:
             IRLDetector().score(new)
 
 
+class TestNames:
+    def test_a_trip_whose_name_ends_alike_is_not_meant(self) -> None:
+        trips = city(people=1, days=6, seed=0).trips
+        renamed = Trajectories(
+            trips.columns, trips.offsets, trips.agent_ids, [f"2008/{i}" if i % 2 else f"{i}" for i in range(len(trips))]
+        )
+        assert renamed.called(["1"]).sum() == 0
+        quick = IRLDetector(iterations=1, config={"updates": 1, "clone_updates": 1}).fit(renamed)
+        quick.partial_fit(anomalous=["2", "p00/2008/3"])
+        assert quick.anomalous_ == {"p00/2", "p00/2008/3"}
+        with pytest.raises(DataError, match="'1'"):
+            quick.partial_fit(anomalous=["1"])
+
+    def test_a_pool_knows_all_its_agents_however_few_trips_are_kept(self, sim: Simulation, tmp_path: Path) -> None:
+        quick = IRLDetector(iterations=1, keep=1, config={"updates": 1, "clone_updates": 1}).fit(sim.trips[::5])
+        assert sorted(quick.agents) == ["p00", "p01", "p02", "p03"]
+        quick.save(tmp_path / "pool.astray")
+        assert opened(tmp_path / "pool.astray").agents == quick.agents
+
+
 class TestDecisions:
     def test_low_scores_are_anomalies_only_if_the_heads_agree_and_history_stands_behind_them(
         self, detector: IRLDetector, others: Trajectories
@@ -300,11 +322,48 @@ class TestDecisions:
     def test_a_rate_of_false_alarms_is_a_bound_on_p_values(self, detector: IRLDetector, others: Trajectories) -> None:
         trips = others[60:]
         p = detector.score(trips)["p_value"].to_numpy()
-        assert np.array_equal(detector.decide(trips, false_alarm_rate=0.2) != "normal", p <= 0.2)
+        for rate in (0.2, 0.3, float(p.min()), float(np.median(p))):
+            assert np.array_equal(detector.decide(trips, false_alarm_rate=rate) != "normal", p <= rate)
         with pytest.raises(DataError, match="cannot be told from"):
             detector.decide(trips, false_alarm_rate=1e-4)
         with pytest.raises(DataError, match="between 0 and 1"):
             detector.decide(trips, false_alarm_rate=2.0)
+
+    def test_a_rate_is_a_threshold_like_any_other(self, detector: IRLDetector, others: Trajectories) -> None:
+        trips, left_out = others[60:], detector.scales_[0].calibration.trips
+        by_rate, by_eps = detector.score(trips, false_alarm_rate=0.5), detector.score(trips, eps=level(0.5, left_out))
+        assert by_rate.equals(by_eps)  # segments open at it as well
+        assert not by_rate["segment_start"].equals(detector.score(trips)["segment_start"])
+        for i in range(3):
+            why = detector.explain(trips, i, false_alarm_rate=0.5)
+            assert (why.eps, why.decision) == (level(0.5, left_out), by_rate["decision"][i])
+
+    @given(
+        st.lists(st.floats(-5, 5), min_size=1, max_size=30),
+        st.lists(st.floats(-6, 6), min_size=1, max_size=10),
+        st.floats(0.01, 0.99),
+    )
+    def test_scores_at_or_below_its_level_are_those_with_such_p_values(
+        self, left_out: list[float], scores: list[float], rate: float
+    ) -> None:
+        calibration, new = np.sort(left_out), np.array([*scores, *left_out])
+        p = p_values(new, calibration)
+        if 1 / (1 + len(left_out)) > rate:
+            with pytest.raises(DataError, match="cannot be told"):
+                level(rate, calibration)
+        else:
+            assert np.array_equal(new <= level(rate, calibration), p <= rate)
+
+    def test_without_left_out_trips_no_rate_is_promised(self) -> None:
+        with pytest.raises(DataError, match="decide by eps"):
+            level(0.5, np.zeros(0))
+
+    def test_few_trips_promise_little(self, mine: Trajectories) -> None:
+        detector = IRLDetector(iterations=1, config={"updates": 1}).fit(mine[:30])
+        held_out = len(detector.scales_[0].calibration.trips)
+        assert 1 <= held_out <= 12  # a fifth, by chance of their names; no trip that the heads have learned from
+        with pytest.raises(DataError, match="cannot be told"):
+            detector.decide(mine[30:], false_alarm_rate=0.9 / (1 + held_out))
 
     def test_the_rule_itself(self) -> None:
         low = np.array([False, True, True, True, False])
@@ -507,6 +566,8 @@ class TestGoingOn:
     def test_a_name_that_nobody_knows_is_refused(self, detector: IRLDetector) -> None:
         with pytest.raises(DataError, match="no trip named 'p00-9999'"):
             detector.partial_fit(anomalous=["p00-9999"])
+        with pytest.raises(DataError, match="'p00-9999'"):
+            IRLDetector(**QUICK).partial_fit(detector.kept_, anomalous=["p00-9999"])
 
     def test_labels_are_plus_or_minus_one(self, detector: IRLDetector, new: Trajectories) -> None:
         with pytest.raises(DataError, match=r"\+1 \(normal\) or -1"):

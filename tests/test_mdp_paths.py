@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray import Trajectories
 from astray.mdp.faults import GOOD, REPEATED, TELEPORT, FaultFilter, FaultRules, find_faults
-from astray.mdp.paths import location_before, make_paths, paths_of, resample, trace
+from astray.mdp.paths import locations_before, make_paths, paths_of, resample, trace
 from astray.mdp.projection import EARTH_RADIUS, Projection
 from astray.mdp.steps import Steps, steps_of
 
@@ -319,9 +319,9 @@ def test_a_trace_does_not_bridge_two_paths():
 
 def test_the_location_before_is_interpolated_and_stops_at_the_start():
     two = paths(straight([0.0, 10.0, 40.0]), path([1000.0], [[7.0, 7.0]]))
-    got = location_before(two, 15.0)
-    expected = [[100, 200], [100, 200], [100 + 3 * 25, 200 - 4 * 25], [7, 7]]
-    np.testing.assert_allclose(got, expected)
+    now, before = locations_before(two, [0.0, 15.0])
+    np.testing.assert_allclose(now, two.columns["xy"])
+    np.testing.assert_allclose(before, [[100, 200], [100, 200], [100 + 3 * 25, 200 - 4 * 25], [7, 7]])
 
 
 # ---------------------------------------------------------------- steps

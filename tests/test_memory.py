@@ -527,3 +527,9 @@ def test_a_view_needs_fixes():
         View.of(Trajectories.from_steps([np.zeros((2, 2))], [np.zeros((2, 1))]), ViewConfig(), rng)
     with pytest.raises(DataError, match="at least one"):
         View.of(wander(1, 60.0)[:0], ViewConfig(), rng)
+
+
+@pytest.mark.parametrize("wrong", [{"max_trips": 0}, {"window": -1.0}, {"half_life": 0.0}, {"half_life": float("nan")}])
+def test_a_way_to_forget_that_leaves_nothing_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(DataError, match="give a number above 0"):
+        Forgetting(**wrong)

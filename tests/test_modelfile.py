@@ -305,9 +305,9 @@ class TestPlainValues:
     @given(
         st.builds(
             Forgetting,
-            st.none() | st.integers(),
-            st.none() | st.floats(allow_nan=False, allow_infinity=False),
-            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.none() | st.integers(min_value=1),
+            st.none() | st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+            st.none() | st.floats(min_value=0, exclude_min=True, allow_infinity=False),
         )
     )
     def test_so_does_any_other(self, config: Forgetting) -> None:

@@ -178,18 +178,18 @@ def test_bootstrap_weights_leave_out_what_a_head_did_not_draw():
 
 def test_the_step_reward_is_the_log_ratio_of_two_densities():
     """A reward with one value a state, four states: the minimiser of the step loss is log p / q."""
-    p, q = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    own, other = torch.tensor([4, 3, 2, 1]), torch.tensor([1, 2, 3, 4])  # how often each state was met
     reward = torch.zeros(4, 1, requires_grad=True)
     optimiser = torch.optim.LBFGS([reward], max_iter=100, tolerance_grad=1e-10)
 
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
-        loss = step_loss(reward, reward, p[:, None], q[:, None]).per_head.sum()
+        loss = step_loss(reward.repeat_interleave(own, 0), reward.repeat_interleave(other, 0)).per_head.sum()
         loss.backward()
         return loss
 
     optimiser.step(closure)
-    torch.testing.assert_close(reward.detach()[:, 0], torch.log(p / q), atol=1e-3, rtol=0)
+    torch.testing.assert_close(reward.detach()[:, 0], torch.log(own / other), atol=1e-3, rtol=0)
 
 
 def test_a_clone_density_integrates_to_one():

@@ -400,3 +400,9 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
         Trajectories.from_frame(pl.DataFrame({"time": ["noon"], "lat": [0.0], "lon": [0.0]}))
     with pytest.raises(DataError, match="not list"):
         Trajectories.from_frame([1, 2, 3])
+    right = pl.DataFrame({"time": [0], "lat": [0.0], "lon": [0.0], "driver": ["ana"]})
+    with pytest.raises(DataError, match="no column named 'drivr'"):  # and not one agent for all
+        Trajectories.from_frame(right, agent="drivr")
+    assert Trajectories.from_frame(right, agent="driver").agents == ["ana"]
+    with pytest.raises(DataError, match="milliseconds, divide it by 1000"):
+        Trajectories.from_frame(pl.DataFrame({"time": [1_700_000_000_000], "lat": [0.0], "lon": [0.0]}))

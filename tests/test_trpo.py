@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from astray.errors import DataError, TrainingError
-from astray.irl.policy import MLP, GaussianPolicy, Generator, Rollout, rollout
+from astray.irl.network import MLP
+from astray.irl.policy import GaussianPolicy, Generator, Rollout, rollout
 from astray.irl.trpo import TRPO, TRPOConfig, conjugate_gradient, fisher_product, gae
 from astray.mdp.dynamics import Integrator
 

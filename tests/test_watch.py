@@ -20,8 +20,9 @@ import pytest
 import astray
 from astray import ByContext, FleetDetector, IRLDetector, Trajectories
 from astray.errors import DataError, ModelFileError
+from astray.explain import ASPECTS
 from astray.live import Summary, watch
-from astray.live.events import reopen
+from astray.live.events import reopened
 from astray.live.messages import MAX_LINE
 from astray.live.position import TAIL, Position
 from astray.live.state import State, fingerprint
@@ -114,8 +115,7 @@ def test_alerts_open_and_close_in_turns_and_say_why(fleet: FleetDetector, stream
         assert own == ["alert_opened", "alert_closed"] * (len(own) // 2)
     for e in opened:
         assert e["decision"] in ("anomaly", "review")
-        assert e["because"].startswith("an unusual ")
-        assert e["aspect"] in e["because"] or e["aspect"] == "route"
+        assert e["because"] == ASPECTS[e["aspect"]]
         assert "past trips" in e["words"]
         assert 0.0 < e["p_value"] <= 1.0
         assert e["uncertainty"] >= 0.0
@@ -277,6 +277,15 @@ def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> No
     assert heard(one, lines, strangers=True)[1].refused == 0
 
 
+def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> None:
+    quick = {"updates": 15, "rollouts": 8, "imagined": 120, "clone_updates": 30}
+    first = Trajectories.concat([people.agent(agent)[:4] for agent in people.agents])
+    pool = IRLDetector(iterations=1, config=quick, keep=2, seed=0).fit(first)
+    lines = [line(**GOOD | {"agent": agent}) for agent in [*people.agents, "nobody"]]
+    _, summary = heard(pool, lines)
+    assert (summary.fixes, summary.refused) == (len(people.agents), 1)
+
+
 def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: FleetDetector) -> None:
     lines = [line(**GOOD | {"agent": "nobody", "time": NOW + 10 * i, "lat": 45 + i * 1e-3}) for i in range(30)]
     events, _ = heard(fleet, lines, eps=100.0)
@@ -364,7 +373,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
         from pathlib import Path
         import astray
         from astray.live.watch import watch
-        from astray.live.events import reopen
+        from astray.live.events import reopened
 
         model, feed, out, state = map(Path, sys.argv[1:])
 
@@ -376,10 +385,8 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
                     yield line
 
         detector = astray.load(model)
-        file, written = reopen(out)
         print("ready", flush=True)
-        with file:
-            watch(detector, lines(), file, state=state, scores=120.0, finish=True, written=written, save_every=0.05)
+        watch(detector, lines(), out, state=state, scores=120.0, finish=True, save_every=0.05)
         print("done", flush=True)
         """
     )
@@ -433,6 +440,73 @@ def test_without_a_memory_of_the_output_repeated_events_are_equal(
     for event in events:
         assert by_number.setdefault(event["sequence"], event) == event
     assert [by_number[n] for n in sorted(by_number)] == expected
+
+
+def test_without_a_state_whatever_comes_is_appended_to_a_file_of_events(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "events.jsonl"
+    days = [stream[:400], stream[400:800], stream[400:800]]
+    made = [watch(fleet, day, out, scores=0).fixes for day in days]
+    assert made == [400, 400, 400]
+    events = [json.loads(said) for said in out.read_text().splitlines()]
+    assert [e["sequence"] for e in events] == list(range(1, len(events) + 1))
+    expected = [event for day in days for event in heard(fleet, day, scores=0)[0]]
+    assert [_unnumbered(e) for e in events] == [_unnumbered(e) for e in expected]
+
+
+@pytest.mark.parametrize("torn", [0, 20])
+def test_other_lines_after_a_kill_before_the_save_are_told_of_once_and_in_full(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path, torn: int
+) -> None:
+    """A pipe: what was read before the kill does not come again, and the events of what comes are not those."""
+    out, state, older = (tmp_path / name for name in ("events.jsonl", "state", "older"))
+    first, lost, then = stream[:200], stream[200:400], stream[400:700]
+    watch(fleet, first, out, state=state, scores=0)
+    older.write_bytes(state.read_bytes())
+    watch(fleet, lost, out, state=state, scores=0)
+    before = out.read_text()
+    whole = before[: len(before) - torn]
+    out.write_text(whole)
+    whole = whole[: whole.rindex("\n") + 1]
+
+    def told() -> list[str]:
+        """What a watch adds that is started from the older state."""
+        state.write_bytes(older.read_bytes())
+        watch(fleet, then, out, state=state, scores=0)
+        assert out.read_text().startswith(whole)
+        return out.read_text().removeprefix(whole).splitlines()
+
+    added = told()
+    state.write_bytes(older.read_bytes())
+    expected, _ = heard(fleet, then, state=state, scores=0)
+    assert [_unnumbered(json.loads(said)) for said in added] == [_unnumbered(e) for e in expected]
+    numbers = [json.loads(said)["sequence"] for said in out.read_text().splitlines()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    # Killed again before a save, and started on the same lines: they are found, and what was torn is written anew.
+    assert told() == added
+    out.write_text(out.read_text()[:-30])
+    assert told() == added
+
+
+def test_an_event_is_left_out_only_where_it_stands_in_the_file_in_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with reopened(path) as events:
+        for time in (1, 2, 2, 3):
+            events.say("fault", time=time)
+    with reopened(path, after=1) as events:
+        for time in (2, 2, 2, 3):
+            events.say("fault", time=time)
+        assert events.sequence == 6
+    told = [json.loads(said) for said in path.read_text().splitlines()]
+    assert [(e["sequence"], e["time"]) for e in told] == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 2), (6, 3)]
+
+
+def test_files_may_be_given_by_their_names(fleet: FleetDetector, tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in ("events.jsonl", "w.state")]
+    for i in range(2):
+        watch(fleet, [line(**GOOD | {"time": NOW + i})], names[0], state=names[1], scores=0)
+    assert len(Path(names[0]).read_text().splitlines()) == 2
 
 
 def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp_path: Path) -> None:
@@ -502,15 +576,12 @@ def test_the_longest_overlap_counts_where_lines_repeat() -> None:
 
 def test_a_file_of_events_is_cut_after_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    out, written = reopen(path)
-    assert written == 0
-    out.write('{"sequence": 7}\n{"sequence": 8')
-    out.close()
-    out, written = reopen(path)
-    out.write("{}\n")
-    out.close()
-    assert written == 7
-    assert path.read_text() == '{"sequence": 7}\n{}\n'
+    with reopened(path) as events:
+        assert events.sequence == 0
+    path.write_text('{"sequence": 7}\n{"sequence": 8')
+    with reopened(path) as events:
+        events.say("score")
+    assert path.read_text() == '{"sequence": 7}\n{"sequence": 8, "event": "score"}\n'
 
 
 def test_watching_never_changes_the_model(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:

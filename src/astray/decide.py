@@ -96,6 +96,14 @@ def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Float
     return np.broadcast_to(given, len(trips)).astype(np.float64)
 
 
+class Bounds(NamedTuple):
+    """What one trip is decided by: see :func:`decide`."""
+
+    eps: float
+    gamma: float
+    min_history: float
+
+
 def decide(
     low: Array,
     uncertainty: Array,
@@ -156,13 +164,13 @@ def level(false_alarm_rate: float, left_out: Array) -> float:
     """
     if not 0.0 < false_alarm_rate < 1.0:
         raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.01")
-    # The rounding of a product must not turn 0.3 * 10 into less than 3.
     if not len(left_out):
         raise DataError(
             "no trip was left out of learning, so no rate of false alarms can be promised; fit on more trips, or "
             "decide by eps"
         )
-    as_low = math.floor(false_alarm_rate * (1 + len(left_out)) * (1 + 1e-12)) - 1
+    p_values = np.arange(1, len(left_out) + 2) / (1 + len(left_out))  # of a score that 0, 1, ... of them are as low as
+    as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:
         raise DataError(
             f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {len(left_out)} left-out trips; "

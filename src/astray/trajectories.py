@@ -18,6 +18,8 @@ from astray.errors import DataError
 
 Array = NDArray[Any]
 
+YEAR = 365.25 * 86_400.0
+MOST_SECONDS = 230 * YEAR  # since 1970; milliseconds, mistaken for seconds, lie thousands of years ahead
 FIX_COLUMNS = ("time", "lat", "lon")
 
 
@@ -136,15 +138,17 @@ class Trajectories:
     ) -> Trajectories:
         """Make trajectories of a polars, pandas or pyarrow table with one fix a row.
 
-        Times are date-times (naive ones are read as UTC) or numbers of seconds. ``agent`` and ``trajectory`` may be
-        absent from the table: then all fixes belong to one agent, and to one trajectory an agent.
+        Times are date-times (naive ones are read as UTC) or numbers of seconds. Where a table has no column ``agent``
+        or ``trajectory``, all fixes belong to one agent, and to one trajectory an agent.
 
         >>> frame = pl.DataFrame({"time": [0, 1], "lat": [0.0, 0.1], "lon": [9.0, 9.1], "agent": ["x", "x"]})
         >>> Trajectories.from_frame(frame)
         <Trajectories: 1 trajectory of 1 agent, 2 rows of time, lat, lon>
         """
         table = as_polars(frame)
-        wanted = (time, lat, lon, *columns, *context)
+        # Only under its usual name may a column be absent: another name that is not there is a slip of the pen.
+        labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
+        wanted = (time, lat, lon, *columns, *context, *labels)
         missing = [name for name in wanted if name not in table.columns]
         if missing:
             raise DataError(f"no column named {missing[0]!r}; the table has {', '.join(table.columns)}")
@@ -152,8 +156,8 @@ class Trajectories:
         def optional(name: str | None) -> pl.Series | None:
             return table[name].cast(pl.String) if name is not None and name in table.columns else None
 
-        agents, labels = optional(agent), optional(trajectory)
-        for role, series in (("agent", agents), ("trajectory", labels)):
+        agents, trips = optional(agent), optional(trajectory)
+        for role, series in (("agent", agents), ("trajectory", trips)):
             if series is not None and series.null_count():
                 row = int(series.is_null().arg_max() or 0)
                 raise DataError(f"row {row}: the {role} is missing; fill it in or drop the row")
@@ -162,7 +166,7 @@ class Trajectories:
             lat=_degrees(table[lat]),
             lon=_degrees(table[lon]),
             agent="" if agents is None else agents.to_numpy(),
-            trajectory=None if labels is None else labels.to_numpy(),
+            trajectory=None if trips is None else trips.to_numpy(),
             columns={name: table[name].to_numpy() for name in columns},
             context={name: table[name].to_numpy() for name in context},
         )
@@ -344,6 +348,17 @@ class Trajectories:
             raise DataError(f"no trajectory of agent {agent_id!r}; there are {len(self.agents)} agents: {known}, ...")
         return self[chosen]
 
+    def called(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Which trajectories are meant by names: ids of trajectories, or, where agents share ids, agent/trajectory.
+
+        >>> trips = Trajectories.from_fixes(time=[0, 0], lat=[0, 0], lon=[0, 0], agent=["a", "b"], trajectory="1")
+        >>> trips.called(["1"]), trips.called(["b/1"])
+        (array([ True,  True]), array([False,  True]))
+        """
+        wanted = set(names)
+        pairs = zip(self.agent_ids.tolist(), self.trajectory_ids.tolist(), strict=True)
+        return np.array([trip in wanted or f"{agent}/{trip}" in wanted for agent, trip in pairs], np.bool_)
+
     def without(self, agent_id: str) -> Trajectories:
         """The trajectories of everybody else."""
         return self[self.agent_ids != str(agent_id)]
@@ -383,7 +398,13 @@ def _seconds(series: pl.Series) -> Array:
         return series.dt.timestamp("us").to_numpy() / 1e6
     if not series.dtype.is_numeric():
         raise DataError(f"column {series.name!r} holds {series.dtype}; times are date-times or seconds since 1970")
-    return series.cast(pl.Float64).to_numpy()
+    seconds = series.cast(pl.Float64).to_numpy()
+    if len(seconds) and np.nanmin(np.abs(seconds)) > MOST_SECONDS:
+        raise DataError(
+            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}; if it holds "
+            "milliseconds, divide it by 1000, or give date-times"
+        )
+    return seconds
 
 
 def _degrees(series: pl.Series) -> Array:

@@ -9,7 +9,7 @@ import polars as pl
 from astray.benchmark import measures
 from astray.benchmark.measures import MEAN_ONLY
 from astray.benchmark.protocols import Setting
-from astray.benchmark.results import parts_of
+from astray.benchmark.results import INTERVALS, parts_of
 from astray.benchmark.tables import Cell, Table
 from astray.benchmark.variants import VARIANTS, WHOLE
 
@@ -42,8 +42,8 @@ def table(scores: pl.LazyFrame, methods: Sequence[str]) -> Table | None:
     columns["fit | s"] = [seconds.get(m) for m in (WHOLE, *present)]
     rows = tuple((m, *(cells[i] for cells in columns.values())) for i, m in enumerate((WHOLE, *present)))
     note = (
-        "Each row changes one thing about the first. Differences are means over the draws that both have, with 95 % "
-        "intervals by bootstrap over people. Seconds: median processor time of a fit."
+        "Each row changes one thing about the first. Differences are means over the draws that both have. Seconds: "
+        f"median processor time of a fit. {INTERVALS}"
     )
     return Table("ablation", "What each part brings", ("", *columns), rows, note)
 
@@ -61,5 +61,4 @@ def _compared(figures: pl.DataFrame, metric: str, way: str, head: str, present: 
 def _difference(part: pl.DataFrame | None, whole: pl.DataFrame | None, metric: str) -> Cell:
     if part is None or whole is None:
         return None
-    both = part.join(whole, on=[*measures.DRAW, "kind"], suffix="_whole")
-    return measures.interval(both.with_columns(pl.col(metric) - pl.col(f"{metric}_whole")), metric)
+    return measures.difference(part, whole, metric)

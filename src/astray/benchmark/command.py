@@ -24,7 +24,9 @@ WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
 
 def command(
     dataset: Annotated[str, Argument(metavar="geolife|porto|simulated", help="What to test on.", show_default=False)],
-    out: Annotated[Path, Option("--out", "-o", metavar="FOLDER", help="Where results go.", show_default=False)],
+    out: Annotated[
+        Path, Option("--output", "--out", "-o", metavar="FOLDER", help="Where results go.", show_default=False)
+    ],
     data: Annotated[
         Path | None,
         Option("--data", metavar="PATH", help="Your copy of the data; or set ASTRAY_GEOLIFE or ASTRAY_PORTO."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.benchmark import manifest as manifests
-from astray.benchmark import measures, metrics, paper, runner
+from astray.benchmark import measures, metrics, paper
 from astray.benchmark.measures import EPS
 from astray.benchmark.protocols import PROTOCOLS
-from astray.benchmark.results import Kept, Results, mean_of, parts_of, percent
+from astray.benchmark.results import Kept, Results, mean_of, of_what, parts_of, percent, read
 from astray.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
@@ -26,10 +26,27 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours, which every kind of colour vision tells apart; after eight, other dashes and marks as well.
+# Okabe and Ito's colours, which every kind of colour vision tells apart, and two more. A method has its own in every
+# folder; what differs in one thing, such as looking at the location alone, has the same with dashes and a hollow mark.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8a8a8a")
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
+_WHOLE, _DASHED, _DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
 _MARKS = "osD^vPX*<>"
+_LOOKS: dict[str, tuple[str, str, Any]] = {
+    "astray": ("#0072B2", "o", _WHOLE),
+    "astray-alone": ("#56B4E9", "s", _WHOLE),
+    "astray-shared": ("#332288", "D", _WHOLE),
+    "kdd19": ("#000000", "*", _WHOLE),
+    "knn-location": ("#D55E00", "^", _WHOLE),
+    "knn-location-start": ("#D55E00", "v", _DASHED),
+    "lof": ("#009E73", "P", _WHOLE),
+    "lof-location": ("#009E73", "P", _DASHED),
+    "ocsvm": ("#CC79A7", "X", _WHOLE),
+    "ocsvm-location": ("#CC79A7", "X", _DASHED),
+    "iforest": ("#E69F00", "<", _WHOLE),
+    "iforest-location": ("#E69F00", "<", _DASHED),
+    "fnn-ae": ("#7a4a1e", ">", _WHOLE),
+    "lstm-ae": ("#8a8a8a", "h", _WHOLE),
+}
 _GRID = np.linspace(0.0, 1.0, 201)
 
 
@@ -38,7 +55,8 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
 
     ``kept`` is what a report has computed already.
     """
-    manifest, scores = manifests.read(out), runner.results(out)
+    manifest = manifests.read(out)
+    scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
         raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
     folder = out / "figures"
@@ -60,11 +78,12 @@ Named = list[tuple[str, "Figure"]]
 
 
 def style(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a dash and a mark for each method; the same in every figure of a folder."""
-    looks = zip(methods, cycle(_COLOURS), cycle(_MARKS), strict=False)
+    """A colour, a dash and a mark for each method; the same in every figure."""
+    others = zip(cycle(_COLOURS), cycle(_MARKS), cycle([_DOTTED]), strict=True)
+    looks = {method: _LOOKS.get(method) or next(others) for method in methods}
     return {
-        method: {"color": colour, "marker": mark, "ls": _DASHES[i // len(_COLOURS) % len(_DASHES)], "lw": 1.7}
-        for i, (method, colour, mark) in enumerate(looks)
+        method: {"color": colour, "marker": mark, "ls": dash, "lw": 1.7, "mfc": "white" if dash == _DASHED else colour}
+        for method, (colour, mark, dash) in looks.items()
     }
 
 
@@ -79,7 +98,7 @@ def _detection(results: Results) -> Named:
         trips, part = results.trips.filter(here), figures.filter(here)
         if len(trips):
             name = s.reading or f"{s.split}_{s.rate:g}"
-            said = f"{results.dataset}, {s.reading or s.split + ' split'}, {percent(s.rate)} anomalies"
+            said = f"{results.dataset}, {of_what(s)}"
             made.append((f"curves_{name}", curves_figure(trips, results.manifest["methods"], said)))
             printed = paper.GEOLIFE.get(s.rate) if results.dataset == "geolife" else None
             if part["subject"].n_unique() > 1:
@@ -90,33 +109,43 @@ def _detection(results: Results) -> Named:
 
 def curves_figure(trips: pl.DataFrame, methods: Sequence[str], title: str) -> Figure:
     """ROC and precision-recall curves, each the mean over draws of its heights at equal places."""
-    figure = canvas(9.5, 4.4)
+    figure = canvas(10.5, 4.2)
     left, right = figure.subplots(1, 2)
-    looks = style(methods)
-    for method, part in parts_of(trips, methods):
+    looks, shown = style(methods), parts_of(trips, methods)
+    for method, part in shown:
         roc, pr, areas = [], [], []
         for case in part.partition_by(*measures.DRAW):
             _, score, _ = next(iter(measures.contenders(case)))
             label = case["kind"].to_numpy() != ""
             x, y = metrics.roc_curve(score, label)
             roc.append(np.interp(_GRID, x, y))
-            recall, precision = (values[1:] for values in metrics.precision_recall_curve(score, label))
-            # The best precision at this recall or more: the envelope, which draws of few anomalies can be averaged by.
-            best = np.maximum.accumulate(precision[::-1])[::-1]
-            pr.append(best[np.minimum(np.searchsorted(recall, _GRID - 1e-9), len(best) - 1)])
+            pr.append(precision_at(_GRID, score, label))
             areas.append((metrics.auroc(score, label), metrics.average_precision(score, label)))
         auroc, ap = np.mean(areas, axis=0)
-        look = {k: v for k, v in looks[method].items() if k != "marker"}
-        left.plot(_GRID, np.mean(roc, axis=0), label=f"{method}  {auroc:.3f}", **look)
-        right.plot(_GRID, np.mean(pr, axis=0), label=f"{method}  {ap:.3f}", **look)
+        look = {k: looks[method][k] for k in ("color", "ls", "lw")}
+        left.plot(_GRID, np.mean(roc, axis=0), **look)
+        right.plot(_GRID, np.mean(pr, axis=0), label=f"{method}  {auroc:.3f} / {ap:.3f}", **look)
     left.plot([0, 1], [0, 1], color=PALE, lw=1, ls=":")
+    right.axhline(float((trips["kind"] != "").mean()), color=PALE, lw=1, ls=":")  # type: ignore[arg-type]
     left.set(xlabel="false-positive rate", ylabel="recall", xlim=(0, 1), ylim=(0, 1.01))
     right.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.01))
-    for axes, area, where in ((left, "AUROC", "lower right"), (right, "average precision", "best")):
-        axes.legend(fontsize=7.5, frameon=False, title=area, title_fontsize=8, loc=where)
+    for axes in (left, right):
         plain(axes)
-    _titled(figure, "ROC and precision-recall", title)
+    _legend(right, "AUROC / AP")
+    said = "Means over draws at equal places; the areas under them are the mean AUROC and AP. Dotted: a guess."
+    _titled(figure, "ROC and precision-recall", title, f"{said} {_draws(shown)}")
     return figure
+
+
+def precision_at(grid: Floats, score: Floats, label: NDArray[np.bool_]) -> Floats:
+    """The precision at the first threshold that reaches each recall: the steps whose area is the average precision.
+
+    >>> precision_at(np.array([0.5, 1.0]), np.array([-3.0, -1.0, 0.0, -2.0]), np.array([True, True, False, False]))
+    array([1.        , 0.66666667])
+    """
+    recall, precision = metrics.precision_recall_curve(score, label)
+    found = recall > 0.0  # before that no threshold has reached anything
+    return np.asarray(precision[found][np.searchsorted(recall[found], grid - 1e-9)])
 
 
 def people_figure(
@@ -124,32 +153,33 @@ def people_figure(
 ) -> Figure:
     """F1 at the fixed threshold of every person: the per-user table as a plot, means over draws."""
     people = figures["subject"].unique(maintain_order=True).to_list()
-    figure = canvas(8.0, 1.6 + 0.33 * (len(people) + 1))
+    looks, shown = style(methods), parts_of(figures, methods)
+    figure = canvas(8.6, 1.8 + min(0.6, 0.2 + 0.05 * len(shown)) * (len(people) + 1))
     axes = figure.subplots()
-    looks = style(methods)
-    shown = parts_of(figures, methods)
     for i, (method, part) in enumerate(shown):
-        look = looks[method]
-        lift = 0.55 * (i / max(1, len(shown) - 1) - 0.5)
+        mark = {k: looks[method][k] for k in ("color", "marker", "mfc")} | {"ls": "none", "ms": 5.5}
+        lift = 0.7 * (i / max(1, len(shown) - 1) - 0.5)
         values = [mean_of(part.filter(pl.col("subject") == person), "f1") for person in people]
-        at = np.arange(len(people)) + lift
-        mark = {"color": look["color"], "marker": look["marker"], "ls": "none"}
-        axes.plot([np.nan if v is None else v for v in values], at, ms=4.5, alpha=0.9, label=method, **mark)
+        axes.plot([np.nan if v is None else v for v in values], np.arange(len(people)) + lift, label=method, **mark)
         mean = measures.interval(part, "f1")
-        y = len(people) + 0.3 + lift
+        y = len(people) + lift
         if np.isfinite(mean.low):
-            axes.plot([mean.low, mean.high], [y, y], color=look["color"], lw=1.6)
-        axes.plot([mean.mean], [y], ms=6, **mark)
-    for name, height in (("IRL-AD", "--"), ("IRL-ADU", ":")):
+            axes.plot([mean.low, mean.high], [y, y], color=mark["color"], lw=1.4)
+        axes.plot([mean.mean], [y], **mark)
+    for name, dash in (("IRL-AD", "--"), ("IRL-ADU", ":")):
         if printed:
-            axes.axvline(printed[name].f1, color=INK, lw=1, ls=height, label=f"{name} as printed")
-    axes.axhline(len(people) - 0.35, color=GREY, lw=0.8)
-    axes.set_yticks([*range(len(people)), len(people) + 0.3], [*people, "mean"])
-    axes.set(ylim=(len(people) + 0.85, -0.6), xlim=(-0.02, 1.02), xlabel=f"F1 at a score of {EPS:g} or less")
-    axes.legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            axes.axvline(printed[name].f1, color=INK, lw=1, ls=dash, label=f"{name} as printed")
+    for row in range(0, len(people), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", lw=0, zorder=0)
+    axes.axhline(len(people) - 0.5, color=GREY, lw=0.8)
+    axes.set_yticks(range(len(people) + 1), [*people, "mean"])
+    axes.set(ylim=(len(people) + 0.55, -0.5), xlim=(-0.02, 1.02), xlabel=f"F1 at a score of {EPS:g} or less")
     plain(axes)
-    axes.grid(axis="x", color="#eeeeee", lw=0.8)
-    _titled(figure, "F1 of every person", title)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", color="#e4e4e4", lw=0.8)
+    _legend(axes)
+    said = "A mark: the mean of a person's draws. Bars: 95 % intervals of the mean over people."
+    _titled(figure, "F1 of every person", title, f"{said} {_draws(shown)}")
     return figure
 
 
@@ -157,64 +187,69 @@ def people_figure(
 
 
 def lines_figure(
-    figures: pl.DataFrame, methods: Sequence[str], x: str, columns: Sequence[tuple[str, str]], heading: str, title: str
-) -> Figure:
-    """Means with intervals against a setting, a panel for each figure, a line for each method."""
-    figure = canvas(4.4 * len(columns) + 1.4, 3.8)
+    results: Results,
+    figures: pl.DataFrame,
+    x: tuple[str, str, Callable[[Any], str]],
+    columns: Mapping[str, str],
+    heading: str,
+) -> Figure | None:
+    """Means with intervals against a setting, a panel for each figure, a line for each method; None if nothing varies.
+
+    ``x``: the column of the setting, what it is, and how a value of it is said.
+    """
+    column, label, said = x
+    figures = measures.on_the_same_draws(figures, column)
+    shown = parts_of(figures, results.manifest["methods"])
+    if not shown:
+        return None
+    figure = canvas(4.4 * len(columns) + 1.8, 3.9)
     panels = figure.subplots(1, len(columns), squeeze=False)[0]
-    looks = style(methods)
-    values = sorted(figures[x].unique().to_list())
-    for axes, (column, said) in zip(panels, columns, strict=True):
-        for i, (method, part) in enumerate(parts_of(figures, methods)):
-            found = [measures.interval(part.filter(pl.col(x) == v), column) for v in values]
+    looks = style(results.manifest["methods"])
+    values = sorted(figures[column].unique().to_list())
+    for axes, (metric, name) in zip(panels, columns.items(), strict=True):
+        for i, (method, part) in enumerate(shown):
+            found = [measures.interval(part.filter(pl.col(column) == v), metric) for v in values]
             mean, low, high = np.array(found).T
             # Side by side, so that one interval does not hide another.
-            at = np.arange(len(values)) + 0.02 * (i - 0.5 * (len(looks) - 1))
-            axes.plot(at, mean, ms=4.5, label=method, **looks[method])
+            at = np.arange(len(values)) + 0.03 * (i - 0.5 * (len(shown) - 1))
+            axes.plot(at, mean, ms=5, label=method, **looks[method])
             axes.vlines(at, low, high, color=looks[method]["color"], lw=0.9, alpha=0.7)
-        axes.set_ylabel(said)
+        axes.set_ylabel(name)
+        axes.set_xlabel(label)
+        axes.set_xticks(range(len(values)), [said(v) for v in values])
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(bottom, -0.02), min(top, 1.02))  # Student's interval of two draws knows no bounds
         plain(axes)
-    panels[-1].legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    _titled(figure, heading, title)
-    return figure
-
-
-def _ticks(figure: Figure, labels: Sequence[str], said: str) -> Figure:
-    for axes in figure.axes:
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set_xlabel(said)
+    _legend(panels[-1])
+    bars = f"Means with 95 % intervals over {_clusters(figures)}, a line on the same draws from end to end."
+    _titled(figure, heading, results.dataset, f"{bars} {_draws(shown, per=('subject', 'seed'))}")
     return figure
 
 
 def _contamination(results: Results) -> Named:
-    figures = results.figures()
-    columns = (("ap", "average precision"), ("f1", "F1 at the fixed threshold"))
-    heading = "Contaminated training"
-    figure = lines_figure(figures, results.manifest["methods"], "contamination", columns, heading, results.dataset)
-    shares = [percent(c) for c in sorted(figures["contamination"].unique().to_list())]
-    return [("contamination", _ticks(figure, shares, "other people's trips in the training set"))]
+    x = "contamination", "other people's trips in the training set", percent
+    columns = {"ap": "average precision", "f1": "F1 at the fixed threshold"}
+    figure = lines_figure(results, results.figures(), x, columns, "Contaminated training")
+    return [("contamination", figure)] if figure else []
 
 
 def _cold_start(results: Results) -> Named:
     # All trips come last, not first.
-    figures = results.figures().with_columns(
-        pl.when(pl.col("history") == 0).then(10**9).otherwise(pl.col("history")).alias("history")
-    )
-    columns = (("auroc", "AUROC"), ("ap", "average precision"))
-    figure = lines_figure(figures, results.manifest["methods"], "history", columns, "Cold start", results.dataset)
-    trips = ["all" if n == 10**9 else str(n) for n in sorted(figures["history"].unique().to_list())]
-    return [("cold_start", _ticks(figure, trips, "trips learned from"))]
+    every = 10**9
+    figures = results.figures().with_columns(pl.col("history").replace(0, every))
+    x = "history", "trips learned from", lambda n: "all" if n == every else str(n)
+    figure = lines_figure(results, figures, x, {"auroc": "AUROC", "ap": "average precision"}, "Cold start")
+    return [("cold_start", figure)] if figure else []
 
 
 def _observed(results: Results) -> Named:
     figures = results.prefixes()
     if figures is None:
         return []
-    columns = (("auroc", "AUROC"), ("ap", "average precision"))
-    heading = "What is known when a share of the trip has been seen"
-    figure = lines_figure(figures, results.manifest["methods"], "ratio", columns, heading, results.dataset)
-    shares = [f"{100 * r:.0f}" for r in sorted(figures["ratio"].unique().to_list())]
-    return [("observed_ratio", _ticks(figure, shares, "share of the trip, in percent"))]
+    x = "ratio", "share of the trip, in percent", lambda ratio: f"{100 * ratio:.0f}"
+    columns = {"auroc": "AUROC", "ap": "average precision"}
+    figure = lines_figure(results, figures, x, columns, "What is known when a share of the trip has been seen")
+    return [("observed_ratio", figure)] if figure else []
 
 
 # -------------------------------------------------------------------- uncertainty
@@ -225,7 +260,7 @@ def _review(results: Results) -> Named:
     shown = parts_of(known, results.manifest["methods"])
     if not shown:
         return []
-    figure = canvas(3.9 * len(shown) + 0.6, 3.6)
+    figure = canvas(3.5 * len(shown) + 3.4, 3.9)
     panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
     for axes, (method, part) in zip(panels, shown, strict=True):
         _risk(axes, part)
@@ -234,30 +269,63 @@ def _review(results: Results) -> Named:
         plain(axes)
     panels[0].set_ylim(0, 1.05 * max(np.max(line.get_ydata()) for axes in panels for line in axes.lines))
     panels[0].set_ylabel("share of them decided wrongly")
-    panels[0].legend(fontsize=8, frameon=False)
-    _titled(figure, "Risk against coverage", results.dataset)
+    _legend(panels[-1])
+    pooled = [s for s in results.settings if len(measures.of_setting(known.lazy(), [s]))]
+    said = f"Means over the draws of: {'; '.join(of_what(s) for s in pooled)}."
+    _titled(figure, "Risk against coverage", results.dataset, f"{said} {_draws(shown)}")
     return [("risk_coverage", figure)]
 
 
 def _risk(axes: Axes, trips: pl.DataFrame) -> None:
     """The mean risk-coverage curve of a method: by its heads, the distance from the threshold, both, and at random."""
     by: dict[str, list[Floats]] = {"spread of the heads": [], "distance from the threshold": [], "doubt, of both": []}
-    errors = []
+    errors, anomalies = [], []
     for case in trips.partition_by(*measures.DRAW):
         _, score, flagged = next(iter(measures.contenders(case)))
-        wrong = flagged != (case["kind"].to_numpy() != "")
+        label = case["kind"].to_numpy() != ""
+        wrong = flagged != label
         errors.append(wrong.mean())
+        anomalies.append(label.mean())
         for curves, doubt in zip(by.values(), measures.orders_of_deferral(case, score).values(), strict=True):
             found = metrics.risk_coverage(wrong, doubt)
             curves.append(np.interp(_GRID[10:], found.coverage, found.risk))
-    for (name, curves), colour, dash in zip(by.items(), _COLOURS, _DASHES, strict=False):
+    for (name, curves), colour, dash in zip(by.items(), _COLOURS, (_WHOLE, _DASHED, _DOTTED), strict=False):
         axes.plot(_GRID[10:], np.mean(curves, axis=0), color=colour, ls=dash, lw=1.8, label=name)
     axes.axhline(float(np.mean(errors)), color=GREY, lw=1.2, ls=":", label="at random")
+    axes.axhline(float(np.mean(anomalies)), color=INK, lw=1, ls=(0, (6, 2, 1, 2)), label="if nothing is flagged")
     axes.set_xlim(0, 1)
 
 
-def _titled(figure: Figure, heading: str, title: str) -> None:
+# -------------------------------------------------------------------- words
+
+
+def _titled(figure: Figure, heading: str, title: str, caption: str) -> None:
     figure.suptitle(f"{heading}: {title}", x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+    figure.supxlabel(caption, x=0.01, ha="left", fontsize=8, color=INK)
+
+
+def _legend(axes: Axes, title: str | None = None) -> None:
+    """A legend beside the axes, where it covers nothing."""
+    axes.legend(
+        fontsize=8,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        title=title,
+        title_fontsize=8,
+        alignment="left",
+        handlelength=2.6,
+    )
+
+
+def _draws(shown: Sequence[tuple[str, pl.DataFrame]], per: Sequence[str] = measures.DRAW) -> str:
+    """How many draws the methods of a figure have."""
+    found = sorted({part.select(per).n_unique() for _, part in shown})
+    return f"Draws of a method: {' to '.join(map(str, dict.fromkeys([found[0], found[-1]])))}."
+
+
+def _clusters(figures: pl.DataFrame) -> str:
+    return "people" if figures["subject"].n_unique() > 1 else "draws"
 
 
 _FIGURES: dict[str, Callable[[Results], Named]] = {

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from astray.benchmark import measures
 from astray.benchmark.protocols import PREFIXES
-from astray.benchmark.results import RULES, Results, deciding, mean_of, parts_of, percent
+from astray.benchmark.results import (
+    INTERVALS,
+    Results,
+    deciding,
+    draws_of,
+    flagging,
+    mean_of,
+    of_what,
+    parts_of,
+    percent,
+)
 from astray.benchmark.tables import Cell, Table
 
 
@@ -32,8 +42,10 @@ def _by_kind(name: str, title: str, figures: pl.DataFrame, metric: str, methods:
     rows: list[tuple[Cell, ...]] = []
     for method, part in parts_of(figures, deciding(methods, metric)):
         by_kind = [mean_of(part.filter(pl.col("kind") == kind), metric) for kind in kinds]
-        rows.append((method, *by_kind, measures.interval(part, metric)))
-    return Table(name, title, ("method", *kinds, "mean"), tuple(rows), RULES)
+        rows.append((method, *by_kind, measures.interval(part, metric), draws_of(part)))
+    rule = f" {flagging(str(row[0]) for row in rows)}" if metric == "f1" else ""
+    note = f"Each kind against all normal trips.{rule} {INTERVALS}"
+    return Table(name, title, ("method", *kinds, "mean", "draws"), tuple(rows), note)
 
 
 def p4(results: Results) -> list[Table]:
@@ -59,52 +71,85 @@ def _localisation(figures: pl.DataFrame, results: Results) -> Table:
         "delay | fixes": "delay_fixes",
         "delay | s": "delay_seconds",
         "false alarms": "false_alarms",
+        "normal trips with an alarm": "alarmed_trips",
     }
+
+    def cell(part: pl.DataFrame, metric: str) -> Cell:
+        if metric.startswith("delay"):
+            return float(part[metric].median())  # type: ignore[arg-type]  # a mean of infinite delays says nothing
+        return measures.interval(part, metric) if metric == "fix_ap" else mean_of(part, metric)
+
     rows = [
-        (method, *(measures.interval(part, m) if m == "fix_ap" else mean_of(part, m) for m in columns.values()))
+        (method, *(cell(part, metric) for metric in columns.values()), draws_of(part))
         for method, part in parts_of(figures, results.methods)
     ]
     note = (
         f"Means over kinds. A fix is flagged at a normality of {measures.EPS:g} or less. VUS-PR with buffers up to "
-        f"{measures.BUFFER} fixes, never across the end of a trip. Delays are medians over the anomalies that were "
-        "noticed before they ended; false alarms are runs of flagged fixes per 1,000 normal fixes."
+        f"{measures.BUFFER} fixes, never across the end of a trip. Affiliation and range-F1 leave out the kinds that "
+        "make every fix of a trip anomalous, for there any flag is in the right place. Noticed: the share of anomalies "
+        "flagged before they ended. Delays: the median over draws and kinds of the median over anomalies, a missed one "
+        "counting as infinite (∞: in half of these or more, most were missed). False alarms: runs of flagged fixes per "
+        "1,000 normal fixes; normal trips with an alarm: the share of them in which any fix is flagged. "
+        f"{INTERVALS}"
     )
-    return Table("p4_where", f"P4 {results.dataset}: where and when", ("method", *columns), tuple(rows), note)
+    heads = ("method", *columns, "draws")
+    return Table("p4_where", f"P4 {results.dataset}: where and when", heads, tuple(rows), note)
 
 
 def _observed(figures: pl.DataFrame, results: Results) -> list[Table]:
     made = []
+    figures = measures.on_the_same_draws(figures, "ratio")
     for metric, said in (("auroc", "AUROC"), ("ap", "average precision")):
-        rows = [
-            (method, *(mean_of(part.filter(pl.col("ratio") == ratio), metric) for ratio in PREFIXES))
-            for method, part in parts_of(figures, results.methods)
+        rows: list[tuple[Cell, ...]] = [
+            (method, *_by_ratio(part, metric), draws_of(part)) for method, part in parts_of(figures, results.methods)
         ]
-        title = f"P4 {results.dataset}: {said} when a share of each trip has been seen"
         note = "A prefix is anomalous only if its anomaly has begun in it. All kinds together."
-        made.append(Table(f"p4_seen_{metric}", title, ("method", *(percent(r) for r in PREFIXES)), tuple(rows), note))
+        if metric == "ap":
+            every = figures.unique([*measures.DRAW, "ratio"])  # the truth is the same whoever scores it
+            rows.append(("base rate", *_by_ratio(every, "share_begun"), draws_of(every)))
+            note += " Base rate: the share of anomalous prefixes, which is the average precision of a guess."
+        title = f"P4 {results.dataset}: {said} when a share of each trip has been seen"
+        columns = ("method", *(percent(r) for r in PREFIXES), "draws")
+        made.append(Table(f"p4_seen_{metric}", title, columns, tuple(rows), note))
     return made
+
+
+def _by_ratio(figures: pl.DataFrame, metric: str) -> list[float | None]:
+    return [mean_of(figures.filter(pl.col("ratio") == ratio), metric) for ratio in PREFIXES]
 
 
 def p5(results: Results) -> list[Table]:
     """Is the uncertainty worth something?"""
     figures = measures.of_uncertainty(results.trips)
     made: list[Table] = []
+    run = [s for s in results.settings if len(measures.of_setting(results.trips.lazy(), [s]))]
+    pooled = f"All draws together: {'; '.join(of_what(s) for s in run)}."
     if len(figures):
         shares = measures.REVIEWED
         columns = ["aurc", "excess", "error_auroc"]
         columns += [f"removed_{share:g}" for share in shares] + [f"precision_{share:g}" for share in shares]
         rows = [
-            (method, order, mean_of(part, "errors"), *(measures.interval(part, m) for m in columns))
+            (
+                method,
+                order,
+                mean_of(part, "errors"),
+                mean_of(part, "silent_errors"),
+                *(measures.interval(part, m) for m in columns),
+                draws_of(part),
+            )
             for method, whole in parts_of(figures, results.methods)
             for (order,), part in whole.group_by("order", maintain_order=True)
         ]
-        heads: tuple[str, ...] = ("wrong", "AURC", "excess AURC", "AUROC of errors")
+        heads: tuple[str, ...] = ("wrong", "wrong if nothing is flagged", "AURC", "excess AURC", "AUROC of errors")
         heads += tuple(f"wrong decisions removed | {percent(share)}" for share in shares)
         heads += tuple(f"precision of the rest | {percent(share)}" for share in shares)
+        heads += ("draws",)
         note = (
-            "The most uncertain share is sent to review: by the heads' spread, by how near the score is to the "
-            "threshold, or by doubt, which is both: that spread over the distance. Deferring at random "
-            "removes 5, 10 and 20 % of the wrong decisions."
+            f"{pooled} {flagging(str(row[0]) for row in rows)} Wrong: the share of trips decided wrongly. The most "
+            "uncertain share is sent to review: by the heads' spread, by how near the score is to the threshold, or by "
+            "doubt, which is both: that spread over the distance. Deferring at random removes 5, 10 and 20 % of the "
+            "wrong decisions. A draw in which no alarm is left has no precision and is left out of its mean. "
+            f"{INTERVALS}"
         )
         title = f"P5 {results.dataset}: what the uncertainty is worth"
         made.append(Table("p5_review", title, ("method", "deferred by", *heads), tuple(rows), note))
@@ -116,42 +161,27 @@ def p5(results: Results) -> list[Table]:
             method: dict(part.select("nominal", "observed").iter_rows())
             for method, part in parts_of(mean, results.methods)
         }
-        columns_ = ("method", *(f"nominal | {rate:g}" for rate in rates))
-        table = tuple((method, *(found.get(rate) for rate in rates)) for method, found in observed.items())
+        columns_ = ("method", *(f"nominal | {rate:g}" for rate in rates), "draws")
+        draws = {method: draws_of(part) for method, part in parts_of(results.trips, list(observed))}
+        table = tuple((m, *(found.get(rate) for rate in rates), draws[m]) for m, found in observed.items())
         title = f"P5 {results.dataset}: observed rate of false alarms at each nominal one (conformal p-values)"
-        made.append(Table("p5_calibration", title, columns_, table))
+        note = f"{pooled} Normal trips alone; no threshold."
+        made.append(Table("p5_calibration", title, columns_, table, note))
     return made
 
 
 def p6(results: Results) -> list[Table]:
     """Contaminated training."""
-    return [
-        _against(
-            "p6",
-            f"P6 {results.dataset}: {said} with others' trips left in the training set",
-            results,
-            "contamination",
-            percent,
-            metric,
-            changed=(0.05,),
-        )
-        for metric, said in (("ap", "average precision"), ("f1", "F1"))
-    ]
+    title = f"P6 {results.dataset}: {{}} with others' trips left in the training set"
+    metrics = {"ap": "average precision", "f1": "F1"}
+    return _against("p6", title, results, "contamination", percent, metrics, changed=(0.05,))
 
 
 def cold_start(results: Results) -> list[Table]:
     """After few trips."""
-    return [
-        _against(
-            "cold_start",
-            f"Cold start {results.dataset}: {said} after so many trips",
-            results,
-            "history",
-            lambda n: str(n) if n else "all",
-            metric,
-        )
-        for metric, said in (("auroc", "AUROC"), ("ap", "average precision"))
-    ]
+    title = f"Cold start {results.dataset}: {{}} after so many trips"
+    metrics = {"auroc": "AUROC", "ap": "average precision"}
+    return _against("cold_start", title, results, "history", lambda n: str(n) if n else "all", metrics)
 
 
 def _against(
@@ -160,23 +190,26 @@ def _against(
     results: Results,
     column: str,
     said: Callable[[Any], str],
-    metric: str,
+    metrics: Mapping[str, str],
     changed: Sequence[float] = (),
-) -> Table:
-    """One row a method, one column a value of the setting, and what the worst one costs on the same draws."""
-    figures = results.figures()
+) -> list[Table]:
+    """One row a method, one column a value of the setting, and what a change of it costs, all on the same draws."""
+    figures = measures.on_the_same_draws(results.figures(), column)
     known = set(figures[column].to_list())  # a study may have been run in part
-    first, *rest = (getattr(s, column) for s in results.settings)
-    values = [v for v in (first, *rest) if v in known]
+    first = getattr(results.settings[0], column)
+    values = [v for s in results.settings if (v := getattr(s, column)) in known]
     changes = [v for v in changed if v in values and first in values]
-    rows: list[tuple[Cell, ...]] = []
-    for method, part in parts_of(figures, deciding(results.methods, metric)):
-        found = {value: part.filter(pl.col(column) == value) for value in values}
-        cells: list[Cell] = [measures.interval(draws, metric) for draws in found.values()]
-        for value in changes:
-            both = found[value].join(found[first], on=["subject", "seed"], suffix="_clean")
-            change = both.with_columns((pl.col(metric) - pl.col(f"{metric}_clean")).alias("change"))
-            cells.append(measures.interval(change, "change"))
-        rows.append((method, *cells))
-    heads = (*(said(v) for v in values), *(f"change at {said(v)}" for v in changes))
-    return Table(f"{name}_{metric}", title, ("method", *heads), tuple(rows), RULES)
+    heads = ("method", *(said(v) for v in values), *(f"change at {said(v)}" for v in changes), "draws")
+    made: list[Table] = []
+    for metric, words in metrics.items():
+        rows: list[tuple[Cell, ...]] = []
+        for method, part in parts_of(figures, deciding(results.methods, metric)):
+            found = {v: part.filter(pl.col(column) == v) for v in values}
+            cells: list[Cell] = [measures.interval(draws, metric) if len(draws) else None for draws in found.values()]
+            cells += [measures.difference(found[v], found[first], metric, ("subject", "seed")) for v in changes]
+            rows.append((method, *cells, part.select("subject", "seed").n_unique()))
+        rule = f" {flagging(str(row[0]) for row in rows)}" if metric == "f1" else ""
+        note = f"Each row is of the draws that its method has in every column with a figure.{rule} {INTERVALS}"
+        if rows:
+            made.append(Table(f"{name}_{metric}", title.format(words), heads, tuple(rows), note))
+    return made

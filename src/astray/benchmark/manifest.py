@@ -48,35 +48,34 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
     Seeds, methods, protocols, rates and splits may be added later, for a case depends on its own key alone. Other
     data, other settings or, unless ``changed_code``, other code would give other scores under the same names: they are
-    refused.
+    refused. ``codes`` lists every code that was run, with its commit; versions and machine are those of the first run.
     """
     now = {
         "dataset": dataset.name,
         "settings": dict(dataset.settings),
         "data_sha256": dataset.fingerprint,
-        "code_sha256": code_hash(),
     }
-    before = read(folder)
-    if before is not None:
+    code = {"sha256": code_hash(), "commit": commit()}
+    earlier = read(folder) or {}
+    if earlier:
         for key, said in now.items():
-            if before.get(key) != said and not (key == "code_sha256" and changed_code):
-                remedy = ", or --changed-code to go on all the same" if key == "code_sha256" else ""
-                raise DataError(
-                    f"{folder} holds results of {_difference(key, before, now)}; give another --out{remedy}"
-                )
-    earlier = before or {}
+            if earlier.get(key) != said:
+                raise DataError(f"{folder} holds results of {_difference(key, earlier, now)}; give another --out")
+        if not changed_code and code["sha256"] not in (known := [c["sha256"] for c in earlier["codes"]]):
+            raise DataError(
+                f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']}); give another --out, "
+                "or --changed-code to go on all the same"
+            )
+    codes = earlier.get("codes", [])
     manifest = now | {
-        "code_sha256": earlier.get("code_sha256", now["code_sha256"]),
-        "commit": earlier.get("commit", commit()),
+        "codes": codes if code in codes else [*codes, code],
         "protocols": _added(earlier.get("protocols", []), asked.protocols),
         "methods": _added(earlier.get("methods", []), asked.methods),
         "seeds": sorted(_added(earlier.get("seeds", []), asked.seeds)),
         "commands": _added(earlier.get("commands", []), [asked.command]),
-        "versions": {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "versions": earlier.get("versions", _versions()),
+        "machine": earlier.get("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
     }
-    if now["code_sha256"] != manifest["code_sha256"]:
-        manifest["later_code_sha256"] = _added(earlier.get("later_code_sha256", []), [now["code_sha256"]])
     with replacing(folder / NAME) as file:
         file.write(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
     return manifest
@@ -119,15 +118,21 @@ def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None if there is none."""
+    """The manifest of a folder; None if there is none.
+
+    One that names the first code alone, as they once did, is read as the list of codes that it stands for.
+    """
     try:
         found = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / NAME} cannot be read ({error}); give another --out") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not found.keys() & {"codes", "code_sha256"}:
         raise DataError(f"{folder / NAME} is not a manifest; give another --out")
+    if "codes" not in found:
+        later = [{"sha256": code, "commit": ""} for code in found.pop("later_code_sha256", [])]
+        found["codes"] = [{"sha256": found.pop("code_sha256"), "commit": found.pop("commit", "")}, *later]
     return found
 
 
@@ -157,11 +162,14 @@ def commit() -> str:
         return ""
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+def _versions() -> dict[str, str]:
+    def version(package: str) -> str:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return "not installed"
+
+    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
 
 
 def _added(before: Iterable[Any], more: Iterable[Any]) -> list[Any]:

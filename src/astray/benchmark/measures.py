@@ -84,7 +84,9 @@ def _ranked(score: Floats, label: Bools) -> dict[str, float]:
 def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
     """Where: the metrics of single fixes, of each draw, method and kind against all normal trips.
 
-    A fix is flagged at a normality of -2 or less; delays count from the first anomalous fix.
+    A fix is flagged at a normality of -2 or less. The median delay counts from the first anomalous fix, and a missed
+    anomaly as one of infinite delay. Where a kind makes every fix of its trips anomalous, any flag is in the right
+    place, so how near flags are to the truth (affiliation, range-F1) is not a number.
     """
     rows = []
     for case in fixes.partition_by(*KEY, maintain_order=True):
@@ -97,6 +99,7 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
             offsets = np.r_[0, np.flatnonzero(np.diff(trip)) + 1, len(trip)]
             score = metrics.unscored_as_normal(part["normality"].to_numpy().astype(np.float64))
             flagged = score <= EPS
+            placed = not truth[part["kind"].to_numpy() == kind].all()
             near = metrics.affiliation(flagged, truth, offsets)
             delay = metrics.detection_delay(flagged, truth, offsets, part["seconds"].to_numpy())
             alarms = metrics.false_alarms(flagged, truth, offsets)
@@ -107,14 +110,14 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
                     "fix_auroc": metrics.auroc(score, truth),
                     "fix_ap": metrics.average_precision(score, truth),
                     "vus_pr": metrics.vus_pr(score, truth, offsets, BUFFER),
-                    "affiliation_precision": near.precision,
-                    "affiliation_recall": near.recall,
-                    "range_f1": metrics.range_decisions(flagged, truth, offsets).f1,
+                    "affiliation_precision": near.precision if placed else np.nan,
+                    "affiliation_recall": near.recall if placed else np.nan,
+                    "range_f1": metrics.range_decisions(flagged, truth, offsets).f1 if placed else np.nan,
                     "detected": delay.detected,
-                    "delay_fixes": _median(delay.fixes),
-                    "delay_seconds": _median(delay.seconds),
+                    "delay_fixes": delay.median_fixes,
+                    "delay_seconds": delay.median_seconds,
                     "false_alarms": alarms.alarms,
-                    "false_fixes": alarms.fixes,
+                    "alarmed_trips": alarms.trips,
                 }
             )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -163,6 +166,7 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
                 **_key(case),
                 "order": order,
                 "errors": float((flagged != label).mean()),
+                "silent_errors": float(label.mean()),  # if nothing were flagged
                 "aurc": curve.aurc,
                 "excess": curve.excess,
                 "error_auroc": metrics.error_auroc(flagged != label, doubts),
@@ -202,32 +206,37 @@ def of_p_values(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def costs(trips: pl.DataFrame) -> pl.DataFrame:
-    """Median processor seconds of each method: a fit, its calibration, scoring the test set, and of what is shared."""
+    """Median processor seconds of each method: to fit, to calibrate, both, to score, and for what is shared."""
     seconds = ("fit_seconds", "calibrate_seconds", "score_seconds", "shared_seconds")
-    each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds, "n_train").first(), pl.len().alias("n_test"))
+    each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds).first())
+    each = each.with_columns((pl.col("fit_seconds") + pl.col("calibrate_seconds")).alias("learn_seconds"))
     return each.group_by("method", maintain_order=True).agg(
-        pl.col(*seconds, "n_train", "n_test").median(), pl.len().alias("draws")
+        pl.col(*seconds, "learn_seconds").median(), pl.len().alias("draws")
     )
 
 
-def summarise(figures: pl.DataFrame, by: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
-    """Means over people and draws: ``name``, ``name_low`` and ``name_high`` of each figure, and the number of draws.
+def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The draws that a method has at every value of a setting at which it was run; methods run at one are left out.
 
-    People are the clusters of the bootstrap, or seeds where there is one pool. A figure that some draw does not have
-    (nothing was wrong, so nothing could be removed) is the mean over the draws that have it.
+    So a row of means against that setting is of the same people and seeds from end to end.
     """
-    rows = []
-    for group in figures.partition_by(*by, maintain_order=True):
-        row: dict[str, Any] = {name: group[name][0] for name in by} | {"draws": len(group)}
-        for name in names:
-            found = interval(group, name)
-            row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
-        rows.append(row)
-    return pl.DataFrame(rows, infer_schema_length=None)
+    values = pl.col(column).n_unique()
+    every = values.over("method")
+    return figures.filter((every > 1) & (values.over("method", "subject", "seed") == every))
+
+
+def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
+    """How much higher a figure is than in another table, in the mean over the draws that both have."""
+    both = part.join(base, on=on, suffix="_base")
+    return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name)
 
 
 def interval(figures: pl.DataFrame, name: str) -> Interval:
-    """The mean of a figure with its 95 % interval."""
+    """The mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
+
+    People are the clusters, or seeds where there is one pool. A figure that some draw does not have (nothing was wrong,
+    so nothing could be removed) is the mean over the draws that have it.
+    """
     known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
     if not len(known):
         return Interval(float("nan"), float("nan"), float("nan"))
@@ -243,8 +252,3 @@ def _numbers(case: pl.DataFrame, name: str) -> Floats:
 
 def _key(case: pl.DataFrame) -> Mapping[str, Any]:
     return {name: case[name][0] for name in KEY}
-
-
-def _median(delays: Floats) -> float:
-    noticed = delays[np.isfinite(delays)]
-    return float(np.median(noticed)) if len(noticed) else float("nan")

@@ -9,11 +9,13 @@ from typing import Any
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark import ablation, further_tables, measures, paper_tables, runner
+from astray.benchmark import ablation, further_tables, measures, paper_tables
 from astray.benchmark import manifest as manifests
+from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.protocols import PROTOCOLS
-from astray.benchmark.results import Kept, Results
+from astray.benchmark.results import Kept, Results, read
 from astray.benchmark.tables import Table, write
+from astray.benchmark.variants import VARIANTS
 from astray.errors import DataError
 
 _TABLES: dict[str, Callable[[Results], list[Table]]] = {
@@ -26,6 +28,21 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "cold-start": further_tables.cold_start,
 }
 
+_FEATURES = "location, start, time since the start and velocity of each step"
+_KEY = {
+    "astray-alone": "astray without other people's trips",
+    "astray-shared": "one reward learned from people none of whom is tested; a person's own trips are only counted",
+    "kdd19": "the paper to the letter (raw coordinates, the policy alone as background, Eq. 9)",
+    "knn-location": "the mean distance to the 5 nearest places of the training trips, on a logarithmic scale",
+    "knn-location-start": "knn-location among places that were reached from near the same start",
+    "lof": f"Local Outlier Factor on {_FEATURES}",
+    "ocsvm": f"one-class support vector machine on {_FEATURES}",
+    "iforest": f"Isolation Forest on {_FEATURES}",
+    **{f"{name}-location": f"{name} on the location alone" for name in ("lof", "ocsvm", "iforest")},
+    "fnn-ae": f"feed-forward autoencoder of {_FEATURES}, by its error",
+    "lstm-ae": f"LSTM autoencoder of {_FEATURES}, by its error",
+}
+
 
 def report(out: Path, kept: Kept | None = None) -> list[Table]:
     """All tables that the results in a folder allow; they are also written to ``tables/`` and ``report.md``.
@@ -33,7 +50,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     ``kept`` holds what has been computed, for whoever draws figures of it.
     """
     manifest = manifests.read(out)
-    scores = runner.results(out)
+    scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
         raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
     made: list[Table] = []
@@ -46,17 +63,17 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     parts = ablation.table(scores, manifest["methods"])
     made += [parts] if parts else []
     every = scores.collect()
-    made.append(_costs(every, manifest["methods"]))
+    present = [m for m in manifest["methods"] if m in set(every["method"].unique())]
+    made.append(_costs(every, present, manifest["commands"]))
     write(made, out / "tables")
-    text = "\n".join([_head(manifest), *(table.markdown() for table in made)])
+    text = "\n".join([_head(manifest), *key(present, manifest), "", *(table.markdown() for table in made)])
     with replacing(out / "report.md") as file:
         file.write(text.encode())
     return made
 
 
-def _costs(trips: pl.DataFrame, methods: Sequence[str]) -> Table:
+def _costs(trips: pl.DataFrame, present: Sequence[str], commands: Sequence[str]) -> Table:
     """Processor seconds, and how many times those of the first method they are."""
-    present = [m for m in methods if m in set(trips["method"].unique())]
     alike = trips.filter(pl.col("method").n_unique().over(*measures.DRAW) == len(present))
     found = measures.costs(alike if len(alike) else trips)
     seconds = {row["method"]: row for row in found.iter_rows(named=True)}
@@ -65,22 +82,21 @@ def _costs(trips: pl.DataFrame, methods: Sequence[str]) -> Table:
         (
             m,
             seconds[m]["fit_seconds"],
-            seconds[m]["calibrate_seconds"],
+            seconds[m]["calibrate_seconds"] or None,
             seconds[m]["score_seconds"],
             seconds[m]["shared_seconds"] or None,
-            _ratio(seconds[m]["fit_seconds"], base["fit_seconds"]),
+            _ratio(seconds[m]["learn_seconds"], base["learn_seconds"]),
             _ratio(seconds[m]["score_seconds"], base["score_seconds"]),
             seconds[m]["draws"],
         )
         for m in present
     ]
-    columns: tuple[str, ...] = (
-        "method",
-        *(f"seconds | {what}" for what in ("fit", "calibrate", "score", "once for all")),
-    )
-    columns += (f"relative to {present[0]} | fit", f"relative to {present[0]} | score", "draws")
+    columns = ("method", *(f"seconds | {what}" for what in ("fit", "calibrate", "score", "once for all")))
+    columns += (*(f"relative to {present[0]} | {what}" for what in ("fit + calibrate", "score")), "draws")
     same = "all methods on the same draws" if len(alike) else "methods on different draws, so that they do not compare"
-    note = f"Median processor seconds of a draw, {same}, one thread each."
+    note = f"Median processor seconds of a draw, {same}, one thread each. astray calibrates itself as part of its fit."
+    if len(commands) > 1:
+        note += " Not all rows come from one command, so that the machine may have been more or less busy."
     return Table("costs", "Costs", columns, tuple(rows), note)
 
 
@@ -90,15 +106,35 @@ def _ratio(a: float, b: float) -> float | None:
 
 def _head(manifest: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    commits = dict.fromkeys(code["commit"] or "unknown" for code in manifest["codes"])
     lines = [
         f"# Results: {manifest['dataset']}",
         "",
         *(f"    {command}" for command in manifest["commands"]),
         "",
-        f"Seeds {', '.join(map(str, manifest['seeds']))}; commit {manifest['commit'] or 'unknown'}; "
-        f"data SHA-256 {manifest['data_sha256']}; {versions}; {manifest['machine']}.",
+        f"Seeds asked for: {', '.join(map(str, manifest['seeds']))}; each table says how many draws it is of. "
+        f"Run at commit {', '.join(commits)}; tables made at commit {manifests.commit() or 'unknown'}. "
+        f"Data SHA-256 {manifest['data_sha256']}; {versions}; {manifest['machine']}.",
         "",
         *(f"- {name}: {value}" for name, value in manifest["settings"].items()),
         "",
     ]
     return "\n".join(lines)
+
+
+def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
+    """What each method is, a line each."""
+    crowd = f"up to {size} trips" if (size := manifest["settings"].get("population")) else "trips"
+    model = f"one model a person, learned against {crowd} of other people, which the baselines do not get"
+    known = _KEY | {"astray": "one model of the whole pool" if manifest["dataset"] == "porto" else model}
+    lines = ["Methods:", ""]
+    for name in present:
+        base, _, options = name.partition(":")
+        said = f"{base} with {options}" if options else known.get(base, base)
+        lines.append(f"- {name}: {'astray with one thing changed' if name in VARIANTS else said}")
+    if any(name in VARIANTS or name.startswith("astray") for name in present):
+        lines.append(
+            f"- …{MEAN_ONLY}: decides by the normality of the whole trip, N(tau), and not by its worst window too"
+        )
+        lines.append(f"- …{SURE}: flags only what the heads agree on")
+    return lines

@@ -10,13 +10,12 @@ import polars as pl
 
 from astray.benchmark import measures, runner
 from astray.benchmark.measures import MEAN_ONLY, SURE
+from astray.benchmark.metrics.intervals import FEW
 from astray.benchmark.protocols import Setting
 
-RULES = (
-    f"A trip is flagged at a score of {measures.EPS:g} or less, in standard deviations of left-out training trips: the "
-    f"same rule for every method. “{SURE.strip()}”: only if the heads' spread is at most {measures.GAMMA:g}. "
-    f"F1 at p ≤ {measures.RARE:g}: flagged by the conformal p-value instead, so that a heavy tail of a method's scores "
-    "does not spoil its threshold. Intervals: 95 %, bootstrap over people (over draws where there is one pool)."
+INTERVALS = (
+    "Intervals: 95 %, over people (over draws where there is one pool): by bootstrap, or Student's where there are "
+    f"fewer than {FEW}."
 )
 
 Kept = dict[Any, pl.DataFrame | None]
@@ -67,7 +66,7 @@ class Results:
     def _figures(self, table: str, measure: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame | None:
         # One method at a time, for the scores of fixes are many; and once, for several tables want them.
         if (table, self.settings) not in self._kept:
-            scores = runner.results(self.out, table)
+            scores = read(self.out, self.manifest, table)
             parts = [
                 measure(rows)
                 for method in self.manifest["methods"]
@@ -76,6 +75,37 @@ class Results:
             ]
             self._kept[table, self.settings] = pl.concat(parts, how="diagonal_relaxed") if parts else None
         return self._kept[table, self.settings]
+
+
+def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> pl.LazyFrame | None:
+    """All results of a folder; None if there are none.
+
+    Every seed of the simulated data is another city, whose p01 is another person: they are named by their cities.
+    """
+    scores = runner.results(out, table)
+    if scores is None or manifest["dataset"] != "simulated":
+        return scores
+    return scores.with_columns(pl.format("city {}, {}", "seed", "subject").alias("subject"))
+
+
+def flagging(shown: Iterable[str]) -> str:
+    """What to know of the threshold under a table of some methods."""
+    names = list(shown)
+    words = [f"A trip is flagged at {measures.EPS:g} or less, in standard deviations of left-out training trips."]
+    if any("kdd19" in name for name in names):
+        words.append("Those of kdd19 are of single steps, as in the paper, so that its threshold is another demand.")
+    if any(name.endswith(SURE) for name in names):
+        words.append(f"“{SURE.strip()}”: only if the heads' spread is at most {measures.GAMMA:g}.")
+    return " ".join(words)
+
+
+def of_what(setting: Setting) -> str:
+    """A setting in words.
+
+    >>> of_what(Setting(rate=0.1))
+    'random split, 10 % anomalies'
+    """
+    return f"{setting.reading or setting.split + ' split'}, {percent(setting.rate)} anomalies"
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -101,6 +131,11 @@ def parts_of(figures: pl.DataFrame, methods: Sequence[str]) -> list[tuple[str, p
     """The rows of each method that has any, in the order given."""
     found = figures.partition_by("method", as_dict=True)
     return [(method, found[(method,)]) for method in methods if (method,) in found]
+
+
+def draws_of(figures: pl.DataFrame) -> int:
+    """How many draws some figures are of."""
+    return figures.select(measures.DRAW).n_unique()
 
 
 def mean_of(figures: pl.DataFrame, name: str) -> float | None:

@@ -136,8 +136,8 @@ def write(tables: Sequence[Table], folder: Path) -> None:
 def said(cell: Cell, decimals: int = 3) -> str:
     """A cell as text.
 
-    >>> said(0.12345), said(7), said(None), said(Interval(0.5, float("nan"), float("nan")))
-    ('0.123', '7', '', '0.500')
+    >>> said(0.12345), said(7), said(None), said(Interval(0.5, float("nan"), float("nan"))), said(float("inf"))
+    ('0.123', '7', '', '0.500', '∞')
     """
     match cell:
         case None:
@@ -147,7 +147,7 @@ def said(cell: Cell, decimals: int = 3) -> str:
         case Interval(mean, _, _):
             return said(mean, decimals)
         case float():
-            return f"{cell:.{decimals}f}" if math.isfinite(cell) else "–"
+            return f"{cell:.{decimals}f}" if math.isfinite(cell) else "∞" if cell > 0 else "–"
         case _:
             return str(cell)
 
@@ -166,4 +166,4 @@ def _piped(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.translate(_LATEX).replace("–", "--").replace("≤", r"$\leq$")
+    return text.translate(_LATEX).replace("–", "--").replace("≤", r"$\leq$").replace("∞", r"$\infty$")

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -121,6 +121,13 @@ def say_left_out(report: Report, *, quiet: bool = False) -> None:
     """What a reader left out, which is always said, and what it supposed."""
     if report.counts or (report.assumptions and not quiet):
         say(in_flags(str(report)))
+
+
+def say_if_several(name: str, trips: Collection[str], *, quiet: bool = False) -> None:
+    """That a name is the name of several trips, all of which are meant."""
+    if len(trips) > 1:
+        said = ", ".join(sorted(trips))
+        say(f"{name} is the name of {len(trips):,} trips, and all of them are meant: {said}", quiet=quiet)
 
 
 def number_of(n: int, what: str) -> str:

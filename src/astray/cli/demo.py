@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    out: Annotated[Path, Option("--out", metavar="FOLDER", help="Where the pictures go.")] = Path("demo"),
+    output: Annotated[Path, Option("--output", "--out", "-o", metavar="FOLDER", help="Where the pictures go.")] = Path(
+        "demo"
+    ),
     people: Annotated[int, Option("--people", min=2, help="How many people live in the city.")] = 12,
     days: Annotated[int, Option("--days", min=7, help="For how many days.")] = 60,
     iterations: Annotated[
@@ -39,7 +41,7 @@ def command(
 
     [b]Example[/b]
 
-      astray demo --out demo
+      astray demo -o demo
     """
     settings = o.gathered(locals())
     quiet_ = settings.quiet
@@ -67,10 +69,10 @@ def command(
     explanations = {name: detector.explain(new, name) for name in astray["trajectory"]}
     print(report(who, len(mine), table, explanations))
 
-    out.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     with progress("drawing", quiet=quiet_):
-        names = draw(out, detector, table, explanations)
-    print(f"\nPictures in {out}/:")
+        names = draw(output, detector, table, explanations)
+    print(f"\nPictures in {output}/:")
     for name in names:
         print(f"  {name}")
 

@@ -42,6 +42,7 @@ def command(
     ] = None,
     eps: o.Eps = None,
     gamma: o.Gamma = None,
+    false_alarm_rate: o.FalseAlarmRate = None,
     min_history: o.MinHistory = None,
     agent: o.OnlyAgent = None,
     format: o.Format = None,
@@ -78,10 +79,10 @@ def command(
     from astray.modelfile import load
 
     detector = load(model)
-    detector.set_params(**settings.given(["eps", "gamma", "min_history"]))
+    detector.set_params(**settings.given(["min_history"]))
     source = Source(file, settings, agent, only_agent(detector))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
-    explanation = detector.explain(one)
+    explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
     print(explanation)
     if output is not None:
         from astray.plots import explanation_figure, explanation_page, save_figure, save_page
@@ -96,12 +97,11 @@ def command(
 def _found(source: Source, trip: str) -> Trajectories:
     """The trip of this name; reading stops where it stands."""
     from astray.explain import position_of
-    from astray.mdp.view import trip_names
 
     n = 0
     for trips, _ in source.batches():
         n += len(trips)
-        if trip in trips.trajectory_ids or trip in trip_names(trips):
+        if trips.called([trip]).any():
             return trips[position_of(trips, trip)]
     raise AstrayError(f"{source.path}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
 

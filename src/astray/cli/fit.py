@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, leaving_when_tidied, progress, say
+from astray.cli.console import Advance, leaving_at_once, leaving_when_tidied, progress, say, say_if_several
 from astray.errors import AstrayError
+from astray.settings import SettingsError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from astray.detectors.detector import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.settings import Settings
@@ -170,7 +174,7 @@ def command(
     from astray.cli.reading import Source
     from astray.detectors.fleet import FleetDetector
 
-    _check(output, agent, pooled, fine_tune)
+    _check(output, agent, pooled, fine_tune, checkpoints)
     source = Source(file, settings)
     trips = source.load()
     source.say_left_out()
@@ -179,18 +183,12 @@ def command(
         crowd = Source(population, settings)
         others = crowd.load()
         crowd.say_left_out()
-    marks = _marks(trips, anomalous or [])
-    model: IRLDetector | FleetDetector
+    alone = agent is not None or pooled or len(trips.agents) == 1
+    _check_kind(file, alone, others is not None, fine_tune, settings)
+    marks = _marks(trips, anomalous or [], settings)
     with leaving_at_once():
-        if agent is not None or pooled or len(trips.agents) == 1:
-            model = _one(trips, marks, agent, others, settings)
-        elif others is not None:
-            raise AstrayError("--population is for a model of one agent; add --agent NAME or --pooled")
-        else:
-            model = _fleet(trips, marks, settings)
-    if fine_tune:
-        if not isinstance(model, FleetDetector):
-            raise AstrayError(f"{file}: all trips are of one agent; --fine-tune is for a fleet of many")
+        model = _one(trips, marks, agent, others, settings) if alone else _fleet(trips, marks, settings)
+    if fine_tune and isinstance(model, FleetDetector):
         _fine_tune(model, trips, checkpoints or _parts(output), settings)
     model.save(output)
     if fine_tune and checkpoints is None:
@@ -198,14 +196,32 @@ def command(
     say(f"{output}: {_described(model)}", quiet=settings.quiet)
 
 
-def _check(output: Path, agent: str | None, pooled: bool, fine_tune: bool) -> None:
+def _check(output: Path, agent: str | None, pooled: bool, fine_tune: bool, checkpoints: Path | None) -> None:
     """Refuse what cannot be meant, before anything takes long."""
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other; give one of them")
     if fine_tune and (agent is not None or pooled):
         raise AstrayError("--fine-tune is for a fleet; without --agent and --pooled a file with many agents makes one")
+    if checkpoints is not None and not fine_tune:
+        raise SettingsError("--checkpoints is for --fine-tune; add that, or leave it out")
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the model cannot be written there; name a file in a folder that exists")
+
+
+def _check_kind(file: Path, alone: bool, has_population: bool, fine_tune: bool, settings: Settings) -> None:
+    """Refuse what the kind of model that is made, of one agent or pool or of a fleet, does not know."""
+    for name in settings.given(FLEET if alone else ONE):
+        flag = f"--{name.replace('_', '-')}"
+        if alone:
+            raise SettingsError(f"{flag} is for a fleet, and this model is of one agent or pool; leave it out")
+        raise SettingsError(
+            f"{flag} is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several "
+            "agents; add --agent NAME or --pooled, or leave it out"
+        )
+    if has_population and not alone:
+        raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")
+    if fine_tune and alone:
+        raise SettingsError(f"{file}: all trips are of one agent; --fine-tune is for a fleet of many")
 
 
 def _parts(output: Path) -> Path:
@@ -213,27 +229,27 @@ def _parts(output: Path) -> Path:
     return output.with_name(f"{output.name}.parts")
 
 
-def _marks(trips: Trajectories, anomalous: list[str]) -> list[int]:
+def _marks(trips: Trajectories, anomalous: list[str], settings: Settings) -> NDArray[np.int64]:
     """-1 for the trips that are named as anomalous, else 1."""
+    import numpy as np
+
     from astray.mdp.view import trip_names
 
-    full = trip_names(trips)
-    short = trips.trajectory_ids.tolist()
-    unknown = set(anomalous) - {*full, *short}
-    if unknown:
-        raise AstrayError(f"--anomalous {min(unknown)}: there is no such trip in the file")
-    return [-1 if name in anomalous or trip in anomalous else 1 for name, trip in zip(full, short, strict=True)]
+    for name in anomalous:
+        meant = trip_names(trips[trips.called([name])])
+        if not meant:
+            raise AstrayError(f"--anomalous {name}: there is no such trip in the file")
+        say_if_several(name, meant, quiet=settings.quiet)
+    return np.where(trips.called(anomalous), -1, 1)
 
 
 def _one(
-    trips: Trajectories, marks: list[int], agent: str | None, others: Trajectories | None, settings: Settings
+    trips: Trajectories, marks: NDArray[np.int64], agent: str | None, others: Trajectories | None, settings: Settings
 ) -> IRLDetector:
-    import numpy as np
-
     from astray.detectors.detector import IRLDetector
     from astray.trajectories import Trajectories
 
-    mine, y = trips, np.array(marks)
+    mine, y = trips, marks
     if agent is not None:
         mine, y = trips.agent(agent), y[trips.agent_ids == agent]
         rest = [crowd for crowd in (trips.without(agent), others) if crowd is not None and len(crowd)]
@@ -244,7 +260,7 @@ def _one(
         return detector.fit(mine, y, population=others)
 
 
-def _fleet(trips: Trajectories, marks: list[int], settings: Settings) -> FleetDetector:
+def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> FleetDetector:
     from astray.detectors.fleet import FleetDetector
 
     what = f"learning from {len(trips):,} trips of {len(trips.agents):,} agents"

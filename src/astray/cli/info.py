@@ -69,7 +69,6 @@ def _of_file(model: Path) -> dict[str, Any]:
 
 
 def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
-    from astray.cli.reading import detector_agents
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(model, FleetDetector):
@@ -86,7 +85,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "period": _period([float(t) for memory in memories for t in memory.times]),
             "anomalous": len(model.anomalous_),
         }
-    agents = detector_agents(model)
+    agents = model.agents
     gps = model.view_ is not None
     starts = model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist() if gps else []
     remembered = model.view_.memory.times.tolist() if model.view_ is not None else []

@@ -12,6 +12,7 @@ from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.detector import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
+from astray.errors import DataError
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.columns import ALIASES, plain, recognised
 from astray.readers.delimited import sniff
@@ -23,6 +24,9 @@ STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
+
+NAMED = 5
+"""Agents of a file that are named, at most, where one is not among them."""
 
 Batch = tuple[Trajectories, float]
 """Some trips, and which share of the file had been read when they came."""
@@ -96,7 +100,10 @@ class Source:
                 **self.options,
             )
         trips = self._attributed(trips)
-        return trips if self.agent is None else trips.agent(self.agent)
+        mine = self._asked_for(trips)
+        if not len(mine):
+            raise self._empty(trips.agents)
+        return mine
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Everything in order, some trips at a time: streamed where the file is large, else loaded and cut."""
@@ -104,6 +111,7 @@ class Source:
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
         share = 0.0
+        others: dict[str, None] | None = {}  # as long as nobody was found who is asked for
 
         def note(done: int, total: int) -> None:
             nonlocal share
@@ -119,9 +127,24 @@ class Source:
             **self.options,
         ):
             trips = self._attributed(batch)
-            mine = trips if self.agent is None else trips[trips.agent_ids == self.agent]
+            mine = self._asked_for(trips)
             if len(mine):
+                others = None
                 yield mine, share
+            elif others is not None:
+                others |= dict.fromkeys(trips.agents)
+        if others is not None:
+            raise self._empty(list(others))
+
+    def _asked_for(self, trips: Trajectories) -> Trajectories:
+        return trips if self.agent is None else trips[trips.agent_ids == self.agent]
+
+    def _empty(self, agents: Sequence[str]) -> DataError:
+        """What is wrong where nothing is left, though there are trips of these agents."""
+        if not agents:
+            return DataError(f"{self.path}: no trip in it can be used; look at the file, and at the options")
+        rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
+        return DataError(f"{self.path}: no trip of agent {self.agent!r}; there are {', '.join(agents[:NAMED])}{rest}")
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         if self.owner is None or not self.is_owned:
@@ -136,17 +159,8 @@ class Source:
 
 def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
     """Whose model it is, if it is of one agent."""
-    agents = set() if isinstance(detector, FleetDetector) else detector_agents(detector)
-    return agents.pop() if len(agents) == 1 else None
-
-
-def detector_agents(detector: IRLDetector) -> set[str]:
-    """Whose trips the model of one agent, or of a pool, has seen: by its memory, or by the trips that it kept."""
-    remembered = () if detector.view_ is None else detector.view_.memory.trip_ids
-    kept = set(detector.kept_.agents)
-    if len(kept) == 1 and all(name.startswith(f"{min(kept)}/") for name in remembered):
-        return kept  # a trip's own name may hold a slash as well
-    return {name.rpartition("/")[0] for name in remembered} or kept
+    alone = not isinstance(detector, FleetDetector) and len(detector.agents) == 1
+    return detector.agents[0] if alone else None
 
 
 def cut(trips: Trajectories, rows: int = BATCH_ROWS) -> Iterator[Batch]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say
+from astray.cli.console import leaving_at_once, progress, say, say_if_several
 from astray.errors import AstrayError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def command(
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, only_agent
     from astray.detectors.fleet import FleetDetector
+    from astray.mdp.view import trip_names
     from astray.modelfile import load
 
     detector = load(model)
@@ -73,12 +75,21 @@ def command(
         source = Source(file, settings, agent, only_agent(detector))
         trips = source.load()
         source.say_left_out()
+    names = anomalous or []
+    proved: set[tuple[str, str]] = set()
+    for name in names:
+        if isinstance(detector, FleetDetector):
+            meant = _meant(detector, trips, name)
+            proved |= meant
+            say_if_several(name, {f"{agent}/{trip}" for agent, trip in meant}, quiet=settings.quiet)
+        elif trips is not None:
+            say_if_several(name, trip_names(trips[trips.called([name])]), quiet=settings.quiet)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
         if isinstance(detector, FleetDetector):
-            said = _fleet(detector, trips, anomalous or [])
+            said = _fleet(detector, trips, proved)
         else:
             detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
-            said = _one(detector, trips, anomalous or [])
+            said = _one(detector, trips, names)
     detector.save(output or model)
     say(said, quiet=settings.quiet)
 
@@ -89,15 +100,23 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
     return f"learned from {detector.n_trips_:,} trips now, {before:,} before; {len(detector.anomalous_):,} anomalous"
 
 
-def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
+def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
-    gone = 0
-    for name in anomalous:
-        agent, slash, trip = name.rpartition("/")
-        if not slash:
-            if trips is None or name not in trips.trajectory_ids:
-                raise AstrayError(f"--anomalous {name}: whose trip is that? Give it as agent/trip")
-            agent = str(trips.agent_ids[trips.trajectory_ids == name][0])
-        gone += fleet.forget_trips(agent, [trip], anomalous=True)
+    gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
     counted = 0 if trips is None else fleet.observe(trips)
     return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
+
+
+def _meant(fleet: FleetDetector, trips: Trajectories | None, name: str) -> set[tuple[str, str]]:
+    """The agents and trajectories that a name means: trips in the file, or the one that is remembered as agent/trip."""
+    found: set[tuple[str, str]] = set()
+    if trips is not None:
+        new = trips[trips.called([name])]
+        found.update(zip(new.agent_ids.tolist(), new.trajectory_ids.tolist(), strict=True))
+    past = {(agent, name.removeprefix(f"{agent}/")) for agent in fleet.agents if name.startswith(f"{agent}/")}
+    found |= {(agent, trip) for agent, trip in past if name in fleet.members_[agent].memory.trip_ids}
+    if not (found or past):
+        raise AstrayError(
+            f"--anomalous {name}: whose trip is that? Give it as agent/trip, of an agent that is enrolled"
+        )
+    return found or past

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +20,8 @@ def command(
             "--output",
             "-o",
             metavar="FILE",
-            help="Append events to this file, each exactly once however often the watch is killed and started again; "
-            "by default they go to standard output.",
+            help="Append events to this file. With --state it holds each exactly once, however often the watch is "
+            "killed and started again on the same lines. By default they go to standard output.",
             show_default=False,
         ),
     ] = None,
@@ -76,29 +75,22 @@ def command(
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
     settings = o.gathered(locals())
-    from astray.live.events import reopen
     from astray.live.watch import watch
     from astray.modelfile import load
 
     detector = load(model)
     detector.set_params(**settings.given(["min_history"]))
-    with ExitStack() as stack:
-        out, written = sys.stdout, 0
-        if output is not None:
-            out, written = reopen(output)
-            stack.enter_context(out)
-        seen = watch(
-            detector,
-            sys.stdin.buffer,
-            out,
-            state=state,
-            max_agents=max_agents,
-            max_late=max_late,
-            scores=scores,
-            strangers=strangers,
-            written=written,
-            **settings.given(["eps", "gamma", "false_alarm_rate"]),
-        )
+    seen = watch(
+        detector,
+        sys.stdin.buffer,
+        output or sys.stdout,
+        state=state,
+        max_agents=max_agents,
+        max_late=max_late,
+        scores=scores,
+        strangers=strangers,
+        **settings.given(["eps", "gamma", "false_alarm_rate"]),
+    )
     counts = {"fix": seen.fixes, "trip": seen.trips, "alert": seen.alerts, "line": seen.refused}
     said = ", ".join(number_of(n, what) for what, n in counts.items())
     say(f"{said} refused", quiet=settings.quiet)

@@ -119,7 +119,8 @@ def _reward(posterior: RewardPosterior, config: LearnConfig, rng: np.random.Gene
 def _generator(generated: Generated, config: LearnConfig, rng: np.random.Generator) -> Any:
     import torch
 
-    from astray.irl.policy import MLP, GaussianPolicy
+    from astray.irl.network import MLP
+    from astray.irl.policy import GaussianPolicy
     from astray.irl.trpo import TRPO, Critic
 
     actor = generated.actor

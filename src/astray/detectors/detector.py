@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import Threshold
+from astray.decide import Bounds, Threshold
 from astray.detectors.configuration import learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
-from astray.detectors.scoring import Lens, Scale, Seen
-from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, teachable, without
+from astray.detectors.scoring import Lens, Scale, Scores, Seen
+from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, without
 from astray.detectors.updates import first_lesson, sort_out
 from astray.errors import DataError
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
@@ -87,7 +87,7 @@ class IRLDetector(Detector):
         How many past trips (and a third as many of the population's) the model keeps, thinned, to go on learning from
         and to show.
     n_jobs
-        Threads for scoring.
+        Threads for scoring; -1 for as many as there are cores.
     seed
         The same seed and data give the same model, bit for bit.
     progress
@@ -108,6 +108,8 @@ class IRLDetector(Detector):
         A table with one row for each iteration of learning.
     kept_, population_
         Thinned past trips of the agent and of others.
+    agents_
+        Whose trips they were: one agent's, or those of a pool.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
     n_trips_, n_updates_
@@ -190,6 +192,7 @@ class IRLDetector(Detector):
     history_: pl.DataFrame
     kept_: Trajectories
     population_: Trajectories | None
+    agents_: tuple[str, ...]
     anomalous_: frozenset[str]
     n_trips_: int
     n_updates_: int
@@ -229,6 +232,7 @@ class IRLDetector(Detector):
         config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         self._learn(world, config, rng, crowd)
         self.config_ = plain(config)
+        self.agents_ = tuple(mine.agents)
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
@@ -263,15 +267,16 @@ class IRLDetector(Detector):
         if not self._is_fitted:
             if trips is None:
                 raise DataError("there is nothing to learn from; give trips")
-            good = teachable(trips, y, anomalous)
-            return self.fit(trips, np.where(good, 1, -1), population)
+            refused = sort_out(trips, y, anomalous, set(), frozenset(), ()).refused
+            return self.fit(trips, np.where(np.isin(trip_names(trips), sorted(refused)), -1, 1), population)
         past = {*trip_names(self.kept_), *(() if self.view_ is None else self.view_.memory.trip_ids)}
         given = trips if trips is None else self._check(trips)
-        new, taught, refused = sort_out(given, y, anomalous, past, self.anomalous_)
+        new, taught, refused = sort_out(given, y, anomalous, past, self.anomalous_, self.agents_)
         view = self.view_ if self.view_ is None else self.view_.forget(sorted(refused))
         kept = without(self.kept_, refused | taught)
         if new is not None and len(new):
             self._go_on(new, view, kept, population)
+            self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
             self.n_trips_ += len(taught - past)
         else:
             # Nothing to learn from: reward and scales stay, so that what was refused cannot rise by them.
@@ -335,6 +340,12 @@ class IRLDetector(Detector):
 
     # ---------------------------------------------------------------- looking
 
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose trips it has learned from."""
+        self._require_fitted()
+        return list(self.agents_)
+
     def _check(self, trips: Trajectories) -> Trajectories:
         self._require_fitted()
         if trips.is_gps != (self.view_ is not None):
@@ -363,21 +374,21 @@ class IRLDetector(Detector):
         remembered = isinstance(self.view_.encoder, FamiliarityEncoder)
         return Lens(self.view_, self.scales_[0], self.view_.memory.history if remembered else float(self.n_trips_))
 
-    def _explain(self, trip: Trajectories) -> Explanation:
-        scores = self._score(trip)
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         if self.view_ is None:
-            return explain_steps(self, scores)
+            return explain_steps(scores, bounds)
         shown = without(self.kept_, trip_names(trip))
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
         actor = None if self.generated_ is None else self.generated_.actor
-        return explain_fixes(self, scores, self.view_, trip_names(trip)[0], habitual, actor)
+        return explain_fixes(scores, bounds, self.view_, trip_names(trip)[0], habitual, actor)
 
     # ---------------------------------------------------------------- keeping
 
     def _pack(self) -> Packed:
         own = {
             "config": self.config_,
+            "agents": self.agents_,
             "anomalous": sorted(self.anomalous_),
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
@@ -392,6 +403,7 @@ class IRLDetector(Detector):
         detector = cls._of_parameters(model)
         detector._take(Taught.unpack(model))
         detector.config_ = model.value("config", dict[str, Any])
+        detector.agents_ = model.value("agents", tuple[str, ...])
         detector.anomalous_ = frozenset(model.value("anomalous", tuple[str, ...]))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)

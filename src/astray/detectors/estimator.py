@@ -12,12 +12,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Threshold, decide, threshold
+from astray.decide import Bounds, Threshold, decide, threshold
 from astray.detectors.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
 from astray.modelfile import FilePath, ModelFile, plain, write
 from astray.modelfile.parts import Packed, plain_threshold, restore_threshold
+from astray.processes import cores
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -67,9 +68,8 @@ class Detector(ABC):
         return self
 
     def __repr__(self) -> str:
-        signature = inspect.signature(type(self).__init__).parameters
-        given = self.get_params().items()
-        said = [f"{k}={v!r}" for k, v in given if v is not signature[k].default and v != signature[k].default]
+        default = {name: repr(p.default) for name, p in inspect.signature(type(self).__init__).parameters.items()}
+        said = [f"{name}={value!r}" for name, value in self.get_params().items() if repr(value) != default[name]]
         return f"{type(self).__name__}({', '.join(said)})"
 
     # ---------------------------------------------------------------- for subclasses
@@ -91,7 +91,7 @@ class Detector(ABC):
         return self.posterior_, self.scales_
 
     @abstractmethod
-    def _explain(self, trip: Trajectories) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         """Why this one trip scored as it did."""
 
     @abstractmethod
@@ -147,13 +147,14 @@ class Detector(ABC):
             return position[chunk], what(self._score(ordered[chunk]), position[chunk])
 
         found = chunks(ordered.lengths)
-        if self.n_jobs <= 1:
+        threads = cores(self.n_jobs)
+        if threads <= 1:
             return [of(chunk) for chunk in found]
-        with ThreadPoolExecutor(self.n_jobs) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(of, found))
 
-    def _table(self, trips: Trajectories, eps: Threshold, false_alarm_rate: float | None) -> pl.DataFrame:
-        given = threshold(eps, trips)
+    def _table(self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None) -> pl.DataFrame:
+        given = threshold(self.eps if eps is None else eps, trips)  # of all trips at once, as they were given
 
         def of(scores: Scores, at: Array) -> pl.DataFrame:
             return trip_table(scores, given[at] if false_alarm_rate is None else scores.levels(false_alarm_rate))
@@ -165,18 +166,18 @@ class Detector(ABC):
         return pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """N(tau), one a trip: high is normal; a trip without a usable fix is not a number."""
-        normality = np.full(len(trips), np.nan)
-        for position, values in self._map(trips, lambda scores, _: scores.of_trips.normality):
-            normality[position] = values
-        return normality
+        """The score that decides, one a trip: the lower of N(tau) and the worst window; high is normal.
 
-    def decision_function(self, trips: Trajectories) -> Floats:
-        """How far each trip is above ``eps``: the lower of N(tau) and the worst window, less ``eps``."""
+        A trip without a usable fix is not a number. N(tau) alone is the column ``normality`` of :meth:`score`.
+        """
         score = np.full(len(trips), np.nan)
         for position, values in self._map(trips, lambda scores, _: scores.of_trips.score):
             score[position] = values
-        return score - threshold(self.eps, trips)
+        return score
+
+    def decision_function(self, trips: Trajectories) -> Floats:
+        """How far each trip scores above ``eps``: :meth:`score_samples` less the threshold."""
+        return self.score_samples(trips) - threshold(self.eps, trips)
 
     def predict(self, trips: Trajectories) -> NDArray[np.int64]:
         """+1 for normal trips, -1 for those that score at most ``eps``, however sure that is; see :meth:`decide`."""
@@ -224,7 +225,7 @@ class Detector(ABC):
         decision, history (past trips behind the score), and the segment in which the
         trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
         """
-        table = self._table(trips, self.eps if eps is None else eps, false_alarm_rate)
+        table = self._table(trips, eps, false_alarm_rate)
         decision = decide(
             (table["score"] <= table["level"]).to_numpy(),
             table["uncertainty"].to_numpy(),
@@ -256,7 +257,15 @@ class Detector(ABC):
         position = pl.Series("position", np.repeat(trip, trips.lengths[trip]))
         return table.with_columns(position).sort("position", maintain_order=True).drop("position")
 
-    def explain(self, trips: Trajectories, trajectory: str | int = 0) -> Explanation:
+    def explain(
+        self,
+        trips: Trajectories,
+        trajectory: str | int = 0,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> Explanation:
         """Why a trip scored as it did: its segments, in words, and where the agent would rather have gone.
 
         Parameters
@@ -265,6 +274,8 @@ class Detector(ABC):
             Some trips.
         trajectory
             Which of them: its id or its position; the first by default.
+        eps, gamma, false_alarm_rate
+            By what it is decided on, as in :meth:`decide`.
 
         Examples
         --------
@@ -282,7 +293,13 @@ class Detector(ABC):
         from astray.explain import position_of
 
         self._require_fitted()
-        return self._explain(self._check(trips)[position_of(trips, trajectory)])
+        trip = self._check(trips)[position_of(trips, trajectory)]
+        scores = self._score(trip)
+        low = threshold(self.eps if eps is None else eps, trip)
+        low = low if false_alarm_rate is None else scores.levels(false_alarm_rate)
+        unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
+        bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
+        return self._explain(trip, scores, bounds)
 
     # ---------------------------------------------------------------- keeping
 

@@ -23,7 +23,6 @@ from astray.detectors.scoring import Scale
 from astray.detectors.teaching import Progress, teach
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
-from astray.mdp.paths import resample
 from astray.mdp.view import View, trip_names
 from astray.mdp.world import GeoWorld
 from astray.modelfile import FilePath, ModelFile, pack_text, plain, read, write
@@ -124,12 +123,11 @@ class Task:
 
 def tune(task: Task) -> Tuned | None:
     """The agent's own reward; None if its trips hold no step."""
-    paths = resample(task.view.paths(task.trips), task.view.config.interval)
-    paths = paths[paths.lengths > 1]
-    if not len(paths):
+    world = GeoWorld.seen(task.trips, task.view)
+    if world is None:
         return None
     taught = teach(
-        GeoWorld(task.view, task.trips, paths),
+        world,
         task.config,
         task.rng,
         population=task.others,

@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import Threshold
+from astray.decide import Bounds, Threshold
 from astray.detectors import crowd
 from astray.detectors.configuration import learn_config, view_config
 from astray.detectors.estimator import Detector
 from astray.detectors.finetune import Lessons, Mixed, Tuned, TuningConfig, alike, fine_tune, pack_tuned, unpack_tuned
 from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.personal import Own
-from astray.detectors.scoring import Lens, Scale, Seen
+from astray.detectors.scoring import Lens, Scale, Scores, Seen
 from astray.detectors.sharing import SharingConfig, share
 from astray.detectors.teaching import Progress, teachable
 from astray.detectors.updates import first_lesson
@@ -300,7 +300,10 @@ class FleetDetector(Detector):
         self._member(agent)
         del self.members_[agent]
         self.tuned_.pop(agent, None)
-        self.anomalous_ = frozenset(n for n in self.anomalous_ if not n.startswith(f"{agent}/"))
+        # The names of others may begin with this one's.
+        longer = tuple(f"{other}/" for other in self.members_ if other.startswith(f"{agent}/"))
+        its = (n for n in self.anomalous_ if n.startswith(f"{agent}/") and not n.startswith(longer))
+        self.anomalous_ = self.anomalous_ - set(its)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Take trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
@@ -378,12 +381,12 @@ class FleetDetector(Detector):
         own = [(run, self.tuned_[a].posterior) for a, run in agents if a in self.tuned_]
         return Mixed.of(self.posterior_, own, seen.trip), [self._scale(a, self.members_.get(a)) for a, _ in agents]
 
-    def _explain(self, trip: Trajectories) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
         member = self.members_.get(trip.agents[0]) or Member.of(trip, self.view_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
         view = member.view(self.view_config_, self.context_)
-        return explain_fixes(self, self._score(trip), view, trip_names(trip)[0], habitual)
+        return explain_fixes(scores, bounds, view, trip_names(trip)[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 

@@ -21,7 +21,6 @@ from astray.detectors.scoring import Scale
 from astray.detectors.teaching import Progress, calibrated, remember, sample, thin
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
-from astray.mdp.paths import resample
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, Rows
 from astray.normality import Calibration, TripScores, step_normality, trip_means, trip_normality
@@ -84,9 +83,9 @@ class _Measured(NamedTuple):
     @classmethod
     def of(cls, pupil: Pupil, view: View) -> list[_Measured]:
         """An agent with the history of this view; nothing where no trip was left out."""
-        left_out = _world(pupil.left_out, view)
+        left_out = GeoWorld.seen(pupil.left_out, view)
         remembered = np.flatnonzero(np.isin(trip_names(pupil.training), view.memory.trip_ids))
-        return [] if left_out is None else [cls(left_out, _world(pupil.training[remembered[-RECENT:]], view))]
+        return [] if left_out is None else [cls(left_out, GeoWorld.seen(pupil.training[remembered[-RECENT:]], view))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +155,7 @@ def share(
 def _lessons(pupil: Pupil, sharing: SharingConfig, bands: Sequence[float], rng: np.random.Generator) -> list[_Lesson]:
     n = len(pupil.training)
     demonstrated = sample(pupil.training, sharing.demonstrations, rng)
-    whole = _world(demonstrated, pupil.view)
+    whole = GeoWorld.seen(demonstrated, pupil.view)
     lessons = [_Lesson(whole, int(band_of(float(n), bands)), tuple(_Measured.of(pupil, pupil.view)))]
     edges = [1.0, *bands, np.inf]
     for band, (low, high) in enumerate(pairwise(edges)):
@@ -169,18 +168,9 @@ def _lessons(pupil: Pupil, sharing: SharingConfig, bands: Sequence[float], rng: 
         one, other = pupil.with_history(order[:size]), pupil.with_history(order[size : 2 * size])
         # The whole history stands for the last band; the demonstrations of a short one are trips that it does not hold.
         rest = order[size:][: sharing.short_demonstrations]
-        taught = None if band == len(bands) else _world(pupil.training[np.sort(rest)], one)
+        taught = None if band == len(bands) else GeoWorld.seen(pupil.training[np.sort(rest)], one)
         lessons.append(_Lesson(taught, band, (*_Measured.of(pupil, one), *_Measured.of(pupil, other))))
     return lessons
-
-
-def _world(trips: Trajectories, view: View) -> GeoWorld | None:
-    """The world of some trips, none of which is remembered by being here; None if there is nothing to see."""
-    if not len(trips):
-        return None
-    paths = resample(view.paths(trips), view.config.interval)
-    paths = paths[paths.lengths > 1]
-    return GeoWorld(view, trips, paths) if len(paths) else None
 
 
 def _others(everybody: Trajectories, world: GeoWorld, n: int, rng: np.random.Generator) -> Trajectories | None:

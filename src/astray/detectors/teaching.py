@@ -69,19 +69,13 @@ def teachable(
         distinct, times = np.unique(names, return_counts=True)
         twice = str(distinct[np.argmax(times)])
         raise DataError(f"two trajectories are called {twice!r}; give each trajectory of an agent an id of its own")
-    unwanted = np.isin(names, sorted(named(names, refused)))
+    unwanted = trips.called(refused)
     if y is None:
         return ~unwanted & ~np.isin(names, sorted(known))
     labels = np.asarray(y)
     if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
         raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
     return np.asarray(~unwanted & (labels == 1), bool)
-
-
-def named(names: Iterable[str], wanted: Iterable[str]) -> set[str]:
-    """Those of the full names (agent/trajectory) that are meant by ``wanted``, full names or trajectories alone."""
-    full = set(wanted)
-    return {n for n in names if n in full or any(n.endswith(f"/{w}") for w in full)}
 
 
 def without(trips: Trajectories, names: Iterable[str]) -> Trajectories:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.detectors.teaching import named, teachable
+from astray.detectors.teaching import teachable
 from astray.errors import DataError
 from astray.mdp.view import trip_names
 from astray.trajectories import Trajectories
@@ -36,6 +36,7 @@ def sort_out(
     anomalous: Sequence[str],
     past: set[str],
     known: frozenset[str],
+    agents: Iterable[str],
 ) -> Update:
     """Sort out new trips by their marks, and past ones by their names.
 
@@ -44,20 +45,24 @@ def sort_out(
     trips, y
         New trips, or None; +1 for normal ones, -1 for anomalous ones.
     anomalous
-        Names of trips, new or past, that proved anomalous.
+        Names of trips, new or past, that proved anomalous: trajectories alone, or agent/trajectory.
     past
         Full names of the trips that were learned from.
     known
         Full names of those that are known to be anomalous.
+    agents
+        Whose trips were learned from.
     """
-    refused = named(past, anomalous)
+    meant = {w: {w, *(f"{agent}/{w}" for agent in agents)} & past for w in anomalous}
+    refused = set[str]().union(*meant.values())
     taught: set[str] = set()
     if trips is not None:
         good = teachable(trips, y, anomalous, known)
+        meant = {w: found | set(trip_names(trips[trips.called([w])])) for w, found in meant.items()}
         refused |= set(trip_names(trips[~good]))
         trips = trips[good]
         taught = set(trip_names(trips))
-    unknown = [w for w in anomalous if not named(refused, [w])]
+    unknown = [w for w, found in meant.items() if not found]
     if unknown:
         raise DataError(f"no trip named {unknown[0]!r} was learned from or given, so it cannot be taken out")
     return Update(trips, frozenset(taught), frozenset(refused))

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import Segment, decide, leaving, threshold
-from astray.detectors.estimator import Detector
+from astray.decide import Bounds, Segment, decide, leaving
 from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
 from astray.explain.ways import Way, expected_ways
@@ -150,8 +149,8 @@ class Explanation:
 
 
 def explain_fixes(
-    detector: Detector,
     scores: Scores,
+    bounds: Bounds,
     view: View,
     name: str,
     habitual: Sequence[Way],
@@ -161,10 +160,10 @@ def explain_fixes(
 
     The expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
-    stretches = _decided(detector, scores)
+    stretches = scores.segments(np.array([bounds.eps]))
     steps = scores.seen.steps
     if steps is None or not len(steps):
-        return _explanation(detector, scores, stretches, [], habitual)
+        return _explanation(scores, bounds, stretches, [], habitual)
     spans = [slice(s.start, s.stop) for s in stretches]
     words: list[tuple[str, dict[str, float]]]
     if isinstance(view.encoder, FamiliarityEncoder):
@@ -176,28 +175,23 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
-    return _explanation(detector, scores, stretches, words, habitual, expected, passed)
+    return _explanation(scores, bounds, stretches, words, habitual, expected, passed)
 
 
-def explain_steps(detector: Detector, scores: Scores) -> Explanation:
+def explain_steps(scores: Scores, bounds: Bounds) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``."""
-    stretches = _decided(detector, scores)
+    stretches = scores.segments(np.array([bounds.eps]))
     n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
     standard = scores.seen.features[:, : n_states + n_actions]
     words: list[tuple[str, dict[str, float]]] = [
         (step_words(standard[s.start : s.stop], n_states), {}) for s in stretches
     ]
-    return _explanation(detector, scores, stretches, words)
-
-
-def _decided(detector: Detector, scores: Scores) -> tuple[Segment, ...]:
-    """The segments of one trip that open at the threshold that decides on it."""
-    return scores.segments(threshold(detector.eps, scores.trips))
+    return _explanation(scores, bounds, stretches, words)
 
 
 def _explanation(
-    detector: Detector,
     scores: Scores,
+    bounds: Bounds,
     stretches: Sequence[Segment],
     words: Sequence[tuple[str, dict[str, float]]],
     habitual: Sequence[Way] = (),
@@ -212,8 +206,8 @@ def _explanation(
     scored = {name: np.full(trip.n_rows, np.nan) for name in of_fixes}
     for name, values in of_fixes.items():
         scored[name][seen.row] = values
-    eps, gamma = threshold(detector.eps, trip), threshold(detector.gamma, trip, "gamma")
-    decision = decide(of.score <= eps, of.uncertainty, seen.history, gamma=gamma, min_history=detector.min_history)
+    eps, gamma, least = bounds
+    decision = decide(of.score <= eps, of.uncertainty, seen.history, gamma=gamma, min_history=least)
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),
@@ -233,9 +227,9 @@ def _explanation(
         p_value=float(of.p_value[0]),
         history=float(seen.history[0]),
         decision=str(decision[0]),
-        eps=float(eps[0]),
-        gamma=float(gamma[0]),
-        leave=float(leaving(eps)[0]),
+        eps=eps,
+        gamma=gamma,
+        leave=float(leaving(eps)),
         habitual=tuple(habitual),
         expected=tuple(expected),
     )

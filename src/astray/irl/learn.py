@@ -120,7 +120,7 @@ def learn(
     lengths = np.bincount(demonstrations.path)
 
     history: list[dict[str, float]] = []
-    best, best_state, since_best = np.inf, copy.deepcopy(reward.state_dict()), 0
+    best = _Best(reward)
     judge = int(rng.integers(2**32))  # the same draws judge every iteration
     # Line 3: N times.
     for iteration in range(config.iterations):
@@ -150,13 +150,10 @@ def learn(
         history.append(measures)
         if progress is not None:
             progress(iteration + 1, config.iterations, measures)
-        since_best += 1
-        if measures["held_out_loss"] < best - PLATEAU:
-            best, best_state, since_best = measures["held_out_loss"], copy.deepcopy(reward.state_dict()), 0
-        if since_best >= config.patience:
+        if best.since(reward, measures["held_out_loss"]) >= config.patience:
             break
     if config.held_out:
-        reward.load_state_dict(best_state)
+        reward.load_state_dict(best.state)
     # What an earlier reward has learned from is not known by head.
     unseen = (bootstrap.numpy() == 0) & (start is None)
     unseen[held_out] = True
@@ -315,6 +312,20 @@ def _improve(generator: Generator, rollout: Rollout, rewards: Array) -> dict[str
     dense[rollout.mask] = rewards
     done = generator.improve(rollout, dense)
     return {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
+
+
+class _Best:
+    """The reward as it was when its held-out loss was lowest."""
+
+    def __init__(self, reward: RewardHeads) -> None:
+        self.loss, self.state, self._since = np.inf, copy.deepcopy(reward.state_dict()), 0
+
+    def since(self, reward: RewardHeads, loss: float) -> int:
+        """Take note of a loss: how many iterations have passed since the lowest."""
+        self._since += 1
+        if loss < self.loss - PLATEAU:
+            self.loss, self.state, self._since = loss, copy.deepcopy(reward.state_dict()), 0
+        return self._since
 
 
 def _bootstrap(n_trips: int, n_heads: int, training: Rows, rng: np.random.Generator) -> Tensor:

@@ -47,7 +47,6 @@ def step_loss(
     demonstration_rewards: Tensor,
     background_rewards: Tensor,
     demonstration_weights: Tensor | None = None,
-    background_weights: Tensor | None = None,
 ) -> Loss:
     """The same model seen as a discriminator of single steps (Finn et al. 2016, on GANs, IRL and energy models).
 
@@ -55,7 +54,7 @@ def step_loss(
     of the two densities: what this agent does, against what might have been done.
     """
     positive = _weighted_mean(F.softplus(-demonstration_rewards), demonstration_weights)
-    negative = _weighted_mean(F.softplus(background_rewards), background_weights)
+    negative = F.softplus(background_rewards).mean(dim=0)
     gap = demonstration_rewards.mean(dim=0) - background_rewards.mean(dim=0)
     return Loss(positive + negative, gap.detach(), effective_sample_size(background_rewards))
 

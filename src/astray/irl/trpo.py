@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from astray.errors import DataError, TrainingError
-from astray.irl.policy import MLP, Array, GaussianPolicy, Improvement, Linearised, Rollout, rollout
+from astray.irl.network import MLP, Linearised
+from astray.irl.policy import Array, GaussianPolicy, Improvement, Rollout, rollout
 from astray.mdp.dynamics import Dynamics
 
 

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from astray.explain.words import ASPECTS
 from astray.live.score import Score, Stretch, TripScore, moment
-
-ASPECTS = {  # what is said where an aspect is the lowest
-    "behaviour": "unusual behaviour",
-    "place": "an unusual place",
-    "route": "an unusual way",
-    "manner": "an unusual manner of moving",
-    "time": "an unusual time",
-}
-
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Events:
-    """Writes events, each with the next number; those that ``out`` holds already (up to ``written``) are left out."""
+    """Writes events, each with the next number; one that comes again is left out where it stands in ``out`` already.
 
-    def __init__(self, out: TextIO, sequence: int = 0, written: int = 0) -> None:
-        self.out, self.sequence, self.written = out, sequence, written
+    ``standing`` are the numbers and lines of events in ``out`` that come after number ``sequence``. As long as what
+    comes is found there, in that order, it is not written again. What is not found is new: it is numbered after all of
+    them, and from then on everything is.
+    """
+
+    def __init__(self, out: TextIO, sequence: int = 0, standing: Iterable[tuple[int, str]] = ()) -> None:
+        self.out, self.sequence, self.standing = out, sequence, iter(standing)
         self.fresh = False
 
     def say(self, event: str, **fields: Any) -> None:
         """Write one event."""
+        said = _ENCODER.encode({"event": event, **{k: _plain(v) for k, v in fields.items()}})
+        for number, line in self.standing:
+            self.sequence = number
+            if line == _numbered(number, said):
+                return
         self.sequence += 1
-        if self.sequence <= self.written:
-            return
-        said = {"sequence": self.sequence, "event": event, **fields}
-        self.out.write(_ENCODER.encode({k: _plain(v) for k, v in said.items()}) + "\n")
+        self.out.write(_numbered(self.sequence, said))
         self.fresh = True
 
     def flush(self) -> None:
@@ -44,36 +45,47 @@ class Events:
             self.fresh = False
 
 
-def reopen(path: Path) -> tuple[TextIO, int]:
-    """Open a file of events to append to it, and the number of the last event in it; a half-written line is cut off.
+@contextmanager
+def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
+    """Events that are appended to a file; a half-written line at its end is cut off.
 
-    With it a watch that writes to a file writes every event exactly once, however often it is killed::
-
-        out, written = reopen(path)
-        watch(model, lines, out, state=state, written=written)
+    Those up to number ``after`` are known to be in the file; the later ones in it are not written a second time when
+    they come again. By default nothing comes again: whatever comes is new, and numbered after the last one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "events.jsonl")
-    ...     _ = path.write_text('{"sequence": 1, "event": "score"}\\n{"sequence": 2, "ev')
-    ...     out, written = reopen(path)
-    ...     out.close()
-    ...     path.read_text(), written
-    ('{"sequence": 1, "event": "score"}\\n', 1)
+    ...     _ = path.write_text('{"sequence": 1, "event": "a"}\\n{"sequence": 2, "event": "b"}\\n{"sequence": 3, "ev')
+    ...     with reopened(path, after=1) as events:
+    ...         events.say("b")
+    ...         events.say("c")
+    ...     print(path.read_text(), end="")
+    {"sequence": 1, "event": "a"}
+    {"sequence": 2, "event": "b"}
+    {"sequence": 3, "event": "c"}
     """
     path.touch()
-    last, whole = 0, 0
     with open(path, "rb+") as file:
+        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+    with open(path, "a", encoding="utf-8", newline="\n") as out:
+        if after is None:
+            yield Events(out, max((number for number, _ in _standing(path)), default=0))
+        else:
+            yield Events(out, after, (event for event in _standing(path) if event[0] > after))
+
+
+def _standing(path: Path) -> Iterator[tuple[int, str]]:
+    """The numbers and lines of the events in a file, one at a time, for it may be long."""
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         for line in file:
-            if not line.endswith(b"\n"):
-                break
-            whole += len(line)
             try:
-                last = max(last, int(json.loads(line)["sequence"]))
+                yield int(json.loads(line)["sequence"]), line
             except (ValueError, TypeError, KeyError):
-                continue
-        file.truncate(whole)
-    return open(path, "a", encoding="utf-8"), last
+                continue  # somebody else's
+
+
+def _numbered(number: int, said: str) -> str:
+    return f'{{"sequence": {number}, {said[1:]}\n'
 
 
 def of_trip(trip: TripScore) -> dict[str, Any]:

@@ -8,14 +8,18 @@ What a restart guarantees, after whatever end (kill -9, a crash, a power cut of 
 * Give the same lines again, from the beginning, from one of the last thousand lines before the position, or from the
   position on: lines taken in already are skipped, the others are taken in as they would have been. Nothing is lost.
 * Events are numbered, and the same lines give the same events under the same numbers. Events that were written after
-  the last save are written again after a restart, to the letter: a reader drops numbers that it has seen. With
-  ``written`` (:func:`astray.live.events.reopen` finds it) they are not written again at all, so a file holds each
-  exactly once. The state is saved right after alerts and ends of trips, as long as saving takes a small part of the
-  time, so that in most cases there is nothing to repeat.
+  the last save come again after a restart, to the letter. Where ``out`` is the name of a file they are found in it and
+  not written again, so that it holds each exactly once; a reader of anything else drops lines that it has seen. The
+  state is saved right after alerts and ends of trips, as long as saving takes a small part of the time, so that in most
+  cases there is nothing to repeat.
+* Nothing that is new is left out: an event is taken for one that was written before only if it is the same to the
+  letter and comes in the same order. From the first on that is not, all are written, with numbers that go on after the
+  last one of the file. Without a state, nothing is known of what was taken in: the same lines give their events again.
 * An input that cannot be read again (a pipe) loses the lines that were read after the last save, and those that were
   still waiting in the buffer of this process. The state is saved as lines come in, when the last save is ``save_every``
   seconds old, or older where saving a large state takes long (it may take a twentieth of the time). So after a silence
-  the last lines before it may be unsaved, however long it lasted.
+  the last lines before it may be unsaved, however long it lasted. Where ``out`` is no file, the numbers of events that
+  came of lost lines are then given to others.
 
 One thing is not in the input: the clock by which a fix is "from the future". A fix refused for that may be accepted
 when it is read again after a restart.
@@ -23,31 +27,35 @@ when it is read again after a restart.
 
 from __future__ import annotations
 
+import os
 import time as clock
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from astray.decide import Threshold, level
 from astray.errors import DataError
-from astray.live.events import Events
+from astray.live.events import Events, reopened
 from astray.live.hearing import Hearing, Needed, Summary
 from astray.live.messages import Line, bounded
 from astray.live.session import Session
 from astray.live.state import State, fingerprint
+from astray.modelfile import FilePath
 
 if TYPE_CHECKING:
-    from astray.detectors.estimator import Detector
+    from astray.detectors.detector import IRLDetector
+    from astray.detectors.fleet import FleetDetector
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
 
 
 def watch(
-    model: Detector,
+    model: IRLDetector | FleetDetector,
     lines: Iterable[Line],
-    out: TextIO,
+    out: TextIO | FilePath,
     *,
-    state: Path | None = None,
+    state: FilePath | None = None,
     eps: Threshold | None = None,
     gamma: Threshold | None = None,
     false_alarm_rate: float | None = None,
@@ -60,7 +68,6 @@ def watch(
     strangers: bool | None = None,
     finish: bool | None = None,
     save_every: float = 1.0,
-    written: int = 0,
     now: Callable[[], float] = clock.time,
 ) -> Summary:
     """Score the fixes of any number of agents as they come, and write what happens as JSON lines.
@@ -79,7 +86,7 @@ def watch(
         Fixes as JSON lines (see :func:`astray.live.messages.parse`): an open file, or anything that gives lines. A line
         without an agent is of the model's own, if it knows only one.
     out
-        Where events go.
+        Where events go: an open file; or the name of one, to which they are appended.
     state
         A file that is kept up to date, to go on from after a restart; see the top of this module.
     eps, gamma, false_alarm_rate
@@ -104,8 +111,6 @@ def watch(
         input may go on later.
     save_every
         Seconds between two saves of the state, while lines come in; more where saving takes long.
-    written
-        The number of the last event that ``out`` holds already.
     now
         The clock that says what lies in the future, in seconds since 1970.
 
@@ -131,8 +136,9 @@ def watch(
         level(false_alarm_rate, fewest)  # says so if it cannot be promised
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
-    told = fingerprint(model) if state is not None else ""
-    kept = State.load(state, told) if state is not None and state.exists() else State(told)
+    kept_in = None if state is None else Path(state)
+    told = "" if kept_in is None else fingerprint(model)
+    kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
     settings: dict[str, Any] = {
         "reorder": max_late,
         "stay": stay,
@@ -145,45 +151,41 @@ def watch(
     def opened(agent: str, context: Mapping[str, Any]) -> Session:
         return Session(model, agent, context=context, **settings)
 
-    watched = Hearing(
-        opened,
-        known_agents(model),
-        Needed.of(model, eps, gamma),
-        Events(out, kept.sequence, written),
-        kept,
-        max_agents=max_agents,
-        max_early=max_early,
-        scores=scores,
-        strangers=model.KIND == "fleet" if strangers is None else strangers,
-        now=now,
-    )
-    saving = _Saving(state, save_every)
-    whole = True  # whether the last line was taken in to its end
-    try:
-        for line in kept.position.unread(bounded(lines)):
-            whole = False
-            urgent = watched.take(line)
-            whole = True
-            if saving.due(urgent):
+    with (
+        reopened(Path(out), None if state is None else kept.sequence)
+        if isinstance(out, str | os.PathLike)
+        else nullcontext(Events(out, kept.sequence))
+    ) as events:
+        watched = Hearing(
+            opened,
+            frozenset(model.agents),
+            Needed.of(model, eps, gamma),
+            events,
+            kept,
+            max_agents=max_agents,
+            max_early=max_early,
+            scores=scores,
+            strangers=model.KIND == "fleet" if strangers is None else strangers,
+            now=now,
+        )
+        saving = _Saving(kept_in, save_every)
+        whole = True  # whether the last line was taken in to its end
+        try:
+            for line in kept.position.unread(bounded(lines)):
+                whole = False
+                urgent = watched.take(line)
+                whole = True
+                if saving.due(urgent):
+                    saving.save(watched)
+            if finish if finish is not None else state is None:
+                whole = False
+                watched.finish()
+                whole = True
+        finally:
+            # An interruption while waiting for input leaves everything in order; within a line it does not.
+            if whole:
                 saving.save(watched)
-        if finish if finish is not None else state is None:
-            whole = False
-            watched.finish()
-            whole = True
-    finally:
-        # An interruption while waiting for input leaves everything in order; within a line it does not.
-        if whole:
-            saving.save(watched)
     return watched.summary
-
-
-def known_agents(model: Detector) -> frozenset[str]:
-    """The agents that a model knows: those enrolled, or those it was fitted on."""
-    agents = getattr(model, "agents", None)
-    if agents is None:
-        kept = getattr(model, "kept_", None)
-        agents = () if kept is None else kept.agents
-    return frozenset(map(str, agents))
 
 
 class _Saving:

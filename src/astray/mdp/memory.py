@@ -28,6 +28,12 @@ class Forgetting:
     window: float | None = None  # forget trips older than so many seconds before the newest
     half_life: float | None = None  # a trip counts half after so many seconds
 
+    def __post_init__(self) -> None:
+        for name in ("max_trips", "window", "half_life"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise DataError(f"{name} is {value}; give a number above 0, or None to forget nothing by it")
+
 
 @dataclass(frozen=True, eq=False)
 class Memory:
@@ -60,11 +66,6 @@ class Memory:
 
     def __len__(self) -> int:
         return len(self.trip_ids)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the postings."""
-        return self.keys.nbytes + self.trips.nbytes
 
     # ---------------------------------------------------------------- changing
 

@@ -99,14 +99,11 @@ def trace(paths: Trajectories, spacing: float) -> Trajectories:
     )
 
 
-def location_before(paths: Trajectories, lag: float) -> NDArray[np.float64]:
-    """Where each point's agent was ``lag`` seconds earlier; before the path's start, at its start."""
-    (found,) = locations_before(paths, [lag])
-    return found
-
-
 def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray[np.float64]]:
-    """The same for several lags; in memory all east before all north."""
+    """Where each point's agent was some seconds earlier, for each lag; before the path's start, at its start.
+
+    In memory all east before all north.
+    """
     time, rows = paths.columns["time"], np.arange(paths.n_rows)
     start = np.repeat(paths.offsets[:-1], paths.lengths)
     clock = time + np.repeat(shifts(time, paths.offsets), paths.lengths)

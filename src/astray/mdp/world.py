@@ -155,13 +155,19 @@ class GeoWorld:
         """The world of an agent; trips that the view does not remember yet are remembered."""
         known = set(view.memory.trip_ids)
         new = np.array([name not in known for name in trip_names(fixes)], bool)
-        view = view.remember(fixes[new]) if new.any() else view
-        paths = resample(view.paths(fixes), view.config.interval)
-        # A path of one point holds no step.
-        paths = paths[paths.lengths > 1]
-        if not len(paths):
+        world = cls.seen(fixes, view.remember(fixes[new]) if new.any() else view)
+        if world is None:
             raise DataError("no trajectory has two usable fixes at different times; there is nothing to learn from")
-        return cls(view, fixes, paths)
+        return world
+
+    @classmethod
+    def seen(cls, fixes: Trajectories, view: View) -> GeoWorld | None:
+        """The world of some trips, none of which is remembered by being here; None if they hold no step."""
+        if not len(fixes):
+            return None
+        paths = resample(view.paths(fixes), view.config.interval)
+        paths = paths[paths.lengths > 1]  # a path of one point holds no step
+        return cls(view, fixes, paths) if len(paths) else None
 
     @property
     def names(self) -> list[str]:

@@ -35,10 +35,19 @@ class Delays(NamedTuple):
 
 
 class FalseAlarms(NamedTuple):
-    """How often, in 1,000 normal fixes: fixes flagged, and alarms (runs of flagged fixes that touch no anomaly)."""
+    """How often there is an alarm for nothing.
+
+    Attributes
+    ----------
+    fixes, alarms
+        In 1,000 normal fixes: those flagged, and the runs of flagged fixes that touch no anomaly.
+    trips
+        The share of normal trips in which any fix is flagged; not a number if every trip has an anomaly.
+    """
 
     fixes: float
     alarms: float
+    trips: float
 
 
 def detection_delay(
@@ -71,10 +80,11 @@ def detection_delay(
 
 
 def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> FalseAlarms:
-    """False alarms per 1,000 normal fixes.
+    """False alarms per 1,000 normal fixes, and the share of normal trips that have any.
 
-    >>> false_alarms([1, 1, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1], [0, 6])  # of 4 normal fixes 3 flagged, in 1 false alarm
-    FalseAlarms(fixes=750.0, alarms=250.0)
+    >>> truth = [0, 0, 0, 0, 1, 1, 0, 0]  # of 6 normal fixes 3 are flagged, in 1 false alarm; the second trip is quiet
+    >>> false_alarms([1, 1, 0, 1, 1, 0, 0, 0], truth, [0, 6, 8])
+    FalseAlarms(fixes=500.0, alarms=166.66666666666666, trips=0.0)
     """
     found, cuts = rows_of_trips(flagged, offsets, "flagged")
     real, _ = rows_of_trips(truth, offsets)
@@ -84,7 +94,13 @@ def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Fa
     alarms = runs(found, cuts)
     anomalous = np.r_[0, np.cumsum(real)]
     wrong = anomalous[alarms.stop] == anomalous[alarms.start]
-    return FalseAlarms(1000.0 * float((found & ~real).sum()) / normal, 1000.0 * float(wrong.sum()) / normal)
+    starts = cuts[:-1]
+    usual = ~np.logical_or.reduceat(real, starts)
+    return FalseAlarms(
+        1000.0 * float((found & ~real).sum()) / normal,
+        1000.0 * float(wrong.sum()) / normal,
+        float(np.logical_or.reduceat(found, starts)[usual].mean()) if usual.any() else float("nan"),
+    )
 
 
 def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.errors import AstrayError, DataError
+
+FEW = 8  # clusters; fewer are too little to resample: all samples of two lie between the two
 
 
 class Interval(NamedTuple):
@@ -27,11 +29,12 @@ def mean_interval(
     confidence: float = 0.95,
     resamples: int = 5000,
 ) -> Interval:
-    """The mean of values that come in clusters, and its interval by resampling whole clusters.
+    """The mean of values that come in clusters, and its interval: by bootstrap, or Student's of few clusters.
 
-    The draws of one person are alike, so people are resampled and not draws; each person counts the same, however many
-    draws there are. A percentile interval of few clusters is too narrow; its level is widened so that it is about as
-    wide as Student's interval would be (Hesterberg 2015, the expanded percentile interval).
+    The draws of one person are alike, so the means of people count and not draws; each person counts the same, however
+    many draws there are. From eight people on, whole people are resampled: a percentile interval, its level widened so
+    that it is about as wide as Student's would be (Hesterberg 2015, the expanded percentile interval). Of fewer it
+    would still be too narrow, so the interval is Student's, mean ± t s / √n with n - 1 degrees of freedom.
 
     Parameters
     ----------
@@ -60,16 +63,19 @@ def mean_interval(
     mean = float(means.mean())
     if n < 2:
         return Interval(mean, float("nan"), float("nan"))
+    special = _special()
+    t = float(special.stdtrit(n - 1, 0.5 + confidence / 2))
+    if n < FEW:
+        half = t * float(means.std(ddof=1) / np.sqrt(n))
+        return Interval(mean, mean - half, mean + half)
     drawn = means[rng.integers(n, size=(resamples, n))].mean(axis=1)
-    tail = _expanded_tail(1.0 - confidence, n)
+    tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the normal tail that is as far out as Student's
     low, high = np.quantile(drawn, [tail, 1.0 - tail])
     return Interval(mean, float(low), float(high))
 
 
-def _expanded_tail(alpha: float, n: int) -> float:
-    """Phi(sqrt(n / (n - 1)) t_{alpha / 2, n - 1}): the normal tail that is as far out as Student's."""
+def _special() -> Any:
     try:
-        special = import_module("scipy.special")
+        return import_module("scipy.special")
     except ModuleNotFoundError as missing:
         raise AstrayError("intervals need scipy; install it with: pip install 'astray[bench]'") from missing
-    return float(special.ndtr(np.sqrt(n / (n - 1)) * special.stdtrit(n - 1, alpha / 2)))

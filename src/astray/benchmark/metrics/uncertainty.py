@@ -86,7 +86,8 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
     """Send the most uncertain ``share`` of the cases to review: what the remaining decisions are worth.
 
     Where the border lies between cases of equal uncertainty, each of these is reviewed in part: the value is the mean
-    over all ways to choose among them. If nothing is wrong, no error can be removed, and that share is not a number.
+    over all ways to choose among them. If nothing is wrong, no error can be removed, and that share is not a number;
+    nor is the precision if no alarm is left.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
     kept = 1.0 - _reviewed(spread, share * len(spread))
     hits, alarms, anomalies = (float(kept[which].sum()) for which in (found & positive, found, positive))
     return Review(
-        hits / alarms if alarms else 0.0,
+        hits / alarms if alarms else float("nan"),
         hits / anomalies if anomalies else 0.0,
         2 * hits / (alarms + anomalies) if alarms + anomalies else 0.0,
         float(1.0 - kept[wrong].mean()) if wrong.any() else float("nan"),
