@@ -16,6 +16,7 @@ from astray.benchmark import measures, metrics, paper
 from astray.benchmark.measures import EPS
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, mean_of, of_what, parts_of, percent, read
+from astray.benchmark.variants import VARIANTS
 from astray.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
@@ -53,12 +54,15 @@ _GRID = np.linspace(0.0, 1.0, 201)
 def draw(out: Path, kept: Kept | None = None) -> list[Path]:
     """Draw every figure that the results in a folder allow, as PNG and SVG, into ``figures/``.
 
-    ``kept`` is what a report has computed already.
+    Variants of an ablation are for its table; here they would stand on top of each other. ``kept`` is what a report has
+    computed already.
     """
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
         raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
+    manifest = manifest | {"methods": [name for name in manifest["methods"] if name not in VARIANTS]}
+    scores = scores.filter(pl.col("method").is_in(manifest["methods"]))
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     written = []
