@@ -111,6 +111,19 @@ class Calibration:
         return _standardised(_over_heads(rewards), self.step)
 
 
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """What scores are measured on.
+
+    ``step_noise`` and ``trip_noise`` are standard deviations, in sigma_bar, that a short history adds to the heads'
+    own: how far scores would move had as many other trips of the agent been seen.
+    """
+
+    calibration: Calibration
+    step_noise: float = 0.0
+    trip_noise: float = 0.0
+
+
 class StepScores(NamedTuple):
     """Scores of steps, one entry a row."""
 

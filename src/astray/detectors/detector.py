@@ -14,7 +14,7 @@ from astray.decide import Bounds, Threshold
 from astray.detectors.configuration import learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
-from astray.detectors.scoring import Lens, Scale, Scores, Seen
+from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, without
 from astray.detectors.updates import first_lesson, sort_out
 from astray.errors import DataError
@@ -26,6 +26,7 @@ from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, StepWorld
 from astray.modelfile import ModelFile, configured, plain
 from astray.modelfile.parts import Packed
+from astray.normality import Scale
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

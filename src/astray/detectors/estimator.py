@@ -13,11 +13,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import Bounds, Threshold, decide, threshold
-from astray.detectors.scoring import Lens, Scale, Scores, Seen, chunks, fix_table, score_chunk, trip_table
+from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, score_chunk, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
 from astray.modelfile import FilePath, ModelFile, plain, write
 from astray.modelfile.parts import Packed, plain_threshold, restore_threshold
+from astray.normality import Scale
 from astray.processes import cores
 from astray.trajectories import Trajectories
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from astray.detectors.continuation import revive
 from astray.detectors.members import Common, Member
-from astray.detectors.scoring import Scale
 from astray.detectors.teaching import Progress, teach
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
@@ -27,6 +26,7 @@ from astray.mdp.view import View, trip_names
 from astray.mdp.world import GeoWorld
 from astray.modelfile import FilePath, ModelFile, pack_text, plain, read, write
 from astray.modelfile.parts import Packed, pack_posterior, pack_scales, unpack_posterior, unpack_scales
+from astray.normality import Scale
 from astray.processes import spread
 from astray.trajectories import Trajectories
 

@@ -17,7 +17,7 @@ from astray.detectors.estimator import Detector
 from astray.detectors.finetune import Lessons, Mixed, Tuned, TuningConfig, alike, fine_tune, pack_tuned, unpack_tuned
 from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.personal import Own
-from astray.detectors.scoring import Lens, Scale, Scores, Seen
+from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, share
 from astray.detectors.teaching import Progress, teachable
 from astray.detectors.updates import first_lesson
@@ -37,6 +37,7 @@ from astray.modelfile.parts import (
     unpack_scales,
     unpack_table,
 )
+from astray.normality import Scale
 from astray.processes import cores
 from astray.trajectories import Trajectories
 

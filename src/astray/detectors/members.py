@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.personal import OwnScores
-from astray.detectors.scoring import Scale
 from astray.detectors.sharing import band_of
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
@@ -20,6 +19,7 @@ from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text
 from astray.modelfile.parts import Packed, sound
+from astray.normality import Scale
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -60,7 +60,7 @@ class Member:
     def around(cls, lat: Array, lon: Array, config: ViewConfig) -> Member:
         """A member centred on some fixes, with nothing remembered."""
         projection = Projection.centred_on(lat, lon)
-        offset = 3600.0 * round(projection.lon / 15.0) if config.utc_offset is None else config.utc_offset
+        offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
         return cls(projection, offset, Memory(forgetting=config.forgetting))
 
     @property

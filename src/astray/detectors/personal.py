@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.scoring import Scale
-from astray.normality import WINDOW_TOLERANCE, Location, TripScores
+from astray.normality import WINDOW_TOLERANCE, Location, Scale, TripScores
 
 Array = NDArray[Any]
 OwnScores = NDArray[np.float32]  # (trips, 2): N(tau) and the worst window; not a number where they are not known

@@ -19,6 +19,7 @@ from astray.mdp.view import Sight, View
 from astray.normality import (
     Calibration,
     Location,
+    Scale,
     StepScores,
     TripScores,
     lowest_of_steps,
@@ -66,19 +67,6 @@ class Seen(NamedTuple):
         no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
         past = np.full(n, history)
         return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, past, one_scale, LEAST_STEPS)
-
-
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """What scores are measured on.
-
-    ``step_noise`` and ``trip_noise`` are standard deviations, in sigma_bar, that a short history adds to the heads'
-    own: how far scores would move had as many other trips of the agent been seen.
-    """
-
-    calibration: Calibration
-    step_noise: float = 0.0
-    trip_noise: float = 0.0
 
 
 class Lens(NamedTuple):

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.continuation import Generated, one_thread
-from astray.detectors.scoring import Scale, chunks
+from astray.detectors.scoring import chunks
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.memory import Memory
@@ -32,7 +32,7 @@ from astray.modelfile.parts import (
     unpack_trips,
     unpack_view,
 )
-from astray.normality import Calibration, calibrate, out_of_bag
+from astray.normality import Calibration, Scale, calibrate, out_of_bag
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.decide import leaving
-from astray.detectors.scoring import LEAST_SEGMENT, Scale
+from astray.detectors.scoring import LEAST_SEGMENT
 from astray.live.score import Stretch
 from astray.live.tape import Tape
-from astray.normality import Location
+from astray.normality import Location, Scale
 
 Array = NDArray[Any]
 

@@ -40,6 +40,11 @@ class Projection:
         # apart.
         return float(np.radians(1) * EARTH_RADIUS * np.cos(np.radians(min(abs(self.lat), 89.9))))
 
+    @property
+    def solar_offset(self) -> float:
+        """Seconds that local time is ahead of UTC, by the sun: a whole hour for every 15 degrees of longitude."""
+        return 3600.0 * round(self.lon / 15.0)
+
     def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
         """East and north of the centre, in metres: an array of shape (n, 2), in memory all east before all north."""
         east = np.asarray(lon, np.float64) - self.lon + 180.0

@@ -84,7 +84,7 @@ class View:
         if not len(fixes):
             raise DataError("no trajectories were given; at least one is needed")
         projection = Projection.centred_on(fixes.columns["lat"], fixes.columns["lon"])
-        offset = 3600.0 * round(projection.lon / 15.0) if config.utc_offset is None else config.utc_offset
+        offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
         encoders: dict[str, Encoder] = {
             "raw": RawEncoder(),
             "fourier": FourierEncoder.draw(rng),

@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import ByContext, ByHour, Threshold
-from astray.detectors.scoring import Scale
 from astray.errors import ModelFileError
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
@@ -25,7 +24,7 @@ from astray.mdp.memory import Memory
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
-from astray.normality import Calibration, Location, Overall
+from astray.normality import Calibration, Location, Overall, Scale
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
 Array = NDArray[Any]
