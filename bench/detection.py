@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,15 +22,15 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
-from astray.mdp.counterfactuals import DEFAULT_EXPLORERS
+from astray.benchmark.variants import VARIANTS
 
-# Which counterfactuals of the background look like which injected anomaly.
-EXPLORERS_OF = {
-    "detour": ("detour", "borrow", "turn_off"),
-    "reversed": ("reverse",),
-    "wrong-time": ("hour",),
-    "loiter": ("stop",),
-    "speeding": ("pace",),
+# The variants without those counterfactuals that look like an injected anomaly.
+LEFT_OUT = {
+    "detour": "explorers: no detours",
+    "reversed": "explorers: no reversing",
+    "wrong-time": "explorers: no other hour",
+    "loiter": "explorers: no stops",
+    "speeding": "explorers: no other pace",
 }
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
@@ -65,23 +67,20 @@ def watch(job: tuple[int, int, int, bool]) -> list[dict[str, object]]:
             }
         )
 
-    def astray(
-        method: str, kinds: tuple[str, ...], crowd: Trajectories | None, explorers: tuple[str, ...] | None = None
-    ) -> None:
+    def astray(method: str, kinds: Iterable[str], crowd: Trajectories | None, **options: Any) -> None:
         began = time.process_time()
-        fitted = IRLDetector(seed=seed, explorers=explorers).fit(mine, population=crowd)
+        fitted = IRLDetector(seed=seed, **options).fit(mine, population=crowd)
         seconds = time.process_time() - began
         for kind in kinds:
             if kind in cases:
                 trips, label = cases[kind]
                 record(method, kind, label, fitted.score(trips)["score"].to_numpy(), seconds)
 
-    astray("astray", tuple(cases), population)
-    astray("astray, no population", tuple(cases), None)
+    astray("astray", cases, population)
+    astray("astray, no population", cases, None)
     if not quick:
-        for kind, names in EXPLORERS_OF.items():
-            rest = tuple(e for e in DEFAULT_EXPLORERS if e not in names)
-            astray("astray, explorer left out", (kind,), population, rest)
+        for kind, variant in LEFT_OUT.items():
+            astray("astray, explorer left out", [kind], population, **VARIANTS[variant])
     for method in CLASSIC:
         began = time.process_time()
         fitted = BASELINES[method](seed=seed).fit(mine)
