@@ -31,7 +31,7 @@ from astray.mdp.context import ContextSpec
 from astray.mdp.dynamics import Integrator
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.memory import Forgetting
-from astray.mdp.view import ViewConfig
+from astray.mdp.view import ViewConfig, trip_names
 from astray.modelfile import read, restore, write
 from astray.normality import p_values, step_normality
 from astray.simulate import Simulation, city
@@ -484,6 +484,67 @@ class TestFiles:
         write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "view.memory.trips": trips})
         with pytest.raises(ModelFileError, match="not there"):
             astray.load(tmp_path / "forged")
+
+
+@pytest.fixture(scope="module")
+def with_strays() -> tuple[Trajectories, Trajectories, set[str]]:
+    """Of one person, with a trip of eight others each among them; of three further people; and the eight names."""
+    trips = city(people=12, days=21, seed=0).trips
+    strays = Trajectories.concat([trips.agent(f"p{i:02d}")[3:4] for i in range(4, 12)])
+    mixed = Trajectories.concat([trips.agent("p00"), renamed(strays, *(f"stray-{i}" for i in range(8)))])
+    mine = Trajectories(mixed.columns, mixed.offsets, np.full(len(mixed), "p00"), mixed.trajectory_ids)
+    crowd = Trajectories.concat([trips.agent(f"p{i:02d}") for i in (1, 2, 3)])
+    return mine, crowd, {f"p00/stray-{i}" for i in range(8)}
+
+
+@pytest.fixture(scope="module")
+def suspicious(with_strays: tuple[Trajectories, Trajectories, set[str]]) -> IRLDetector:
+    mine, crowd, _ = with_strays
+    return IRLDetector(**QUICK, seed=0).fit(mine, population=crowd)
+
+
+class TestStrays:
+    """Somebody else's trips among those that it is to learn from."""
+
+    def test_they_are_suspected_remembered_and_not_kept(
+        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]]
+    ) -> None:
+        found, (mine, _, strays) = set(suspicious.suspects_), with_strays
+        assert len(found & strays) >= 6
+        assert len(found - strays) <= len(mine) / 10
+        assert suspicious.view_ is not None
+        assert found <= set(suspicious.view_.memory.trip_ids)
+        assert not found & set(trip_names(suspicious.kept_))
+
+    def test_nobody_is_suspected_without_others_or_when_not_asked_for(
+        self, with_strays: tuple[Trajectories, Trajectories, set[str]]
+    ) -> None:
+        mine, crowd, _ = with_strays
+        assert IRLDetector(**QUICK, seed=0).fit(mine).suspects_ == ()
+        trusting = QUICK | {"config": QUICK["config"] | {"suspicion": 0.0}}
+        assert IRLDetector(**trusting, seed=0).fit(mine, population=crowd).suspects_ == ()
+
+    def test_a_file_holds_their_names(self, suspicious: IRLDetector, tmp_path: Path) -> None:
+        suspicious.save(tmp_path / "m.astray")
+        assert opened(tmp_path / "m.astray").suspects_ == suspicious.suspects_
+
+    def test_confirmed_they_are_suspected_no_more(self, suspicious: IRLDetector, tmp_path: Path) -> None:
+        suspicious.save(tmp_path / "m.astray")
+        again = opened(tmp_path / "m.astray")
+        again.partial_fit(anomalous=again.suspects_[:2])
+        assert again.suspects_ == suspicious.suspects_[2:]
+        assert again.view_ is not None
+        assert not set(suspicious.suspects_[:2]) & set(again.view_.memory.trip_ids)
+
+    def test_taking_trips_out_moves_scores_little(
+        self, suspicious: IRLDetector, sim: Simulation, tmp_path: Path
+    ) -> None:
+        """The length of the history is one of the inputs, and constant while learning."""
+        suspicious.save(tmp_path / "m.astray")
+        fewer = opened(tmp_path / "m.astray")
+        fewer.partial_fit(anomalous=fewer.suspects_)
+        far = sim.trips.agent("p02")[:20]
+        assert np.abs(fewer.score_samples(far) - suspicious.score_samples(far)).max() < 1.0
 
 
 class TestGoingOn:

@@ -152,6 +152,7 @@ def calibrate(
     aspects: Sequence[str] = ("behaviour",),
     backgrounds: Sequence[Array] = (),
     unseen: Array | None = None,
+    doubted: Array | None = None,
     robust: bool = False,
     scale: str = "trip",
     window_seconds: float = 120.0,
@@ -160,23 +161,27 @@ def calibrate(
 
     ``backgrounds`` holds, for each aspect, the mean rewards of what that aspect was trained against, one a trajectory:
     they set the tolerances. Without them all aspects are trusted alike. ``unseen`` says of each row whether nothing at
-    all was learned from its trip: from such trips alone p-values are read; by default from every one.
+    all was learned from its trip: from such trips alone p-values are read; by default from every one. ``doubted`` says
+    whether its trip may be somebody else's: such trips count for the last step, the scales of the lowest aspect, but
+    not for what is normal in each.
     """
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
     plain = Location(0.0, 1.0)
     mean = _over_heads(rewards)
-    step = tuple(locate(r, robust) for r in mean.T)
-    n = _standardised(mean, step)
     of = np.unique(trip, return_inverse=True)[1]
+    sure = np.ones(len(of), np.bool_) if doubted is None or np.all(doubted) else ~np.asarray(doubted)
+    sure_trips = np.bincount(of, sure) > 0
+    step = tuple(locate(r, robust) for r in mean[sure].T)
+    n = _standardised(mean, step)
     means = np.column_stack([trip_means(values, of, weight) for values in n.T])
     worst = worst_windows(n, of, time, weight, window_seconds)
     blank = Calibration(
         tuple(aspects),
         (1.0,) * len(step),
         step,
-        tuple(locate(m, robust) for m in means.T) if scale == "trip" else (plain,) * len(step),
-        tuple(locate(w, robust) for w in worst.T),
+        tuple(locate(m, robust) for m in means[sure_trips].T) if scale == "trip" else (plain,) * len(step),
+        tuple(locate(w, robust) for w in worst[sure_trips].T),
         Overall(plain, plain, Location(0.0, WINDOW_TOLERANCE)),
         np.zeros(0),
         window_seconds,

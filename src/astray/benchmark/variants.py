@@ -34,6 +34,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
         for name, alike in _LIKE_INJECTED.items()
     },
     "one aspect": {"config": {"aspects": False}},
+    "strays: all teach": {"config": {"suspicion": 0.0}},
     "objective: Eq. 9 with T = horizon": {"objective": "trajectory"},
     "objective: Eq. 9 with T = 1": {"objective": "trajectory", "config": {"temperature": 1.0}},
     "heads: one an iteration": {"config": {"all_heads": False}},

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,6 +20,9 @@ Advance = Callable[[float], None]
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal to draw on."""
+
+SHOWN = 5
+"""Names of a list that are said, at most."""
 
 
 def say(words: str, *, quiet: bool = False) -> None:
@@ -128,6 +131,18 @@ def say_if_several(name: str, trips: Collection[str], *, quiet: bool = False) ->
     if len(trips) > 1:
         said = ", ".join(sorted(trips))
         say(f"{name} is the name of {len(trips):,} trips, and all of them are meant: {said}", quiet=quiet)
+
+
+def say_suspects(names: Sequence[str], *, quiet: bool = False) -> None:
+    """That some trips look like other agents', and what to do about it."""
+    if names:
+        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        verb = "looks" if len(names) == 1 else "look"
+        say(
+            f"{number_of(len(names), 'trip')} {verb} like other agents', and did not teach: {shown}. astray info MODEL "
+            "lists all such; name with --anomalous those that are wrong",
+            quiet=quiet,
+        )
 
 
 def number_of(n: int, what: str) -> str:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, leaving_when_tidied, progress, say, say_if_several
+from astray.cli.console import (
+    Advance,
+    leaving_at_once,
+    leaving_when_tidied,
+    progress,
+    say,
+    say_if_several,
+    say_suspects,
+)
 from astray.errors import AstrayError
 from astray.settings import SettingsError
 
@@ -172,6 +180,7 @@ def command(
     """
     settings = o.gathered(locals())
     from astray.cli.reading import Source
+    from astray.detectors.detector import IRLDetector
     from astray.detectors.fleet import FleetDetector
 
     _check(output, agent, pooled, fine_tune, checkpoints)
@@ -194,6 +203,8 @@ def command(
     if fine_tune and checkpoints is None:
         shutil.rmtree(_parts(output), ignore_errors=True)
     say(f"{output}: {_described(model)}", quiet=settings.quiet)
+    if isinstance(model, IRLDetector):
+        say_suspects(model.suspects_, quiet=settings.quiet)
 
 
 def _check(output: Path, agent: str | None, pooled: bool, fine_tune: bool, checkpoints: Path | None) -> None:

@@ -98,6 +98,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "period": _period(remembered or starts),
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
+        "suspects": list(model.suspects_),
         "population": 0 if model.population_ is None else len(model.population_),
     }
 
@@ -143,6 +144,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         + _when(about["period"])
         + (", told from trips of others" if about.get("population") else ""),
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
+        "look like others'": ", ".join(about.get("suspects", [])),
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
         "anomaly": f"a score of {_level(model.eps)} or less, over the whole trip or its worst {window:g} {steps}",
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, say_if_several
+from astray.cli.console import leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def command(
     if file is None and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, only_agent
+    from astray.detectors.detector import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.mdp.view import trip_names
     from astray.modelfile import load
@@ -92,6 +93,8 @@ def command(
             said = _one(detector, trips, names)
     detector.save(output or model)
     say(said, quiet=settings.quiet)
+    if isinstance(detector, IRLDetector):
+        say_suspects(detector.suspects_, quiet=settings.quiet)
 
 
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:

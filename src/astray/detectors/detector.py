@@ -113,6 +113,10 @@ class IRLDetector(Detector):
         Whose trips they were: one agent's, or those of a pool.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
+    suspects_
+        Names of trips that look like other agents' rather than this one's, if there was a population to compare with.
+        They are remembered, but the reward has not learned from them. Look at them, and name those that proved
+        anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
     n_trips_, n_updates_
         How many trips have been learned from, and how often the detector went on learning.
     config_
@@ -195,6 +199,7 @@ class IRLDetector(Detector):
     population_: Trajectories | None
     agents_: tuple[str, ...]
     anomalous_: frozenset[str]
+    suspects_: tuple[str, ...]
     n_trips_: int
     n_updates_: int
     generated_: Generated | None
@@ -282,6 +287,7 @@ class IRLDetector(Detector):
         else:
             # Nothing to learn from: reward and scales stay, so that what was refused cannot rise by them.
             self.view_, self.kept_ = view, kept
+        self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
         self.n_trips_ -= len(refused & past)
         self.anomalous_ = (self.anomalous_ | refused) - taught
         return self
@@ -327,7 +333,8 @@ class IRLDetector(Detector):
         )
         if start is not None:
             before_and_now = [self.history_, taught.history]
-            taught = replace(taught, history=pl.concat(before_and_now, how="diagonal_relaxed"))
+            suspects = tuple(dict.fromkeys([*self.suspects_, *taught.suspects]))
+            taught = replace(taught, history=pl.concat(before_and_now, how="diagonal_relaxed"), suspects=suspects)
         self._take(taught)
 
     def _take(self, taught: Taught) -> None:
@@ -335,6 +342,7 @@ class IRLDetector(Detector):
         self.posterior_, self.scales_ = taught.posterior, (taught.scale,)
         self.view_, self.world_, self.history_ = taught.view, taught.world, taught.history
         self.generated_, self.kept_, self.population_ = taught.generated, taught.kept, taught.population
+        self.suspects_ = taught.suspects
 
     def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
         return LearnedDynamics.fit(trips, rng) if self.dynamics is None else self.dynamics
@@ -395,7 +403,7 @@ class IRLDetector(Detector):
             "n_updates": self.n_updates_,
         }
         seen = (self.posterior_, self.scales_[0], self.view_, self.world_, self.history_)
-        taught = Taught(*seen, self.generated_, self.kept_, self.population_)
+        taught = Taught(*seen, self.generated_, self.kept_, self.population_, self.suspects_)
         return Packed.together([Packed(own, {}), taught.pack()])
 
     @classmethod

@@ -59,6 +59,7 @@ class TuningConfig:
             learning_rate=self.learning_rate,
             imagined=self.imagined,
             held_out=self.held_out,
+            suspicion=0.0,  # the shared reward, which it starts from, has learned from agents of all kinds
         )
 
     def __post_init__(self) -> None:

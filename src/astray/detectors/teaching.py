@@ -32,7 +32,7 @@ from astray.modelfile.parts import (
     unpack_trips,
     unpack_view,
 )
-from astray.normality import Calibration, Scale, calibrate, out_of_bag
+from astray.normality import Calibration, Scale, calibrate, out_of_bag, trip_means
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class Taught:
     generated: Generated | None
     kept: Trajectories
     population: Trajectories | None
+    suspects: tuple[str, ...] = ()  # names of demonstrations that taught nothing, being likely strays
 
     def pack(self) -> Packed:
         """As a model file holds it."""
@@ -163,6 +164,7 @@ class Taught:
             pack_scales("scales", [self.scale]),
             pack_table("history", self.history),
             pack_trips("kept", self.kept),
+            Packed({"suspects": list(self.suspects)}, {}),
         ]
         if self.view is not None:
             parts.append(pack_view("view", self.view))
@@ -197,6 +199,7 @@ class Taught:
             Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
             kept,
             unpack_trips(model, "population") if "population" in model.values else None,
+            model.value("suspects", tuple[str, ...]) if "suspects" in model.values else (),
         )
 
 
@@ -219,18 +222,29 @@ def teach(
     The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and
     of few trips they promise little.
     Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
-    """
-    from astray.irl.learn import learn
 
+    Where there are other agents' trips to compare with, a first look finds likely strays among the demonstrations. They
+    are remembered, but teach nothing.
+    """
+    from astray.irl.learn import held_out, learn
+
+    rows, suspected = world.demonstrations(), np.zeros(len(world.names), np.bool_)
     with one_thread():
-        learned = learn(world, config, rng, population=population, start=start, progress=progress)
-    rows = world.demonstrations()
-    rewards, judged = learned.posterior(rows.features), judges(learned.unseen)[rows.trip]
-    measured, unseen = np.any(judged, axis=1), np.all(learned.unseen, axis=1)[rows.trip]
+        if population is not None and config.suspicion > 0 and dict(config.weights).get("population", 0.0) > 0:
+            suspected = suspects(world, config, rng, population, _half(progress, 0))
+            progress = _half(progress, 1)
+        learned = learn(world[~suspected], config, rng, population=population, start=start, progress=progress)
+    unseen = np.ones((len(suspected), learned.unseen.shape[1]), np.bool_)
+    unseen[~suspected] = learned.unseen
+    rewards, judged = learned.posterior(rows.features), judges(unseen)[rows.trip]
+    measured = np.any(judged, axis=1)
     # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
     if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
-        rows, rewards, unseen = rows[measured], out_of_bag(rewards[measured], judged[measured]), unseen[measured]
-    calibration = calibrated(learned, rows, rewards, robust, scale, window, unseen)
+        rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[measured])
+    promised = np.isin(rows.trip, held_out(world.names, np.unique(rows.trip), config.held_out))
+    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised, suspected[rows.trip])
+    names = tuple(name for name, doubted in zip(world.names, suspected.tolist(), strict=True) if doubted)
+    world = world[~suspected]
     if isinstance(world, GeoWorld):
         view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
         others = None if population is None else thin(sample(population, keep // 3, rng), view)
@@ -239,7 +253,42 @@ def teach(
         others = None if population is None else sample(population, keep // 3, rng)
     steps = None if isinstance(world, GeoWorld) else replace(world, trajectories=kept)
     history, generated = learned.history, Generated.of(learned)
-    return Taught(learned.posterior, Scale(calibration), view, steps, history, generated, kept, others)
+    return Taught(learned.posterior, Scale(calibration), view, steps, history, generated, kept, others, names)
+
+
+def suspects(
+    world: GeoWorld | StepWorld,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    population: Trajectories,
+    progress: Progress | None = None,
+) -> NDArray[np.bool_]:
+    """Which demonstrations look like other agents' trips (:mod:`astray.irl.strays`), all judged out of bag.
+
+    They are looked at by a reward that tells the agent from half of the others and nothing else, which is quickly
+    learned; the other half, from which it has not learned either, is what they are compared with.
+    """
+    from astray.irl.learn import learn
+    from astray.irl.strays import likely_strays
+
+    met = np.arange(len(population)) % 2 == 0
+    scouting = replace(config, weights=(("population", 1.0),), rollouts=0)
+    scout = learn(world, scouting, rng, population=population[met], progress=progress)
+    unseen = scout.unseen | ~scout.unseen.any(axis=1, keepdims=True)
+    own, others = world.demonstrations(), world.others(population[~met])
+    rewards = out_of_bag(scout.posterior(own.features), unseen[own.trip])[:, 0, 0]
+    return likely_strays(
+        trip_means(rewards, own.trip, np.ones(len(own)), len(unseen)),
+        trip_means(scout.posterior(others.features)[:, 0].mean(axis=1), others.path, np.ones(len(others))),
+        config.suspicion,
+    )
+
+
+def _half(progress: Progress | None, half: int) -> Progress | None:
+    """Progress of the first (0) or the second half (1) of the work."""
+    if progress is None:
+        return None
+    return lambda iteration, n, measures: progress(half * n + iteration, 2 * n, measures)
 
 
 def _n_trips(rows: Rows, which: NDArray[np.bool_]) -> int:
@@ -266,6 +315,7 @@ def calibrated(
     scale: str = "trip",
     window: float | None = None,
     unseen: NDArray[np.bool_] | None = None,
+    doubted: NDArray[np.bool_] | None = None,
 ) -> Calibration:
     """The scales that demonstrations set, from the rewards of their rows."""
     if rows.steps is None:
@@ -281,6 +331,7 @@ def calibrated(
         aspects=learned.posterior.aspects,
         backgrounds=learned.background_rewards(),
         unseen=unseen,
+        doubted=doubted,
         robust=robust,
         scale=scale,
         window_seconds=seconds,

@@ -39,6 +39,7 @@ class LearnConfig:
     capacity: int = 100_000  # rows kept of each source of the background
     held_out: float = 0.2  # share of the demonstrations that no head learns from: they say when to stop
     patience: int = 10  # iterations without a better held-out score before stopping
+    suspicion: float = 10.0  # how readily demonstrations that look like others' trips stop teaching; 0: all teach
 
     def __post_init__(self) -> None:
         if self.objective not in ("step", "trajectory"):
@@ -60,6 +61,7 @@ KDD19 = LearnConfig(
     weights=(("policy", 1.0),),
     held_out=0.0,
     patience=100,
+    suspicion=0.0,
 )
 
 PRESETS = {"default": LearnConfig(), "kdd19": KDD19}

@@ -102,8 +102,8 @@ def learn(
     demonstrations = _demonstrations(all_worlds)
     names = [name for w in all_worlds for name in w.names]
     n_trips = len(names)
-    held_out = _held_out(names, np.unique(demonstrations.trip), config.held_out)
-    left = np.isin(demonstrations.trip, held_out)
+    spared = held_out(names, np.unique(demonstrations.trip), config.held_out)
+    left = np.isin(demonstrations.trip, spared)
     training, left_out = demonstrations[~left], demonstrations[left]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
@@ -156,7 +156,7 @@ def learn(
         reward.load_state_dict(best.state)
     # What an earlier reward has learned from is not known by head.
     unseen = (bootstrap.numpy() == 0) & (start is None)
-    unseen[held_out] = True
+    unseen[spared] = True
     return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
 
@@ -336,7 +336,7 @@ def _bootstrap(n_trips: int, n_heads: int, training: Rows, rng: np.random.Genera
     return torch.as_tensor(drawn, dtype=torch.float32)
 
 
-def _held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+def held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """The demonstrations that nothing is learned from: chosen by their names, so that an update leaves out the same.
 
     At least one where any are to be held out, but never all.

@@ -67,8 +67,9 @@ class RewardHeads(nn.Module):
 
     def standardise(self, features: Array) -> None:
         """Set the scale of the inputs from the features that will be trained on."""
-        self.mean.copy_(torch.as_tensor(features.mean(axis=0)))
-        spread = features.std(axis=0)
+        # In double: summed in single precision, a constant over many rows seems to vary.
+        self.mean.copy_(torch.as_tensor(features.mean(axis=0, dtype=np.float64)))
+        spread = features.std(axis=0, dtype=np.float64)
         # A constant feature says nothing; leave it at zero instead of dividing by nothing.
         self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
 

@@ -169,6 +169,12 @@ class GeoWorld:
         paths = paths[paths.lengths > 1]  # a path of one point holds no step
         return cls(view, fixes, paths) if len(paths) else None
 
+    def __getitem__(self, which: NDArray[np.bool_]) -> GeoWorld:
+        """The world of some of the demonstrations; the others are remembered, but nothing more is learned from them."""
+        trip = self.paths.context["trip"]
+        paths = self.paths[which[trip]].with_columns(context={"trip": np.cumsum(which)[trip[which[trip]]] - 1})
+        return replace(self, fixes=self.fixes[which], paths=paths)
+
     @property
     def names(self) -> list[str]:
         """What the demonstrations are called."""
@@ -294,6 +300,10 @@ class StepWorld:
             np.where(scale > 1e-9, scale, 1.0),
             rng.normal(size=(pairs.shape[1], waves)),
         )
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
+        """The world of some of the demonstrations, on the same scales."""
+        return replace(self, trajectories=self.trajectories[which])
 
     @property
     def names(self) -> list[str]:
