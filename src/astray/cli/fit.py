@@ -167,7 +167,8 @@ def command(
     a memory for each, and new agents are enrolled later by counting. With [b]--pooled[/b] all agents are learned as if
     they were one: is this normal for anybody here?
 
-    The trips should be normal ones. A few bad ones do little harm; name those you know with --anomalous.
+    The trips should be normal ones; name those you know to be wrong with --anomalous. Told from others, an agent is
+    also guarded against trips that look like theirs: they do not teach, and are named.
 
     [b]Examples[/b]
 
