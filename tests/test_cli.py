@@ -23,6 +23,7 @@ import astray
 from astray import Trajectories
 from astray.cli import COMMANDS, main
 from astray.decide import ByContext
+from astray.simulate import city
 from astray.writers import fixes_and_trips, write_table
 
 ASTRAY = [sys.executable, "-m", "astray.cli"]
@@ -352,6 +353,26 @@ def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys:
     assert about["period"] == days
     assert about["thresholds"] == {"eps": -2.0, "gamma": 1.5, "min_history": 5}
     assert {"scales", "learning", "settings"} <= about.keys()
+
+
+def test_trips_that_look_like_others_are_named_when_they_are_learned_and_later(tmp_path: Path, capsys: Captured):
+    trips = city(people=12, days=21, seed=0).trips
+    theirs = Trajectories.concat([trips.agent(f"p{i:02d}")[3:4] for i in range(4, 12)])
+    mixed = Trajectories.concat([trips.agent("p00"), theirs, *(trips.agent(f"p{i:02d}") for i in (1, 2, 3))])
+    whose = np.where(np.isin(mixed.agent_ids, theirs.agents), "p00", mixed.agent_ids)
+    past = Trajectories(mixed.columns, mixed.offsets, whose, mixed.trajectory_ids)
+    write_table(fixes_and_trips(past, tmp_path / "past.csv"), tmp_path / "past.csv")
+    model = str(tmp_path / "p00.astray")
+    assert main(["fit", str(tmp_path / "past.csv"), "--agent", "p00", "-o", model, "--iterations", "4"]) == 0
+    detector = astray.load(model)
+    assert isinstance(detector, astray.IRLDetector)
+    suspects = detector.suspects_
+    assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 6
+    said = capsys.readouterr().err
+    assert f"{len(suspects)} trips look like other agents', and did not teach: {suspects[0]}, " in said
+    assert main(["info", model]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in suspects)
 
 
 def test_the_false_alarm_rate_that_info_tells_is_the_lowest_that_can_be_asked_for(home: Path, capsys: Captured):
