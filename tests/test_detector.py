@@ -536,6 +536,16 @@ class TestStrays:
         assert again.view_ is not None
         assert not set(suspicious.suspects_[:2]) & set(again.view_.memory.trip_ids)
 
+    def test_given_again_they_are_judged_anew(
+        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]], tmp_path: Path
+    ) -> None:
+        suspicious.save(tmp_path / "m.astray")
+        again = opened(tmp_path / "m.astray")
+        mine, first = with_strays[0], suspicious.suspects_[0]
+        again.config_ = {**again.config_, "suspicion": 0.0}
+        again.partial_fit(mine[np.array(trip_names(mine)) == first])
+        assert again.suspects_ == suspicious.suspects_[1:]
+
     def test_taking_trips_out_moves_scores_little(
         self, suspicious: IRLDetector, sim: Simulation, tmp_path: Path
     ) -> None:

@@ -333,7 +333,8 @@ class IRLDetector(Detector):
         )
         if start is not None:
             before_and_now = [self.history_, taught.history]
-            suspects = tuple(dict.fromkeys([*self.suspects_, *taught.suspects]))
+            judged_anew = set(world.names)
+            suspects = (*(name for name in self.suspects_ if name not in judged_anew), *taught.suspects)
             taught = replace(taught, history=pl.concat(before_and_now, how="diagonal_relaxed"), suspects=suspects)
         self._take(taught)
 
