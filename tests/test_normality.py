@@ -18,6 +18,7 @@ from astray.decide import Segment, segments
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.normality import (
+    SOFTNESS,
     WINDOW_TOLERANCE,
     Location,
     calibrate,
@@ -177,6 +178,31 @@ def test_a_trip_is_as_normal_as_its_worst_aspect():
     np.testing.assert_allclose(after.score[others], before.score[others], atol=1e-9)
     steps = step_normality(odd, calibration)
     assert (steps.aspect[data["trip"] == 5] == 1).all()
+
+
+def test_who_it_was_is_told_by_the_steps_that_are_most_the_agents():
+    data = rewarded(40, aspects=2)
+    calibration = calibrate(**data, aspects=("place", "manner"), softness=(soft := SOFTNESS, 0.0))
+    place, manner = calibration.trip
+    # n of place: 2 for one row in ten, -3 for the rest. By the soft mean T log mean exp(n / T) that is a normal trip.
+    off = np.repeat([2.0, -3.0], [10, 90])
+    expected = soft * np.log(0.1 * np.exp(2.0 / soft) + 0.9 * np.exp(-3.0 / soft))
+    assert expected > 0.0 > off.mean()
+    rows = {"trip": np.zeros(100, int), "time": np.arange(100.0), "weight": np.ones(100)}
+    for aspect, mean, own in ((0, expected, place), (1, off.mean(), manner)):
+        n = np.full((100, 2), 5.0)
+        n[:, aspect] = off
+        step = np.array(calibration.step)
+        rewards = (n * step[:, 1] + step[:, 0])[:, :, None]
+        found = trip_normality(rewards, **rows, calibration=calibration, n_trips=1)
+        assert found.normality[0] == pytest.approx(calibration.overall.trip.standardise(own.standardise(mean)))
+        assert found.worst_window[0] < -1.0  # nobody hides in a mean of either kind
+
+
+@pytest.mark.parametrize("wild", [-1e9, 1e9])
+def test_the_soft_mean_of_wild_values_is_a_number(wild: float):
+    values, trip, weight = np.array([wild, wild, 0.0, wild]), np.array([0, 0, 1, 1]), np.ones(4)
+    assert np.isfinite(trip_means(values, trip, weight, softness=SOFTNESS)).all()
 
 
 def test_an_aspect_that_tells_little_apart_has_to_be_further_off():

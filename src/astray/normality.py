@@ -3,6 +3,11 @@
 n(s, a) is the mean reward over the heads in standard deviations of the agent's own left-out behaviour (the paper's
 normality score). N(tau), the mean of n over a trip, is given in standard deviations of left-out trips, so that
 eps = -2 asks of a trip what it asks of a step; ``scale="step"`` leaves it as the plain mean that the paper prints.
+
+Where a reward tells an agent from other agents, it is a matter of the best evidence whether it was this one: somebody
+who goes somewhere new sets out from home all the same, and a stranger hardly anywhere does what the agent does. Such a
+reward has a soft mean over a trip, T log mean exp(n / T), in which the steps that are most the agent's count most.
+The reward of the 'step' objective being the logarithm of a ratio of densities, this averages the ratios themselves.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ Floats = NDArray[np.float64]
 DISTINCT = 3.0  # an aspect whose counterfactuals stand this far off, in deviations, is trusted as it is
 MOST_TOLERANT = 10.0
 WINDOW_TOLERANCE = 1.35  # a short stretch has to be further off than a whole trip
+SOFTNESS = 0.5  # T of the soft mean, in units of n: towards 0 the best step alone counts, towards infinity all alike
+MOST_EVIDENCE = 100.0  # of a step, in units of n, either way: its exponential must stay a number
 
 
 class Location(NamedTuple):
@@ -82,10 +89,12 @@ class Calibration:
         Their names.
     tolerance
         How far each aspect has to be off to count as much as the first one that is off by 1.
+    softness
+        T of each aspect's soft mean over a trip; 0: the plain mean.
     step
         r_bar and sigma_bar of each aspect: centre and spread of the reward of single steps.
     trip, window
-        Of each aspect: centre and spread of the mean n of left-out trips, and of their worst window.
+        Of each aspect: centre and spread of the (soft) mean n of left-out trips, and of their worst window.
     overall
         The same of the lowest aspect, whichever it is.
     trips
@@ -98,6 +107,7 @@ class Calibration:
 
     aspects: tuple[str, ...]
     tolerance: tuple[float, ...]
+    softness: tuple[float, ...]
     step: tuple[Location, ...]
     trip: tuple[Location, ...]
     window: tuple[Location, ...]
@@ -150,6 +160,7 @@ def calibrate(
     weight: Array,
     *,
     aspects: Sequence[str] = ("behaviour",),
+    softness: Sequence[float] = (),
     backgrounds: Sequence[Array] = (),
     unseen: Array | None = None,
     doubted: Array | None = None,
@@ -159,6 +170,7 @@ def calibrate(
 ) -> Calibration:
     """Set r_bar, sigma_bar and the scales of trips, from left-out demonstrations' rewards (rows, aspects, heads).
 
+    ``softness`` is that of each aspect; without it all means are plain, as they are on the paper's scale.
     ``backgrounds`` holds, for each aspect, the mean rewards of what that aspect was trained against, one a trajectory:
     they set the tolerances. Without them all aspects are trusted alike. ``unseen`` says of each row whether nothing at
     all was learned from its trip: from such trips alone p-values are read; by default from every one. ``doubted`` says
@@ -174,11 +186,12 @@ def calibrate(
     sure_trips = np.bincount(of, sure) > 0
     step = tuple(locate(r, robust) for r in mean[sure].T)
     n = _standardised(mean, step)
-    means = np.column_stack([trip_means(values, of, weight) for values in n.T])
-    worst = worst_windows(n, of, time, weight, window_seconds)
+    softness = tuple(softness) if softness and scale == "trip" else (0.0,) * len(step)
+    means, worst = (v.T for v in _over_trips(n.T, _Runs.of(of), softness, of, time, weight, window_seconds))
     blank = Calibration(
         tuple(aspects),
         (1.0,) * len(step),
+        softness,
         step,
         tuple(locate(m, robust) for m in means[sure_trips].T) if scale == "trip" else (plain,) * len(step),
         tuple(locate(w, robust) for w in worst[sure_trips].T),
@@ -255,13 +268,25 @@ def trip_normality(
     """
     n = calibration.of_steps(rewards) if n is None else n
     runs = _Runs.of(trip, n_trips)
-    share = runs.shares(weight)
-    means = runs.means(n.T, share)
-    worst = _lowest_windows(n.T, means, trip, time, weight, calibration.window_seconds)
+    softness, seconds = calibration.softness, calibration.window_seconds
+    means, worst = _over_trips(n.T, runs, softness, trip, time, weight, seconds)
     normality, window, score, which = _decide(calibration, means.T, worst.T)
-    spread = _head_spread(rewards, runs, share, which) / _units(calibration)[which]
+    spread = _head_spread(rewards, runs, runs.shares(weight), which) / _units(calibration)[which]
     none = np.isnan(score)
     return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
+
+
+def _over_trips(
+    n: Array, runs: _Runs, softness: Sequence[float], trip: Array, time: Array, weight: Array, seconds: float
+) -> tuple[Floats, Floats]:
+    """Of n (aspects, rows): the mean over each trip, soft where an aspect's is, and the worst window."""
+    share = runs.shares(weight)
+    means = runs.means(n, share)
+    worst = _lowest_windows(n, means, trip, time, weight, seconds)
+    for mean, values, soft in zip(means, n, softness, strict=True):
+        if soft:
+            mean[:] = runs.means(values, share, soft)
+    return means, worst
 
 
 def out_of_bag(rewards: Array, unseen: Array) -> Array:
@@ -315,14 +340,19 @@ def _decide(calibration: Calibration, means: Floats, worst: Floats) -> tuple[Flo
     return mean, window, np.minimum(mean, window), np.where(window < mean, of_window, of_mean)
 
 
-def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None) -> Floats:
-    """The weighted mean of each trip; where a trip has no weight at all, the plain mean.
+def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None, softness: float = 0.0) -> Floats:
+    """The weighted mean of each trip; where a trip has no weight at all, every row counts the same.
 
-    >>> trip_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])).tolist()
+    With a ``softness`` T it is the soft mean, T log mean exp(values / T).
+
+    >>> values, trip, weight = np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])
+    >>> trip_means(values, trip, weight).tolist()
     [2.5, 5.0]
+    >>> trip_means(values, trip, weight, softness=0.5).round(2).tolist()
+    [2.86, 5.0]
     """
     runs = _Runs.of(trip, n_trips)
-    return runs.means(values, runs.shares(weight))
+    return runs.means(values, runs.shares(weight), softness)
 
 
 class _Runs(NamedTuple):
@@ -354,11 +384,13 @@ class _Runs(NamedTuple):
             alike = np.where(total > 0, 0.0, 1.0 / counts)[self.trip]
         return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
 
-    def means(self, values: Array, share: Array) -> Floats:
-        """The means over each trip of values (..., rows); of a trip without a row, not a number."""
+    def means(self, values: Array, share: Array, softness: float = 0.0) -> Floats:
+        """The (soft) means over each trip of values (..., rows); of a trip without a row, not a number."""
+        if softness:
+            values = np.exp(np.clip(values, -MOST_EVIDENCE, MOST_EVIDENCE) / softness)
         means = self.sums(values * share)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
-        return means
+        return softness * np.log(means) if softness else means
 
 
 def _starts(values: Array) -> NDArray[np.int64]:

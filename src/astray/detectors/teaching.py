@@ -32,7 +32,7 @@ from astray.modelfile.parts import (
     unpack_trips,
     unpack_view,
 )
-from astray.normality import Calibration, Scale, calibrate, out_of_bag, trip_means
+from astray.normality import SOFTNESS, Calibration, Scale, calibrate, locate, out_of_bag, trip_means
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -277,9 +277,11 @@ def suspects(
     unseen = scout.unseen | ~scout.unseen.any(axis=1, keepdims=True)
     own, others = world.demonstrations(), world.others(population[~met])
     rewards = out_of_bag(scout.posterior(own.features), unseen[own.trip])[:, 0, 0]
+    scale = locate(rewards)
+    mine, theirs = (scale.standardise(r) for r in (rewards, scout.posterior(others.features)[:, 0].mean(axis=1)))
     return likely_strays(
-        trip_means(rewards, own.trip, np.ones(len(own)), len(unseen)),
-        trip_means(scout.posterior(others.features)[:, 0].mean(axis=1), others.path, np.ones(len(others))),
+        trip_means(mine, own.trip, np.ones(len(own)), len(unseen), SOFTNESS),
+        trip_means(theirs, others.path, np.ones(len(others)), softness=SOFTNESS),
         config.suspicion,
     )
 
@@ -317,7 +319,10 @@ def calibrated(
     unseen: NDArray[np.bool_] | None = None,
     doubted: NDArray[np.bool_] | None = None,
 ) -> Calibration:
-    """The scales that demonstrations set, from the rewards of their rows."""
+    """The scales that demonstrations set, from the rewards of their rows.
+
+    An aspect that was learned against other agents' trips says who it was: its mean over a trip is soft.
+    """
     if rows.steps is None:
         time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
         seconds = WINDOW_STEPS if window is None else window
@@ -329,6 +334,7 @@ def calibrated(
         time,
         np.ones(len(rows)),
         aspects=learned.posterior.aspects,
+        softness=[SOFTNESS if "population" in b.rows else 0.0 for b in learned.backgrounds.values()],
         backgrounds=learned.background_rewards(),
         unseen=unseen,
         doubted=doubted,

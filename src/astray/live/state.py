@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -90,7 +90,9 @@ def fingerprint(model: Detector) -> str:
             yield np.ascontiguousarray(array).tobytes()
         for scale in model.scales_:
             c = scale.calibration
-            yield repr((c.step, c.trip, c.window, c.overall, c.tolerance, c.window_seconds, c.scale)).encode()
+            yield repr(
+                (c.step, c.trip, c.window, c.overall, c.tolerance, c.softness, c.window_seconds, c.scale)
+            ).encode()
             yield repr((scale.step_noise, scale.trip_noise)).encode()
             yield c.trips.tobytes()
 

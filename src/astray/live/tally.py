@@ -17,7 +17,7 @@ from astray.decide import leaving
 from astray.detectors.scoring import LEAST_SEGMENT
 from astray.live.score import Stretch
 from astray.live.tape import Tape
-from astray.normality import Location, Scale
+from astray.normality import MOST_EVIDENCE, Location, Scale
 
 Array = NDArray[Any]
 
@@ -35,7 +35,7 @@ class Gauge:
     def __init__(self, scale: Scale) -> None:
         c = scale.calibration
         self.aspects, self.seconds, self.by_mean = c.aspects, c.window_seconds, c.scale == "step"
-        self._tolerance = tuple(float(t) for t in c.tolerance)
+        self._tolerance, self._softness = tuple(float(t) for t in c.tolerance), c.softness
         self._step, self._trip, self._window, self._overall = c.step, c.trip, c.window, c.overall
         self._units = [s.spread * t * c.overall.step.spread for s, t in zip(c.step, self._tolerance, strict=True)]
         self._trips = c.trips
@@ -57,9 +57,15 @@ class Gauge:
         value = min(over)
         return Lowest((value - self._overall.step.centre) / self._overall.step.spread, over.index(value))
 
+    def lifted(self, n: list[float]) -> list[float]:
+        """What each aspect averages over a trip, of one row."""
+        most = MOST_EVIDENCE
+        return [math.exp(max(-most, min(most, v)) / t) if t else v for v, t in zip(n, self._softness, strict=True)]
+
     def trip(self, means: list[float]) -> Lowest:
-        """N(tau), from the mean n of each aspect."""
-        return self._lowest(means, self._trip, self._overall.trip)
+        """N(tau), from the mean of what each aspect averages."""
+        soft = [t * math.log(m) if t else m for m, t in zip(means, self._softness, strict=True)]
+        return self._lowest(soft, self._trip, self._overall.trip)
 
     def window(self, means: list[float]) -> Lowest:
         """A window, from its mean n of each aspect."""
@@ -103,8 +109,9 @@ class Tally:
     """
 
     __slots__ = (
-        *("_cumulative", "_enter", "_first", "_gauge", "_head", "_heads", "_leave", "_lowest", "_masses", "_stretch"),
-        *("_sums", "_times", "_total", "_whole", "_worst_span", "end", "rows", "start", "window", "worst_stretch"),
+        *("_cumulative", "_enter", "_first", "_gauge", "_head", "_heads", "_leave", "_lifted", "_lowest", "_masses"),
+        *("_stretch", "_sums", "_times", "_total", "_whole", "_worst_span", "end", "rows", "start", "window"),
+        "worst_stretch",
     )
 
     def __init__(self, gauge: Gauge, enter: float) -> None:
@@ -115,7 +122,7 @@ class Tally:
         self.start = self.end = math.nan
         # Weighted sums; the first row weighs nothing and counts only while it is the only one.
         self._total = 0.0
-        self._sums = [0.0] * aspects
+        self._sums, self._lifted = [0.0] * aspects, [0.0] * aspects
         self._heads: Array = np.zeros((aspects, 0))
         self._first: tuple[list[float], Array] | None = None
         # Of the rows of the last window: their time, and what the sums were before them.
@@ -145,6 +152,7 @@ class Tally:
         self._cumulative.extend(self._sums)
         self._total += weight
         self._sums = [s + weight * v for s, v in zip(self._sums, n, strict=True)]
+        self._lifted = [s + weight * v for s, v in zip(self._lifted, self._gauge.lifted(n), strict=True)]
         self._heads += weight * rewards.astype(np.float64)
         self._count_window(time)
         self._count_stretch(time, normality)
@@ -201,20 +209,18 @@ class Tally:
         start, total, rows = self._stretch
         return Stretch(start, self.end, total / rows)
 
-    def means(self) -> list[float]:
-        """The mean n of each aspect."""
-        if self._first is not None:
-            return self._first[0]
-        return [s / self._total for s in self._sums]
-
     def running(self) -> Running:
         """The scores of the trip so far."""
-        gauge, means = self._gauge, self.means()
-        mean = gauge.trip(means)
+        gauge = self._gauge
+        if self._first is not None:
+            means, lifted, heads = self._first[0], gauge.lifted(self._first[0]), self._first[1]
+        else:
+            means, lifted = ([s / self._total for s in sums] for sums in (self._sums, self._lifted))
+            heads = self._heads / self._total
+        mean = gauge.trip(lifted)
         window = gauge.window([min(a, b) for a, b in zip(self._lowest, means, strict=True)])
         by_window = window.value < mean.value and not gauge.by_mean
         decisive = window if by_window else mean
-        heads = self._first[1] if self._first is not None else self._heads / self._total
         return Running(
             mean.value,
             gauge.trip_uncertainty(heads, decisive.aspect),
@@ -242,6 +248,7 @@ class Tally:
         """Put the sums on a tape."""
         tape.put(self.rows, self.start, self.end, self._total, self.window, *self._worst_span, self._whole)
         tape.put_many(self._sums)
+        tape.put_many(self._lifted)
         tape.put_many(self._lowest)
         tape.put_many(self._heads.ravel().tolist())
         tape.put_many([] if self._first is None else [*self._first[0], *self._first[1].ravel().tolist()])
@@ -259,7 +266,7 @@ class Tally:
         self._total, self.window = tape.take(), tape.take()
         self._worst_span = (tape.take(), tape.take(), tape.take(), tape.take())
         self._whole = bool(tape.take())
-        self._sums, self._lowest = tape.many().tolist(), tape.many().tolist()
+        self._sums, self._lifted, self._lowest = (tape.many().tolist() for _ in range(3))
         self._heads = np.array(tape.many()).reshape(aspects, -1)
         first = np.array(tape.many())
         if len(first):

@@ -191,6 +191,7 @@ def pack_scales(name: str, scales: Sequence[Scale]) -> Packed:
             {
                 "aspects": c.aspects,
                 "tolerance": c.tolerance,
+                "softness": c.softness,
                 "step": c.step,
                 "trip": c.trip,
                 "window": c.window,
@@ -211,12 +212,15 @@ def unpack_scales(model: ModelFile, name: str) -> tuple[Scale, ...]:
     for i, said in enumerate(model.value(name, tuple[dict[str, Any], ...])):
         inside = replace(model, values=said)
         aspects, tolerance = inside.value("aspects", Names), inside.value("tolerance", tuple[float, ...])
+        softness = inside.value("softness", tuple[float, ...]) if "softness" in said else (0.0,) * len(aspects)
         step, trip, window, overall = (_locations(inside, part) for part in ("step", "trip", "window", "overall"))
-        if not len(aspects) == len(tolerance) == len(step) == len(trip) == len(window) or len(overall) != 3:
+        parts = (tolerance, softness, step, trip, window)
+        if any(len(part) != len(aspects) for part in parts) or len(overall) != 3:
             raise model.wrong(f"{name} has scales for other than its {len(aspects)} aspects")
         calibration = Calibration(
             aspects,
             tolerance,
+            softness,
             step,
             trip,
             window,
