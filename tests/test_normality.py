@@ -14,20 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from astray.aggregate import SOFTNESS, trip_means, worst_windows
 from astray.decide import Segment, segments
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.normality import (
-    SOFTNESS,
     WINDOW_TOLERANCE,
     Location,
     calibrate,
     locate,
     p_values,
     step_normality,
-    trip_means,
     trip_normality,
-    worst_windows,
 )
 
 Array = NDArray[Any]
@@ -203,6 +201,18 @@ def test_who_it_was_is_told_by_the_steps_that_are_most_the_agents():
 def test_the_soft_mean_of_wild_values_is_a_number(wild: float):
     values, trip, weight = np.array([wild, wild, 0.0, wild]), np.array([0, 0, 1, 1]), np.ones(4)
     assert np.isfinite(trip_means(values, trip, weight, softness=SOFTNESS)).all()
+
+
+def test_doubted_trips_set_the_last_scale_but_not_those_of_the_aspects():
+    data = rewarded(60, aspects=2)
+    doubted = data["trip"] >= 55
+    data["rewards"][doubted] -= 20.0
+    sure = {name: values[~doubted] for name, values in data.items()}
+    among, without = calibrate(**data, doubted=doubted), calibrate(**sure)
+    assert (among.step, among.trip, among.window) == (without.step, without.trip, without.window)
+    assert among.overall.trip.spread > 2 * without.overall.trip.spread
+    # Where everything is doubted, everything counts.
+    assert calibrate(**data, doubted=np.ones_like(doubted)).step == calibrate(**data).step
 
 
 def test_an_aspect_that_tells_little_apart_has_to_be_further_off():

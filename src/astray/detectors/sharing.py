@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.aggregate import trip_means
 from astray.detectors.continuation import one_thread
 from astray.detectors.personal import RECENT, Own, own_scores
 from astray.detectors.teaching import Progress, calibrated, remember, sample, thin
@@ -22,7 +23,7 @@ from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, Rows
-from astray.normality import Calibration, Scale, TripScores, step_normality, trip_means, trip_normality
+from astray.normality import Calibration, Scale, TripScores, step_normality, trip_normality
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

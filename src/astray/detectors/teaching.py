@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from astray.aggregate import SOFTNESS, trip_means
 from astray.detectors.continuation import Generated, one_thread
 from astray.detectors.scoring import chunks
 from astray.errors import DataError
@@ -32,7 +33,7 @@ from astray.modelfile.parts import (
     unpack_trips,
     unpack_view,
 )
-from astray.normality import SOFTNESS, Calibration, Scale, calibrate, locate, out_of_bag, trip_means
+from astray.normality import Calibration, Scale, calibrate, locate, out_of_bag
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

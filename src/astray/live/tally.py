@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.aggregate import MOST_EVIDENCE
 from astray.decide import leaving
 from astray.detectors.scoring import LEAST_SEGMENT
 from astray.live.score import Stretch
 from astray.live.tape import Tape
-from astray.normality import MOST_EVIDENCE, Location, Scale
+from astray.normality import Location, Scale
 
 Array = NDArray[Any]
 
