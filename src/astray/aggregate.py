@@ -19,7 +19,7 @@ from astray.mdp.clock import first_after, shifts
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SOFTNESS = 0.5  # T of the soft mean, in units of n: towards 0 the best step alone counts, towards infinity all alike
+SOFTNESS = 1.0  # T of the soft mean, in units of n: towards 0 the best step alone counts, towards infinity all alike
 MOST_EVIDENCE = 100.0  # of a step, in units of n, either way: its exponential must stay a number
 
 
