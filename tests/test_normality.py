@@ -182,10 +182,10 @@ def test_who_it_was_is_told_by_the_steps_that_are_most_the_agents():
     data = rewarded(40, aspects=2)
     calibration = calibrate(**data, aspects=("place", "manner"), softness=(soft := SOFTNESS, 0.0))
     place, manner = calibration.trip
-    # n of place: 2 for one row in ten, -3 for the rest. By the soft mean T log mean exp(n / T) that is a normal trip.
+    # n of an aspect is 2 for one row in ten, -3 for the rest: the soft mean T log mean exp(n / T) forgives the rest.
     off = np.repeat([2.0, -3.0], [10, 90])
     expected = soft * np.log(0.1 * np.exp(2.0 / soft) + 0.9 * np.exp(-3.0 / soft))
-    assert expected > 0.0 > off.mean()
+    assert expected > off.mean() + 2.0
     rows = {"trip": np.zeros(100, int), "time": np.arange(100.0), "weight": np.ones(100)}
     for aspect, mean, own in ((0, expected, place), (1, off.mean(), manner)):
         n = np.full((100, 2), 5.0)
