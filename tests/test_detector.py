@@ -6,6 +6,7 @@ import copy
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sklearn.base import clone
 
 import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories
+from astray.aggregate import SOFTNESS
 from astray.decide import decide, level
 from astray.detectors import scoring
 from astray.detectors.continuation import Generated, revive
@@ -33,7 +35,7 @@ from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.memory import Forgetting
 from astray.mdp.view import ViewConfig, trip_names
 from astray.modelfile import read, restore, write
-from astray.normality import p_values, step_normality
+from astray.normality import Scale, p_values, step_normality
 from astray.simulate import Simulation, city
 
 QUICK: dict[str, Any] = {
@@ -73,6 +75,45 @@ def fitted(mine: Trajectories, others: Trajectories, tmp_path_factory: pytest.Te
 @pytest.fixture
 def detector(fitted: Path) -> IRLDetector:
     return opened(fitted)
+
+
+def test_only_the_aspect_that_tells_the_agent_from_others_has_a_soft_mean(
+    detector: IRLDetector, mine: Trajectories, others: Trajectories, new: Trajectories
+) -> None:
+    soft = detector.scales_[0].calibration
+    assert dict(zip(soft.aspects, soft.softness, strict=True)) == {
+        "place": SOFTNESS,
+        "route": 0,
+        "manner": 0,
+        "time": 0,
+    }
+    assert set(IRLDetector(**QUICK, seed=0).fit(mine).scales_[0].calibration.softness) == {0.0}
+    whole = QUICK | {"config": QUICK["config"] | {"aspects": False}}
+    assert IRLDetector(**whole, seed=0).fit(mine, population=others[:60]).scales_[0].calibration.softness == (0.0,)
+    detector.partial_fit(new)
+    assert detector.scales_[0].calibration.softness == soft.softness
+
+
+def test_a_model_that_keeps_nothing_of_the_population_goes_on_learning_without(
+    mine: Trajectories, others: Trajectories, new: Trajectories
+) -> None:
+    forgetful = IRLDetector(**QUICK, keep=2, seed=0).fit(mine, population=others[:60])
+    forgetful.partial_fit(new)
+    assert forgetful.n_trips_ == len(mine) + len(new)
+    assert np.isfinite(forgetful.score_samples(new)).all()
+
+
+def test_a_file_from_before_soft_means_is_read_with_plain_ones(
+    detector: IRLDetector, new: Trajectories, fitted: Path, tmp_path: Path
+) -> None:
+    model = read(fitted)
+    scales = [
+        {k: v for k, v in s.items() if k != "softness"} for s in model.value("scales", tuple[dict[str, Any], ...])
+    ]
+    write(tmp_path / "old", model.kind, dict(model.values) | {"scales": scales}, dict(model.arrays))
+    plain = replace(detector.scales_[0].calibration, softness=(0.0,) * 4)
+    detector.scales_ = (Scale(plain),)
+    assert opened(tmp_path / "old").score(new).equals(detector.score(new))
 
 
 def opened(path: Path) -> IRLDetector:

@@ -197,10 +197,25 @@ def test_who_it_was_is_told_by_the_steps_that_are_most_the_agents():
         assert found.worst_window[0] < -1.0  # nobody hides in a mean of either kind
 
 
+@pytest.mark.parametrize("softness", [0.05, 1.0, 20.0])
 @pytest.mark.parametrize("wild", [-1e9, 1e9])
-def test_the_soft_mean_of_wild_values_is_a_number(wild: float):
+def test_the_soft_mean_of_wild_values_is_a_number(wild: float, softness: float):
     values, trip, weight = np.array([wild, wild, 0.0, wild]), np.array([0, 0, 1, 1]), np.ones(4)
-    assert np.isfinite(trip_means(values, trip, weight, softness=SOFTNESS)).all()
+    assert np.isfinite(trip_means(values, trip, weight, softness=softness)).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12), st.floats(0.2, 5.0), st.floats(-5, 5))
+def test_a_soft_mean_lies_between_the_mean_and_the_highest(values: list[float], softness: float, shift: float):
+    n, trip, weight = np.array(values), np.zeros(len(values), int), np.linspace(1.0, 2.0, len(values))
+    soft = trip_means(n, trip, weight, softness=softness)[0]
+    assert trip_means(n, trip, weight)[0] - 1e-9 <= soft <= n.max() + 1e-9
+    assert trip_means(n + shift, trip, weight, softness=softness)[0] == pytest.approx(soft + shift, abs=1e-9)
+    assert trip_means(n, trip, weight, softness=1e4)[0] == pytest.approx(trip_means(n, trip, weight)[0], abs=1e-2)
+
+
+def test_the_papers_scale_knows_plain_means_only():
+    assert calibrate(**rewarded(30), softness=(SOFTNESS,), scale="step").softness == (0.0,)
 
 
 def test_doubted_trips_set_the_last_scale_but_not_those_of_the_aspects():

@@ -509,6 +509,17 @@ def test_files_may_be_given_by_their_names(fleet: FleetDetector, tmp_path: Path)
     assert len(Path(names[0]).read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize(("version", "said"), [(1, "an earlier astray"), (99, "a newer astray; upgrade")])
+def test_a_state_of_another_version_is_refused(
+    fleet: FleetDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, said: str
+) -> None:
+    monkeypatch.setattr("astray.live.state.VERSION", version)
+    heard(fleet, [line(**GOOD)], state=tmp_path / "state")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=said):
+        heard(fleet, [line(**GOOD)], state=tmp_path / "state")
+
+
 def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp_path: Path) -> None:
     def interrupted() -> Iterable[str]:
         yield line(**GOOD)

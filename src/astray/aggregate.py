@@ -3,7 +3,6 @@
 Where a reward tells an agent from other agents, it is a matter of the best evidence whether it was this one: somebody
 who goes somewhere new sets out from home all the same, and a stranger hardly anywhere does what the agent does. Such a
 reward has a soft mean over a trip, T log mean exp(n / T), in which the steps that are most the agent's count most.
-The reward of the 'step' objective being the logarithm of a ratio of densities, this averages the ratios themselves.
 """
 
 from __future__ import annotations
@@ -20,35 +19,7 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 SOFTNESS = 1.0  # T of the soft mean, in units of n: towards 0 the best step alone counts, towards infinity all alike
-MOST_EVIDENCE = 100.0  # of a step, in units of n, either way: its exponential must stay a number
-
-
-def over_trips(
-    n: Array, runs: Runs, softness: Sequence[float], trip: Array, time: Array, weight: Array, seconds: float
-) -> tuple[Floats, Floats]:
-    """Of n (aspects, rows): the mean over each trip, soft where an aspect's is, and the worst window."""
-    share = runs.shares(weight)
-    means = runs.means(n, share)
-    worst = _lowest_windows(n, means, trip, time, weight, seconds)
-    for mean, values, soft in zip(means, n, softness, strict=True):
-        if soft:
-            mean[:] = runs.means(values, share, soft)
-    return means, worst
-
-
-def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None, softness: float = 0.0) -> Floats:
-    """The weighted mean of each trip; where a trip has no weight at all, every row counts the same.
-
-    With a ``softness`` T it is the soft mean, T log mean exp(values / T).
-
-    >>> values, trip, weight = np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])
-    >>> trip_means(values, trip, weight).tolist()
-    [2.5, 5.0]
-    >>> trip_means(values, trip, weight, softness=0.5).round(2).tolist()
-    [2.86, 5.0]
-    """
-    runs = Runs.of(trip, n_trips)
-    return runs.means(values, runs.shares(weight), softness)
+MOST_EVIDENCE = 100.0  # of a step, in units of T, either way: its exponential must stay a number
 
 
 class Runs(NamedTuple):
@@ -84,7 +55,7 @@ class Runs(NamedTuple):
     def means(self, values: Array, share: Array, softness: float = 0.0) -> Floats:
         """The (soft) means over each trip of values (..., rows); of a trip without a row, not a number."""
         if softness:
-            values = np.exp(np.clip(values, -MOST_EVIDENCE, MOST_EVIDENCE) / softness)
+            values = np.exp(np.clip(values / softness, -MOST_EVIDENCE, MOST_EVIDENCE))
         means = self.sums(values * share)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
         return softness * np.log(means) if softness else means
@@ -95,6 +66,40 @@ def _starts(values: Array) -> NDArray[np.int64]:
     return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
 
 
+def over_trips(
+    n: Array,
+    runs: Runs,
+    share: Array,
+    softness: Sequence[float],
+    trip: Array,
+    time: Array,
+    weight: Array,
+    seconds: float,
+) -> tuple[Floats, Floats]:
+    """Of n (aspects, rows): the mean over each trip, soft where an aspect's is, and the worst of its plain windows."""
+    means = runs.means(n, share)
+    worst = _lowest_windows(n, means, trip, time, weight, seconds)
+    for mean, values, soft in zip(means, n, softness, strict=True):
+        if soft:
+            mean[:] = runs.means(values, share, soft)
+    return means, worst
+
+
+def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None, softness: float = 0.0) -> Floats:
+    """The weighted mean of each trip; where a trip has no weight at all, every row counts the same.
+
+    With a ``softness`` T it is the soft mean, T log mean exp(values / T).
+
+    >>> values, trip, weight = np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])
+    >>> trip_means(values, trip, weight).tolist()
+    [2.5, 5.0]
+    >>> trip_means(values, trip, weight, softness=0.5).round(2).tolist()
+    [2.86, 5.0]
+    """
+    runs = Runs.of(trip, n_trips)
+    return runs.means(values, runs.shares(weight), softness)
+
+
 def worst_windows(
     n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int | None = None
 ) -> Floats:
@@ -102,7 +107,7 @@ def worst_windows(
 
     ``n`` may have several columns, and so has the answer then. A window that would begin before its path is cut there,
     but counts only from half its length on: one odd fix is no window. A path begins with the trip and with every row
-    of no weight (after a gap). A trip whose paths are all shorter than that has its mean.
+    of no weight (after a gap). A trip whose paths are all shorter than that has its plain mean.
     """
     runs = Runs.of(trip, n_trips)
     means = runs.means(n.T, runs.shares(weight))
@@ -110,7 +115,7 @@ def worst_windows(
 
 
 def _lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, seconds: float) -> Floats:
-    """The lowest window of each trip, of n (..., rows); or, where it has none, the mean (..., trips)."""
+    """The lowest window of each trip, of n (..., rows); or, where it has none, its plain mean (..., trips)."""
     worst = means.copy()
     if not len(time):
         return worst

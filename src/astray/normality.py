@@ -1,7 +1,7 @@
 """Normality: from rewards to scores that mean the same for everybody, and how sure they are. Pure numpy.
 
 n(s, a) is the mean reward over the heads in standard deviations of the agent's own left-out behaviour (the paper's
-normality score). N(tau), the mean of n over a trip, is given in standard deviations of left-out trips, so that
+normality score). N(tau), the (soft) mean of n over a trip, is given in standard deviations of left-out trips, so that
 eps = -2 asks of a trip what it asks of a step; ``scale="step"`` leaves it as the plain mean that the paper prints.
 How rows make a trip is told in :mod:`astray.aggregate`.
 """
@@ -140,7 +140,7 @@ class TripScores(NamedTuple):
     """Scores of trips, one entry a trip."""
 
     normality: Floats  # N(tau), of the lowest aspect
-    uncertainty: Floats  # standard deviation over the heads of the trip's mean, in sigma_bar
+    uncertainty: Floats  # standard deviation over the heads of the trip's plain mean, in sigma_bar
     worst_window: Floats  # the lowest mean of n over a window, standardised over left-out trips, by WINDOW_TOLERANCE
     score: Floats  # the lower of the two, which decides
     p_value: Floats  # the share of left-out trips that score as low; small = anomalous
@@ -164,12 +164,13 @@ def calibrate(
 ) -> Calibration:
     """Set r_bar, sigma_bar and the scales of trips, from left-out demonstrations' rewards (rows, aspects, heads).
 
-    ``softness`` is that of each aspect; without it all means are plain, as they are on the paper's scale.
-    ``backgrounds`` holds, for each aspect, the mean rewards of what that aspect was trained against, one a trajectory:
-    they set the tolerances. Without them all aspects are trusted alike. ``unseen`` says of each row whether nothing at
-    all was learned from its trip: from such trips alone p-values are read; by default from every one. ``doubted`` says
-    whether its trip may be somebody else's: such trips count for the last step, the scales of the lowest aspect, but
-    not for what is normal in each.
+    ``softness`` is that of each aspect; without it all means are plain, as they are on the paper's scale. Only the
+    first may have one where there are backgrounds, for these are measured by plain means. ``backgrounds`` holds, for
+    each aspect, the mean rewards of what that aspect was trained against, one a trajectory: they set the tolerances.
+    Without them all aspects are trusted alike. ``unseen`` says of each row whether nothing at all was learned from its
+    trip: from such trips alone p-values are read; by default from every one. ``doubted`` says whether its trip may be
+    somebody else's: such trips count for the last step, the scales of the lowest aspect, but not for what is normal in
+    each.
     """
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
@@ -181,7 +182,9 @@ def calibrate(
     step = tuple(locate(r, robust) for r in mean[sure].T)
     n = _standardised(mean, step)
     softness = tuple(softness) if softness and scale == "trip" else (0.0,) * len(step)
-    means, worst = (v.T for v in over_trips(n.T, Runs.of(of), softness, of, time, weight, window_seconds))
+    runs = Runs.of(of)
+    share = runs.shares(weight)
+    means, worst = (v.T for v in over_trips(n.T, runs, share, softness, of, time, weight, window_seconds))
     blank = Calibration(
         tuple(aspects),
         (1.0,) * len(step),
@@ -262,10 +265,10 @@ def trip_normality(
     """
     n = calibration.of_steps(rewards) if n is None else n
     runs = Runs.of(trip, n_trips)
-    softness, seconds = calibration.softness, calibration.window_seconds
-    means, worst = over_trips(n.T, runs, softness, trip, time, weight, seconds)
+    share, softness, seconds = runs.shares(weight), calibration.softness, calibration.window_seconds
+    means, worst = over_trips(n.T, runs, share, softness, trip, time, weight, seconds)
     normality, window, score, which = _decide(calibration, means.T, worst.T)
-    spread = _head_spread(rewards, runs, runs.shares(weight), which) / _units(calibration)[which]
+    spread = _head_spread(rewards, runs, share, which) / _units(calibration)[which]
     none = np.isnan(score)
     return TripScores(normality, spread, window, score, p_values(score, calibration.trips), np.where(none, -1, which))
 
@@ -297,7 +300,7 @@ def _units(calibration: Calibration) -> Floats:
 
 
 def _head_spread(rewards: Array, runs: Runs, share: Floats, which: NDArray[np.int64]) -> Floats:
-    """The standard deviation over the heads of each trip's mean reward, in the aspect that counts for the trip."""
+    """The standard deviation over the heads of each trip's plain mean reward, in the aspect that counts for it."""
     spread = np.full(len(which), np.nan)
     of_run = which[runs.trip]
     for aspect in np.unique(of_run):

@@ -17,7 +17,7 @@ from astray.benchmark.variants import VARIANTS, WHOLE
 def table(scores: pl.LazyFrame, methods: Sequence[str]) -> Table | None:
     """The variants that were run beside the whole, with the differences on the same draws; None if none was.
 
-    Of somebody else's trips the mean N(tau) counts, of injected ones the score that decides.
+    Of somebody else's trips N(tau) counts, of injected ones the score that decides.
     """
     present = [m for m in methods if m in VARIANTS]
     if not present:

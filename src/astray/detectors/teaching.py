@@ -230,8 +230,9 @@ def teach(
     from astray.irl.learn import held_out, learn
 
     rows, suspected = world.demonstrations(), np.zeros(len(world.names), np.bool_)
+    compared = dict(config.weights).get("population", 0.0) > 0
     with one_thread():
-        if population is not None and config.suspicion > 0 and dict(config.weights).get("population", 0.0) > 0:
+        if population is not None and len(population) and compared and config.suspicion > 0:
             suspected = suspects(world, config, rng, population, _half(progress, 0))
             progress = _half(progress, 1)
         learned = learn(world[~suspected], config, rng, population=population, start=start, progress=progress)
@@ -280,9 +281,11 @@ def suspects(
     rewards = out_of_bag(scout.posterior(own.features), unseen[own.trip])[:, 0, 0]
     scale = locate(rewards)
     mine, theirs = (scale.standardise(r) for r in (rewards, scout.posterior(others.features)[:, 0].mean(axis=1)))
+    # A path ends at a gap, and a soft mean of a whole trip is not that of its paths.
+    of = others.path if others.steps is None else np.unique(others.steps.trip, return_inverse=True)[1]
     return likely_strays(
         trip_means(mine, own.trip, np.ones(len(own)), len(unseen), SOFTNESS),
-        trip_means(theirs, others.path, np.ones(len(others)), softness=SOFTNESS),
+        trip_means(theirs, of, np.ones(len(others)), softness=SOFTNESS),
         config.suspicion,
     )
 
@@ -322,20 +325,22 @@ def calibrated(
 ) -> Calibration:
     """The scales that demonstrations set, from the rewards of their rows.
 
-    An aspect that was learned against other agents' trips says who it was: its mean over a trip is soft.
+    Of several aspects the one that was learned against other agents' trips says who it was: its mean over a trip is
+    soft. A single one has to find what went wrong as well.
     """
     if rows.steps is None:
         time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
         seconds = WINDOW_STEPS if window is None else window
     else:
         time, seconds = rows.steps.time, WINDOW if window is None else window
+    several = len(learned.backgrounds) > 1
     return calibrate(
         rewards,
         rows.trip,
         time,
         np.ones(len(rows)),
         aspects=learned.posterior.aspects,
-        softness=[SOFTNESS if "population" in b.rows else 0.0 for b in learned.backgrounds.values()],
+        softness=[SOFTNESS if several and "population" in b.rows else 0.0 for b in learned.backgrounds.values()],
         backgrounds=learned.background_rewards(),
         unseen=unseen,
         doubted=doubted,

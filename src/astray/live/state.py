@@ -59,8 +59,11 @@ class State:
         file = read(path)
         if file.kind != KIND:
             raise DataError(f"{path}: a model, not the state of a watch; name another file for the state")
-        if file.value("state", int) > VERSION:
+        version = file.value("state", int)
+        if version > VERSION:
             raise DataError(f"{path}: written by a newer astray; upgrade astray, or start with a new state file")
+        if version < VERSION:
+            raise DataError(f"{path}: written by an earlier astray; start with a new state file")
         if file.value("model", str) != model:
             raise DataError(
                 f"{path}: this state belongs to another model (or to this one before it was fitted again); "

@@ -1,6 +1,6 @@
 """The tally: what is summed up over an open trip, so that its scores are known at every fix. O(1) a fix.
 
-The sums are those of :mod:`astray.normality`, kept as plain numbers: a call of numpy for one trip costs as much as
+The sums are those of :mod:`astray.aggregate`, kept as plain numbers: a call of numpy for one trip costs as much as
 for a thousand. The scores of a finished trip equal those of the whole file to rounding.
 """
 
@@ -59,9 +59,9 @@ class Gauge:
         return Lowest((value - self._overall.step.centre) / self._overall.step.spread, over.index(value))
 
     def lifted(self, n: list[float]) -> list[float]:
-        """What each aspect averages over a trip, of one row."""
+        """What each aspect averages over a trip, of one row: exp(n / T) where its mean is soft, n where it is plain."""
         most = MOST_EVIDENCE
-        return [math.exp(max(-most, min(most, v)) / t) if t else v for v, t in zip(n, self._softness, strict=True)]
+        return [math.exp(min(max(v / t, -most), most)) if t else v for v, t in zip(n, self._softness, strict=True)]
 
     def trip(self, means: list[float]) -> Lowest:
         """N(tau), from the mean of what each aspect averages."""
@@ -79,7 +79,7 @@ class Gauge:
         return math.hypot(float(np.sqrt(np.add.reduce(off * off) / len(heads))) / self._units[aspect], self._step_noise)
 
     def trip_uncertainty(self, head_means: Array, aspect: int) -> float:
-        """The spread over the heads of a trip's mean, in the same unit."""
+        """The spread over the heads of a trip's plain mean, in the same unit."""
         return math.hypot(_spread(head_means[aspect].tolist()) / self._units[aspect], self._trip_noise)
 
     def p_value(self, score: float) -> float:
@@ -121,7 +121,7 @@ class Tally:
         self._enter, self._leave = enter, float(leaving(enter))
         self.rows = 0
         self.start = self.end = math.nan
-        # Weighted sums; the first row weighs nothing and counts only while it is the only one.
+        # Weighted sums, of n and of what is averaged; the first row weighs nothing and counts only while it is alone.
         self._total = 0.0
         self._sums, self._lifted = [0.0] * aspects, [0.0] * aspects
         self._heads: Array = np.zeros((aspects, 0))

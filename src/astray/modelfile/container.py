@@ -28,7 +28,7 @@ Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2  # 2: scales have a softness
 _ENTRY = "astray"
 _CODES = {
     "float64": "F64",
