@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from astray.aggregate import SOFTNESS, trip_means, worst_windows
+from astray.aggregate import SOFTNESS, Runs, over_trips, trip_means
 from astray.decide import Segment, segments
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
@@ -275,6 +275,13 @@ def test_a_trip_without_a_usable_row_is_not_a_number():
     assert scores.aspect.tolist() == [0, -1, 0, -1]
     nothing = trip_normality(**{k: v[:0] for k, v in data.items()}, calibration=calibration, n_trips=2)
     assert np.isnan(nothing.p_value).all()
+
+
+def worst_windows(
+    n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int | None = None
+) -> Array:
+    runs = Runs.of(trip, n_trips)
+    return over_trips(n[None], runs, runs.shares(weight), [0.0], trip, time, weight, seconds)[1][0]
 
 
 def slow_worst_windows(n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int) -> list[float]:

@@ -100,22 +100,13 @@ def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = 
     return runs.means(values, runs.shares(weight), softness)
 
 
-def worst_windows(
-    n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int | None = None
-) -> Floats:
-    """The lowest weighted mean of n over any window that ends at a row and reaches back ``seconds``, for each trip.
-
-    ``n`` may have several columns, and so has the answer then. A window that would begin before its path is cut there,
-    but counts only from half its length on: one odd fix is no window. A path begins with the trip and with every row
-    of no weight (after a gap). A trip whose paths are all shorter than that has its plain mean.
-    """
-    runs = Runs.of(trip, n_trips)
-    means = runs.means(n.T, runs.shares(weight))
-    return _lowest_windows(n.T, means, trip, time, weight, seconds).T
-
-
 def _lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, seconds: float) -> Floats:
-    """The lowest window of each trip, of n (..., rows); or, where it has none, its plain mean (..., trips)."""
+    """The lowest weighted mean of n (..., rows) over any window that ends at a row and reaches back ``seconds``.
+
+    One a trip. A window that would begin before its path is cut there, but counts only from half its length on: one odd
+    fix is no window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are
+    all shorter than that has its plain mean, of ``means`` (..., trips).
+    """
     worst = means.copy()
     if not len(time):
         return worst
