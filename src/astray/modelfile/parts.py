@@ -217,7 +217,7 @@ def unpack_scales(model: ModelFile, name: str) -> tuple[Scale, ...]:
         parts = (tolerance, softness, step, trip, window)
         if any(len(part) != len(aspects) for part in parts) or len(overall) != 3:
             raise model.wrong(f"{name} has scales for other than its {len(aspects)} aspects")
-        if min(softness) < 0.0:
+        if any(t < 0.0 for t in softness):
             raise model.wrong(f"{name} has a softness below 0")
         calibration = Calibration(
             aspects,
