@@ -19,12 +19,13 @@ from sklearn.metrics import roc_auc_score
 import astray
 from astray import FleetDetector, Trajectories
 from astray.detectors import crowd
-from astray.detectors.members import Member
+from astray.detectors.members import Common, Member
 from astray.detectors.personal import PSEUDO_TRIPS, RECENT, Own, shrunk
 from astray.detectors.sharing import Pupil, SharingConfig, band_of
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
 from astray.mdp.context import Context, ContextSpec
+from astray.mdp.haunts import Haunts
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import read, write
@@ -355,7 +356,7 @@ class TestACrowd:
     """Many agents at once see what each would see alone."""
 
     @pytest.mark.parametrize("spec", [ContextSpec(), ContextSpec(True, True, categorical=("mode",))])
-    def test_to_the_last_bit(self, past: Trajectories, spec: ContextSpec) -> None:
+    def test_to_the_last_bit(self, fleet: FleetDetector, past: Trajectories, spec: ContextSpec) -> None:
         config = ViewConfig(context=spec)
         trips = past[::4]
         far = Trajectories(
@@ -373,11 +374,15 @@ class TestACrowd:
         members = {
             str(everybody.agent_ids[first]): member for first, member in crowd.remember(everybody, of_trip, config, 3)
         }
-        sight = crowd.look(everybody, [members[a] for a in everybody.agent_ids.tolist()], config, context)
+        haunts = Haunts()
+        for agent in everybody.agents[2:]:
+            haunts = View.of(trips, config, np.random.default_rng(0)).haunts_of(everybody.agent(agent), haunts)
+        common = Common(config, context, fleet.posterior_, fleet.scales_, fleet.bands_, haunts)
+        sight = crowd.look(everybody, [members[a] for a in everybody.agent_ids.tolist()], common)
         at = 0
         for agent in everybody.agents:
             mine = everybody.agent(agent)
-            alone = members[agent].view(config, context)
+            alone = members[agent].view(agent, common)
             own = View.of(mine, config, np.random.default_rng(0)).remember(mine)
             assert np.array_equal(own.memory.keys, alone.memory.keys)
             assert np.array_equal(own.memory.trips, alone.memory.trips)

@@ -56,7 +56,12 @@ def people() -> Trajectories:
 
 @pytest.fixture(scope="module")
 def detector(people: Trajectories) -> IRLDetector:
-    fitted = IRLDetector(**QUICK, eps=EPS).fit(people.agent("p00")[:-10], population=people.agent("p01")[:20])
+    others = people[np.isin(people.agent_ids, ["p01", "p02"])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("astray.mdp.haunts.FEWEST", 2)
+        fitted = IRLDetector(**QUICK, eps=EPS).fit(people.agent("p00")[:-10], population=others[::4])
+    assert fitted.view_ is not None
+    assert fitted.view_.haunts.agents.trip_ids == ("p01", "p02")
     fitted.posterior_ = in_double(fitted.posterior_)
     return fitted
 

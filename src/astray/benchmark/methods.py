@@ -148,14 +148,17 @@ class Shared:
     name: str = "astray-shared"
     options: Mapping[str, Any] = field(default_factory=dict)
     _kept: tuple[tuple[str, int], FleetDetector, float] | None = field(default=None, init=False, repr=False)
+    _enrolled: tuple[str, ...] = field(default=(), init=False, repr=False)
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Enrol the person; learn the shared reward first if need be."""
         if lesson.strangers is None:
             raise DataError(f"{self.name} needs trips of people who are not tested, and this data set has none")
         fleet, shared = self._fleet(lesson.strangers, seed)
-        for agent in fleet.agents:
+        # Those that the reward was learned from stay: where they go is part of what it sees.
+        for agent in self._enrolled:
             fleet.forget(agent)
+        self._enrolled = tuple(lesson.train.agents)
         began = time.process_time()
         fleet.enroll(lesson.train)
         return FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
@@ -165,7 +168,7 @@ class Shared:
 
         key = strangers.key, seed
         if self._kept is None or self._kept[0] != key:
-            self._kept = None
+            self._kept, self._enrolled = None, ()
             trips = strangers.trips()
             began = time.process_time()
             fleet = FleetDetector(**{"seed": seed, **self.options}).fit(trips)

@@ -20,13 +20,13 @@ from astray.detectors.members import XY, Common, Member
 from astray.detectors.personal import RECENT, own_scores
 from astray.detectors.scoring import Seen, chunks, score_chunk
 from astray.detectors.sharing import band_of
-from astray.mdp.context import Context
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.familiarity import GRIDS, familiarity, keys_by_trip, keys_of
+from astray.mdp.haunts import Haunts, whose
 from astray.mdp.memory import Memory
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
-from astray.mdp.steps import steps_of
+from astray.mdp.steps import Steps, steps_of
 from astray.mdp.view import Sight, ViewConfig, trip_names
 from astray.trajectories import Trajectories
 
@@ -47,7 +47,7 @@ class _Projected(Projection):
         return np.asarray(self.xy, np.float64)
 
 
-def look(trips: Trajectories, members: Sequence[Member], config: ViewConfig, context: Context) -> Sight:
+def look(trips: Trajectories, members: Sequence[Member], common: Common) -> Sight:
     """The features of every good fix, seen by the trip's own agent; to the last bit as that agent's view sees them.
 
     Parameters
@@ -56,9 +56,10 @@ def look(trips: Trajectories, members: Sequence[Member], config: ViewConfig, con
         Trips, those of an agent next to each other.
     members
         The member that each trip is of; the same object for neighbours of one agent.
-    config, context
+    common
         What all of them look at.
     """
+    config, context = common.view, common.context
     paths, fault = paths_of(trips, _projected(trips, members), config.faults)
     paths.context["given"] = context.given(trips)[paths.context["trip"]]
     steps = steps_of(paths, config.interval, config.lags)
@@ -83,7 +84,8 @@ def look(trips: Trajectories, members: Sequence[Member], config: ViewConfig, con
         history[rows_of_member] = np.log1p(memory.history)
     # The rest of an encoder's features do not depend on habits or memory; its last one is the history.
     motion = FamiliarityEncoder(Memory(), (), config.lags).encode(steps)[:, :-1]
-    features = np.column_stack([counts, motion, history, surroundings])
+    others = _frequented(trips, members, steps, common.haunts)
+    features = np.column_stack([counts, motion, history, surroundings, others])
     return Sight(features, steps, paths.columns["row"], weight, fault)
 
 
@@ -119,7 +121,7 @@ def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> I
     Every trip is left out of its own counts, and measured on the scale of agents with as much history.
     """
     history = histories(members)
-    seen = Seen.of_fixes(look(trips, members, common.view, common.context), history, band_of(history, common.bands))
+    seen = Seen.of_fixes(look(trips, members, common), history, band_of(history, common.bands))
     scores = own_scores(score_chunk(trips, seen, common.posterior, common.scales).of_trips)
     names = np.array(trip_names(trips))
     for member, run in _runs(members):
@@ -143,6 +145,16 @@ def _projected(trips: Trajectories, members: Sequence[Member]) -> Projection:
         rows = slice(int(trips.offsets[run.start]), int(trips.offsets[run.stop]))
         parts.append(member.projection.to_metres(lat[rows], lon[rows]))
     return _Projected(0.0, 0.0, np.concatenate(parts) if parts else np.zeros((0, 2)))
+
+
+def _frequented(trips: Trajectories, members: Sequence[Member], steps: Steps, haunts: Haunts) -> NDArray[np.float32]:
+    """How many others go where each step is."""
+    lat, lon = np.empty((2, len(steps)))
+    for member, run in _runs(members) if haunts.cells else ():
+        rows = slice(*np.searchsorted(steps.trip, [run.start, run.stop]))
+        lat[rows], lon[rows] = member.projection.to_degrees(steps.location[rows])
+    own = haunts.number_of(whose(trips))
+    return haunts.encode(lat, lon, own[steps.trip] if (own >= 0).any() else None)
 
 
 def _runs(members: Sequence[Member]) -> Iterator[tuple[Member, slice]]:

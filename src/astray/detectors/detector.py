@@ -224,6 +224,7 @@ class IRLDetector(Detector):
         mine = trips[good]
         crowd = None if population is None else others(population, mine, self.max_population, rng)
         demonstrations = sample(mine, self.max_trips, rng)
+        config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         world: GeoWorld | StepWorld
         if mine.is_gps:
             if self.dynamics is not None:
@@ -231,11 +232,12 @@ class IRLDetector(Detector):
             default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
             looking = view_config(default, self.view, encoder=self.encoder, interval=self.interval)
             view = remember(View.of(mine, looking, rng), mine)
+            if crowd is not None and dict(config.weights).get("population", 0.0) > 0:
+                view = view.among(crowd)
             world = GeoWorld.of(demonstrations, view)
         else:
             waves = 0 if self.preset == "kdd19" else WAVES
             world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
-        config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         self._learn(world, config, rng, crowd)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
@@ -299,6 +301,9 @@ class IRLDetector(Detector):
         if view is not None and isinstance(view.encoder, FamiliarityEncoder):
             # What the memory has let go of must not come back by way of the kept trips.
             kept = kept[np.isin(trip_names(kept), view.memory.trip_ids)]
+            view = replace(view, haunts=view.haunts.without(new.agents))
+            if view.haunts.cells and population is not None and crowd is not None:
+                view = view.among(crowd)
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         world: GeoWorld | StepWorld
         if view is not None:
@@ -382,7 +387,8 @@ class IRLDetector(Detector):
         if self.view_ is None:
             raise DataError("this detector was fitted on states and actions, which have no place on the earth")
         remembered = isinstance(self.view_.encoder, FamiliarityEncoder)
-        return Lens(self.view_, self.scales_[0], self.view_.memory.history if remembered else float(self.n_trips_))
+        view = replace(self.view_, haunts=self.view_.haunts.seen_by(agent))
+        return Lens(view, self.scales_[0], view.memory.history if remembered else float(self.n_trips_))
 
     def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         if self.view_ is None:

@@ -198,7 +198,7 @@ class Lessons:
                 agent,
                 Task(
                     self.trips[_some(own & remembered, self.tuning.max_trips, rng)],
-                    member.view(self.common.view, self.common.context),
+                    member.view(agent, self.common),
                     others if len(others) else None,
                     self.common.posterior,
                     self.common.like(member),
@@ -220,6 +220,8 @@ class Lessons:
         for agent in trips.agents:
             memory = self.members[agent].memory
             arrays += [np.array(memory.trip_ids), memory.times, memory.keys, memory.trips]
+        others = common.haunts.agents
+        arrays += [np.array(others.trip_ids), others.keys, others.trips]
         digest = hashlib.blake2b(json.dumps(said).encode(), digest_size=16)
         for array in arrays:
             digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())

@@ -25,14 +25,17 @@ from astray.errors import DataError
 from astray.explain import Explanation, explain_fixes
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
+from astray.mdp.haunts import Haunts
 from astray.mdp.projection import Projection
 from astray.mdp.view import ViewConfig, trip_names
 from astray.modelfile import FilePath, ModelFile, configured, pack_text, plain
 from astray.modelfile.parts import (
     Packed,
+    pack_haunts,
     pack_posterior,
     pack_scales,
     pack_table,
+    unpack_haunts,
     unpack_posterior,
     unpack_scales,
     unpack_table,
@@ -170,6 +173,7 @@ class FleetDetector(Detector):
     bands_: tuple[float, ...]
     view_config_: ViewConfig
     context_: Context
+    haunts_: Haunts
 
     # ---------------------------------------------------------------- learning
 
@@ -198,11 +202,12 @@ class FleetDetector(Detector):
             progress=self.progress,
         )
         context = Context.of(view.context, mine, Projection(0.0, 0.0))
-        common = Common(view, context, shared.posterior, shared.scales, tuple(float(b) for b in self.bands))
+        bands = tuple(float(b) for b in self.bands)
+        common = Common(view, context, shared.posterior, shared.scales, bands, shared.haunts)
         members = crowd.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
         self.posterior_, self.scales_, self.bands_ = common.posterior, common.scales, common.bands
-        self.view_config_, self.context_, self.history_ = view, context, shared.history
+        self.view_config_, self.context_, self.haunts_, self.history_ = view, context, shared.haunts, shared.history
         self.members_, self.tuned_ = members, {}
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         return self
@@ -301,6 +306,7 @@ class FleetDetector(Detector):
         self._member(agent)
         del self.members_[agent]
         self.tuned_.pop(agent, None)
+        self.haunts_ = self.haunts_.without([agent])
         # The names of others may begin with this one's.
         longer = tuple(f"{other}/" for other in self.members_ if other.startswith(f"{agent}/"))
         its = (n for n in self.anomalous_ if n.startswith(f"{agent}/") and not n.startswith(longer))
@@ -329,7 +335,7 @@ class FleetDetector(Detector):
         else:
             lat, lon = near
             member = Member.around(np.array([lat]), np.array([lon]), self.view_config_)
-        return Lens(member.view(self.view_config_, self.context_), self._scale(agent, member), member.history)
+        return Lens(member.view(agent, self._common), self._scale(agent, member), member.history)
 
     def reward(self, agent: str) -> RewardPosterior:
         """The reward that one agent's trips are scored by: its own, or the shared one."""
@@ -346,7 +352,7 @@ class FleetDetector(Detector):
 
     @property
     def _common(self) -> Common:
-        return Common(self.view_config_, self.context_, self.posterior_, self.scales_, self.bands_)
+        return Common(self.view_config_, self.context_, self.posterior_, self.scales_, self.bands_, self.haunts_)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
@@ -369,7 +375,7 @@ class FleetDetector(Detector):
         # Somebody who is not enrolled has no history; where its centre lies does not matter then.
         found = {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
         members = [found[a] for a in trips.agent_ids.tolist()]
-        sight = crowd.look(trips, members, self.view_config_, self.context_)
+        sight = crowd.look(trips, members, self._common)
         remembered = {n for m in found.values() for n in m.memory.trip_ids}
         own = np.array([n in remembered for n in trip_names(trips)], bool)
         history = np.maximum(crowd.histories(members) - own, 0.0)
@@ -386,7 +392,7 @@ class FleetDetector(Detector):
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
         member = self.members_.get(trip.agents[0]) or Member.of(trip, self.view_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
-        view = member.view(self.view_config_, self.context_)
+        view = member.view(trip.agents[0], self._common)
         return explain_fixes(scores, bounds, view, trip_names(trip)[0], habitual)
 
     # ---------------------------------------------------------------- keeping
@@ -405,6 +411,7 @@ class FleetDetector(Detector):
                 pack_table("history", self.history_),
                 pack_members(self.members_),
                 pack_tuned(self.tuned_),
+                pack_haunts("haunts", self.haunts_),
             ]
         )
 
@@ -418,10 +425,11 @@ class FleetDetector(Detector):
         fleet.history_ = unpack_table(model, "history")
         fleet.view_config_ = model.value("view_config", ViewConfig)
         fleet.context_ = model.value("context", Context)
+        fleet.haunts_ = unpack_haunts(model, "haunts")
         fleet.members_ = unpack_members(model, fleet.view_config_)
         fleet.tuned_ = unpack_tuned(model)
         fleet.anomalous_ = frozenset(model.text("anomalous"))
-        blank = Member(Projection(0.0, 0.0), 0.0).view(fleet.view_config_, fleet.context_)
+        blank = Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)
         if len(fleet.scales_) != len(fleet.bands_) + 1 or len(blank.names) != len(fleet.posterior_.mean):
             raise model.wrong("its reward, bands and view do not fit together")
         if any(not alike(t.posterior, fleet.posterior_) for t in fleet.tuned_.values()):

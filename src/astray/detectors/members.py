@@ -14,6 +14,7 @@ from astray.detectors.sharing import band_of
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
 from astray.mdp.encoders import FamiliarityEncoder
+from astray.mdp.haunts import Haunts
 from astray.mdp.memory import Memory
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
@@ -35,6 +36,7 @@ class Common:
     posterior: RewardPosterior
     scales: tuple[Scale, ...]  # of each band of history
     bands: tuple[float, ...]
+    haunts: Haunts = field(default_factory=Haunts)  # of the agents that the reward was learned from
 
     def like(self, member: Member) -> Scale:
         """The scale of agents with as much history as this one."""
@@ -79,10 +81,11 @@ class Member:
             scores = np.concatenate([self.scores, _unknown(1)])[self.memory.number_of(np.array(after))]
         return replace(self, memory=memory, scores=scores)
 
-    def view(self, config: ViewConfig, context: Context) -> View:
+    def view(self, agent: str, common: Common) -> View:
         """How this agent's trips are seen, one agent at a time."""
+        config, context = common.view, replace(common.context, utc_offset=self.utc_offset)
         encoder = FamiliarityEncoder(self.memory, config.habits, config.lags, self.utc_offset)
-        return View(config, self.projection, encoder, replace(context, utc_offset=self.utc_offset))
+        return View(config, self.projection, encoder, context, common.haunts.seen_by(agent))
 
 
 def _unknown(n: int) -> OwnScores:

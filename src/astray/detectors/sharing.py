@@ -21,6 +21,7 @@ from astray.detectors.personal import RECENT, Own, own_scores
 from astray.detectors.teaching import Progress, calibrated, remember, sample, thin
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
+from astray.mdp.haunts import Haunts
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, Rows
 from astray.normality import Calibration, Scale, TripScores, step_normality, trip_normality
@@ -104,6 +105,7 @@ class Shared:
     posterior: RewardPosterior
     scales: tuple[Scale, ...]
     history: pl.DataFrame
+    haunts: Haunts
 
 
 def band_of(history: Array | float, bands: Sequence[float]) -> NDArray[np.int64]:
@@ -138,7 +140,7 @@ def share(
     able = agents[counts >= 2] if (counts >= 2).any() else agents
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
     pupils = [Pupil.of(trips.agent(a), view, sharing, rng) for a in chosen]
-    pupils = [p for p in pupils if len(p.training)]
+    pupils, haunts = _among([p for p in pupils if len(p.training)])
     lessons = [lesson for p in pupils for lesson in _lessons(p, sharing, bands, rng)]
     worlds = [lesson.world for lesson in lessons if lesson.world is not None]
     if not worlds:
@@ -149,7 +151,16 @@ def share(
     with one_thread():
         learned = learn(worlds, config, rng, population=crowds, progress=progress)
     scales = _scales(learned, lessons, len(bands) + 1, robust, window)
-    return Shared(learned.posterior, scales, learned.history)
+    return Shared(learned.posterior, scales, learned.history, haunts)
+
+
+def _among(pupils: Sequence[Pupil]) -> tuple[list[Pupil], Haunts]:
+    """The pupils, each knowing where the others go; and where all of them go."""
+    haunts = Haunts()
+    for pupil in pupils:
+        haunts = pupil.view.haunts_of(Trajectories.concat([pupil.training, pupil.left_out]), haunts)
+    haunts = haunts.of_enough()
+    return [replace(p, view=replace(p.view, haunts=haunts.seen_by(p.agent))) for p in pupils], haunts
 
 
 def _lessons(pupil: Pupil, sharing: SharingConfig, bands: Sequence[float], rng: np.random.Generator) -> list[_Lesson]:

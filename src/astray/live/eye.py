@@ -48,10 +48,12 @@ class Eye:
         vx, vy = step.velocity
         motion = (float(np.log1p(np.hypot(vx, vy))), vx / 10.0, vy / 10.0, float(np.log1p(step.elapsed / 60.0)))
         surroundings = () if self._context is None else self._context.encode(step.row(given))[0]
+        view = self.lens.view
+        others = view.haunts.encode(*view.projection.to_degrees(np.array([step.location])))[0]
         habits = len(self._familiarity)
-        features = np.empty((1, habits + 5 + len(surroundings)), np.float32)
+        features = np.empty((1, habits + 5 + len(surroundings) + len(others)), np.float32)
         features[0, :habits] = self._familiarity
-        features[0, habits:] = (*motion, self._log_history, *surroundings)
+        features[0, habits:] = (*motion, self._log_history, *surroundings, *others)
         return features
 
     def rewards(self, step: Step, given: Array) -> NDArray[np.float32]:

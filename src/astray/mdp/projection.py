@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
+METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Projection:
     def _east_metres_a_degree(self) -> float:
         # A centre at a pole would fold all longitudes into one point; a tenth of a degree short of it still tells them
         # apart.
-        return float(np.radians(1) * EARTH_RADIUS * np.cos(np.radians(min(abs(self.lat), 89.9))))
+        return float(METRES_A_DEGREE * np.cos(np.radians(min(abs(self.lat), 89.9))))
 
     @property
     def solar_offset(self) -> float:
@@ -52,10 +53,10 @@ class Projection:
         if ((east < 0.0) | (east >= 360.0)).any():
             east %= 360.0
         north = np.asarray(lat, np.float64) - self.lat
-        return np.stack([(east - 180.0) * self._east_metres_a_degree, north * np.radians(1) * EARTH_RADIUS]).T
+        return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Latitude and longitude of points in metres."""
-        lat = self.lat + xy[..., 1] / (np.radians(1) * EARTH_RADIUS)
+        lat = self.lat + xy[..., 1] / METRES_A_DEGREE
         lon = (self.lon + xy[..., 0] / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
         return lat, lon

@@ -14,6 +14,7 @@ from astray.mdp.context import Context, ContextSpec
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit
 from astray.mdp.faults import FaultRules
+from astray.mdp.haunts import Haunts, whose
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
@@ -35,6 +36,7 @@ class ViewConfig:
     lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
     trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
     trace_spacing: float = 100.0  # metres, at most, between those points
+    haunts: tuple[float, ...] = (150.0, 500.0)  # metres: of these cells it is seen how many other agents go there
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
     context: ContextSpec = ContextSpec()
@@ -60,7 +62,7 @@ class Sight(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A centre, an encoder with its memory, and a context.
+    """A centre, an encoder with its memory, a context, and where other agents go.
 
     >>> trips = Trajectories.from_fixes(time=np.arange(100) * 10, lat=45 + np.arange(100) * 1e-4, lon=np.full(100, 7.0))
     >>> view = View.of(trips, ViewConfig(), np.random.default_rng(0)).remember(trips)
@@ -73,6 +75,7 @@ class View:
     projection: Projection
     encoder: Encoder
     context: Context = field(default_factory=Context)
+    haunts: Haunts = field(default_factory=Haunts)
 
     @classmethod
     def of(cls, fixes: Trajectories, config: ViewConfig, rng: np.random.Generator) -> View:
@@ -98,7 +101,7 @@ class View:
     @property
     def names(self) -> list[str]:
         """One name a feature."""
-        return [*self.encoder.names, *self.context.names]
+        return [*self.encoder.names, *self.context.names, *self.haunts.names]
 
     @property
     def memory(self) -> Memory:
@@ -111,10 +114,23 @@ class View:
         """A view that remembers these trips as well."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
-        c = self.config
-        fine = trace(resample(self.paths(fixes), c.trace_interval), c.trace_spacing)
-        steps = steps_of(fine, c.interval, self.encoder.lags)
+        steps = steps_of(self._traces(fixes), self.config.interval, self.encoder.lags)
         return replace(self, encoder=self.encoder.remember(steps, trip_names(fixes)))
+
+    def among(self, others: Trajectories) -> View:
+        """A view that knows where other agents go; of too few agents, or with other encoders, the view as it is."""
+        if not isinstance(self.encoder, FamiliarityEncoder):
+            return self
+        return replace(self, haunts=self.haunts_of(others, self.haunts).of_enough())
+
+    def haunts_of(self, trips: Trajectories, known: Haunts) -> Haunts:
+        """What is known, and where the agents of these trips go."""
+        haunts = known if known.cells else Haunts(self.config.haunts)
+        if not haunts.cells:
+            return haunts
+        traces = self._traces(trips)
+        trip = traces.context["trip"][traces.trajectory_of_row]
+        return haunts.visited(whose(trips)[trip], *self.projection.to_degrees(traces.columns["xy"]))
 
     def forget(self, trip_ids: Sequence[str]) -> View:
         """A view that does not remember these trips."""
@@ -125,6 +141,10 @@ class View:
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         return replace(self, encoder=self.encoder.with_memory(memory))
+
+    def _traces(self, fixes: Trajectories) -> Trajectories:
+        """The paths of trips, point by point as they are remembered."""
+        return trace(resample(self.paths(fixes), self.config.trace_interval), self.config.trace_spacing)
 
     # ---------------------------------------------------------------- looking
 
@@ -141,13 +161,21 @@ class View:
         """The steps of paths, with the look-back that the encoder needs."""
         return steps_of(paths, self.config.interval, self.encoder.lags)
 
-    def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
-        """The features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
-        return np.ascontiguousarray(self._encode(steps, without))
+    def encode(self, steps: Steps, without: Array | None = None, own: Array | None = None) -> NDArray[np.float32]:
+        """The features of steps.
 
-    def _encode(self, steps: Steps, without: Array | None) -> NDArray[np.float32]:
-        features = self.encoder.encode(steps, without)
-        return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
+        ``without`` numbers the remembered trip that must not count, ``own`` the agent of the haunts that made the step
+        and is nobody else to itself; -1 for none.
+        """
+        return np.ascontiguousarray(self._encode(steps, without, own))
+
+    def _encode(self, steps: Steps, without: Array | None, own: Array | None) -> NDArray[np.float32]:
+        parts = [self.encoder.encode(steps, without)]
+        if self.context.names:
+            parts.append(self.context.encode(steps))
+        if self.haunts.cells:
+            parts.append(self.haunts.encode(*self.projection.to_degrees(steps.location), own))
+        return np.hstack(parts) if len(parts) > 1 else parts[0]
 
     def look(self, fixes: Trajectories) -> Sight:
         """The features of every good fix, as a scorer needs them.
@@ -163,7 +191,9 @@ class View:
         own = self.memory.number_of(trip_names(fixes))
         # New trips, the usual case, have nothing of their own to leave out.
         without = own[steps.trip] if (own >= 0).any() else None
-        return Sight(self._encode(steps, without), steps, paths.columns["row"], weight, fault)
+        agent = self.haunts.number_of(whose(fixes))
+        known = agent[steps.trip] if (agent >= 0).any() else None
+        return Sight(self._encode(steps, without, known), steps, paths.columns["row"], weight, fault)
 
 
 def trip_names(fixes: Trajectories) -> list[str]:

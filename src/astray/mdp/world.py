@@ -14,6 +14,7 @@ from astray.errors import DataError
 from astray.mdp.counterfactuals import explore
 from astray.mdp.dynamics import Dynamics, Integrator
 from astray.mdp.familiarity import WEEK
+from astray.mdp.haunts import whose
 from astray.mdp.paths import make_paths, resample
 from astray.mdp.steps import Steps
 from astray.mdp.view import View, trip_names
@@ -193,7 +194,8 @@ class GeoWorld:
 
     def others(self, population: Trajectories) -> Rows:
         """What other agents did, seen through this agent's eyes."""
-        return self._rows(resample(self.view.paths(population), self.view.config.interval))
+        paths = resample(self.view.paths(population), self.view.config.interval)
+        return self._rows(paths, own=self.view.haunts.number_of(whose(population))[paths.context["trip"]])
 
     def realise(self, rollout: Rollout) -> Rows:
         """The policy's trajectories; rows in the order of ``rollout.mask``."""
@@ -214,13 +216,17 @@ class GeoWorld:
         # A rollout may begin in the middle of a trip: its start is where that trip began.
         ahead = np.repeat(start[:, 4], lengths + 1)
         steps = replace(steps, origin=np.repeat(start[:, 2:4], lengths + 1, axis=0), elapsed=steps.elapsed + ahead)
-        return self._encoded(steps, paths.trajectory_of_row, ~first, None)
+        return self._encoded(steps, paths.trajectory_of_row, ~first)
 
     def refresh(self, rows: Rows) -> Rows:
         """The same rows, seen with what the memory holds now."""
         if rows.steps is None:
             raise DataError("these rows do not say what they were made of")
-        return replace(rows, features=self.view.encode(rows.steps))
+        features = self.view.encode(rows.steps)
+        # Where others go does not depend on the memory, and whose trip a row was is no longer known.
+        theirs = len(self.view.names) - len(self.view.haunts.names)
+        features[:, theirs:] = rows.features[:, theirs:]
+        return replace(rows, features=features)
 
     @property
     def dynamics(self) -> Dynamics:
@@ -238,16 +244,21 @@ class GeoWorld:
     def _number(self, trip: Array) -> NDArray[np.int64]:
         return self.view.memory.number_of(np.array(trip_names(self.fixes)))[trip]
 
-    def _rows(self, paths: Trajectories, without: Array | None = None, keep: Array | None = None) -> Rows:
+    def _rows(
+        self, paths: Trajectories, without: Array | None = None, own: Array | None = None, keep: Array | None = None
+    ) -> Rows:
         steps = self.view.steps(paths)
         chosen = ~steps.first if keep is None else ~steps.first & keep
         path = paths.trajectory_of_row
-        return self._encoded(steps, path, chosen, None if without is None else without[path][chosen])
+        of_row = (None if which is None else which[path][chosen] for which in (without, own))
+        return self._encoded(steps, path, chosen, *of_row)
 
-    def _encoded(self, steps: Steps, path: Array, chosen: Array, without: Array | None) -> Rows:
+    def _encoded(
+        self, steps: Steps, path: Array, chosen: Array, without: Array | None = None, own: Array | None = None
+    ) -> Rows:
         kept, of = steps[chosen], path[chosen]
         return Rows(
-            features=self.view.encode(kept, without),
+            features=self.view.encode(kept, without, own),
             path=np.cumsum(np.r_[False, of[1:] != of[:-1]]).astype(np.int64) if len(of) else of,
             states=policy_states(kept, self._utc_offset),
             actions=kept.velocity,

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
-VERSION = 2  # 2: scales have a softness
+VERSION = 3  # 2: scales have a softness; 3: a reward may see where other agents go
 _ENTRY = "astray"
 _CODES = {
     "float64": "F64",

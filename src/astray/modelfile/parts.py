@@ -20,7 +20,8 @@ from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.mdp.context import Context
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.memory import Memory
+from astray.mdp.haunts import Haunts
+from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
@@ -131,7 +132,7 @@ def pack_memory(name: str, memory: Memory) -> Packed:
     )
 
 
-def unpack_memory(model: ModelFile, name: str, config: ViewConfig) -> Memory:
+def unpack_memory(model: ModelFile, name: str, forgetting: Forgetting) -> Memory:
     """A memory."""
     trip_ids = tuple(model.text(f"{name}.trip_ids"))
     keys = model.array(f"{name}.keys", np.uint64, None)
@@ -140,7 +141,7 @@ def unpack_memory(model: ModelFile, name: str, config: ViewConfig) -> Memory:
         model.array(f"{name}.times", np.float64, len(trip_ids)),
         keys,
         model.array(f"{name}.trips", np.int32, len(keys)),
-        config.forgetting,
+        forgetting,
     )
     if not sound(memory.keys, memory.trips, len(trip_ids)):
         raise model.wrong(f"the postings of {name} are not sorted, or speak of trips that are not there")
@@ -160,7 +161,12 @@ def pack_view(name: str, view: View) -> Packed:
     }
     if isinstance(view.encoder, FamiliarityEncoder):
         values[name]["utc_offset"] = view.encoder.utc_offset
-        return Packed(values, pack_memory(f"{name}.memory", view.memory).arrays)
+        parts = [
+            Packed(values, {}),
+            pack_memory(f"{name}.memory", view.memory),
+            pack_haunts(f"{name}.haunts", view.haunts),
+        ]
+        return Packed.together(parts)
     if isinstance(view.encoder, FourierEncoder):
         return Packed(values, {f"{name}.frequencies": view.encoder.frequencies})
     return Packed(values, {})
@@ -174,9 +180,24 @@ def unpack_view(model: ModelFile, name: str) -> View:
     if config.encoder == "fourier":
         encoder = FourierEncoder(model.array(f"{name}.frequencies", np.float64, 2, None))
     elif config.encoder == "familiarity":
-        memory = unpack_memory(model, f"{name}.memory", config)
+        memory = unpack_memory(model, f"{name}.memory", config.forgetting)
         encoder = FamiliarityEncoder(memory, config.habits, config.lags, inside.value("utc_offset", float))
-    return View(config, inside.value("projection", Projection), encoder, inside.value("context", Context))
+    haunts = unpack_haunts(model, f"{name}.haunts")
+    return View(config, inside.value("projection", Projection), encoder, inside.value("context", Context), haunts)
+
+
+def pack_haunts(name: str, haunts: Haunts) -> Packed:
+    """Where other agents go; nothing, where that is not looked at."""
+    if not haunts.cells:
+        return Packed({}, {})
+    return Packed.together([Packed({name: haunts.cells}, {}), pack_memory(name, haunts.agents)])
+
+
+def unpack_haunts(model: ModelFile, name: str) -> Haunts:
+    """Where other agents go."""
+    if name not in model.values:
+        return Haunts()
+    return Haunts(model.value(name, tuple[float, ...]), unpack_memory(model, name, Forgetting()))
 
 
 # -------------------------------------------------------------------- scales and thresholds

@@ -1,0 +1,216 @@
+"""Haunts: how many others go to a place; nobody is an other to itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import astray
+from astray import FleetDetector, IRLDetector, Trajectories
+from astray.mdp.haunts import FEWEST, Haunts, whose
+from astray.mdp.projection import Projection
+from astray.mdp.view import View, ViewConfig
+from astray.mdp.world import GeoWorld
+from astray.modelfile import read, write
+from astray.simulate import city
+
+QUICK: dict[str, Any] = {
+    "iterations": 2,
+    "config": {"updates": 5, "rollouts": 0, "imagined": 60},
+    "seed": 0,
+}
+SHARING = {"demonstrations": 10, "short_demonstrations": 5, "others": 5}
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=FEWEST + 2, days=5, seed=0).trips
+
+
+@pytest.fixture(scope="module")
+def mine(people: Trajectories) -> Trajectories:
+    return people.agent("p00")
+
+
+@pytest.fixture(scope="module")
+def others(people: Trajectories) -> Trajectories:
+    return people.without("p00")
+
+
+@pytest.fixture(scope="module")
+def detector(mine: Trajectories, others: Trajectories) -> IRLDetector:
+    return IRLDetector(**QUICK).fit(mine[:-5], population=others)
+
+
+@pytest.fixture(scope="module")
+def fleet(people: Trajectories) -> FleetDetector:
+    return FleetDetector(iterations=2, sharing=SHARING, seed=0).fit(people)
+
+
+def seen(haunts: Haunts, lat: float, lon: float, own: list[str] | None = None) -> list[int]:
+    """How many agents go there, by each size of cell."""
+    number = None if own is None else haunts.number_of(own)
+    return [round(float(np.expm1(log))) for log in haunts.encode(np.array([lat]), np.array([lon]), number)[0]]
+
+
+class TestCounting:
+    """In a square of streets that ann, bob and cid share."""
+
+    haunts = Haunts((100.0, 1000.0)).visited(
+        ["ann", "ann", "bob", "cid"], np.array([41.15, 41.15, 41.15, 41.1520]), np.array([-8.61] * 4)
+    )
+
+    def test_agents_are_counted_once_by_each_size_of_cell(self) -> None:
+        assert seen(self.haunts, 41.15, -8.61) == [2, 3]
+        assert seen(self.haunts, 41.1520, -8.61) == [1, 3]
+        assert seen(self.haunts, 42.0, -8.61) == [0, 0]
+
+    def test_who_made_the_trip_and_who_looks_do_not_count(self) -> None:
+        assert seen(self.haunts, 41.15, -8.61, ["ann"]) == [1, 2]
+        assert seen(self.haunts, 41.15, -8.61, ["cid"]) == [2, 2]
+        assert seen(self.haunts, 41.15, -8.61, ["dot"]) == [2, 3]
+        by_ann = self.haunts.seen_by("ann")
+        assert seen(by_ann, 41.15, -8.61) == [1, 2]
+        assert seen(by_ann, 41.15, -8.61, ["bob"]) == [0, 1]
+        assert seen(by_ann, 41.15, -8.61, ["ann"]) == [1, 2]  # once, and not twice
+        assert seen(self.haunts.seen_by("dot"), 41.15, -8.61) == [2, 3]
+
+    def test_what_is_given_again_is_put_in_its_stead(self) -> None:
+        moved = self.haunts.visited(["ann"], np.array([42.0]), np.array([-8.61]))
+        assert seen(moved, 41.15, -8.61) == [1, 2]
+        assert seen(moved, 42.0, -8.61) == [1, 1]
+
+    def test_what_is_taken_out_leaves_nothing(self) -> None:
+        left = self.haunts.without(["ann", "nobody"])
+        again = Haunts((100.0, 1000.0)).visited(["bob", "cid"], np.array([41.15, 41.1520]), np.array([-8.61] * 2))
+        assert left.agents.trip_ids == again.agents.trip_ids
+        assert np.array_equal(left.agents.keys, again.agents.keys)
+        assert np.array_equal(left.agents.trips, again.agents.trips)
+
+    def test_a_cell_is_as_wide_as_it_is_high_anywhere(self) -> None:
+        for lat in (0.0, 41.15, 65.0):
+            metre = 1 / (111_195.0 * np.cos(np.radians(lat)))
+            steps = np.arange(0, 10_000, 20) * metre
+            haunts = Haunts((500.0,)).visited(["ann"] * len(steps), np.full(len(steps), lat), 7.0 + steps)
+            # Ten kilometres, on two grids: twenty cells and a broken one on each.
+            assert 40 <= len(haunts.agents.keys) <= 43
+
+
+class TestInAView:
+    """A reward sees them beside what its agent remembers."""
+
+    def test_only_of_enough_agents_and_only_where_others_teach(
+        self, mine: Trajectories, others: Trajectories, detector: IRLDetector
+    ) -> None:
+        assert detector.view_ is not None
+        assert detector.view_.names[-2:] == ["others, cell 150 m", "others, cell 500 m"]
+        few = others[np.isin(others.agent_ids, [f"p{i:02d}" for i in range(1, FEWEST)])]
+        for quiet in (
+            IRLDetector(**QUICK).fit(mine, population=few),
+            IRLDetector(**QUICK).fit(mine),
+            IRLDetector(**QUICK, weights={"explore": 1.0}).fit(mine, population=others),
+            IRLDetector(**QUICK, view={"haunts": ()}).fit(mine, population=others),
+            IRLDetector(**QUICK, encoder="raw").fit(mine, population=others),
+        ):
+            assert quiet.view_ is not None
+            assert not quiet.view_.haunts.cells
+            assert not any(name.startswith("others") for name in quiet.view_.names)
+
+    def test_where_an_agent_lives_does_not_matter(self, mine: Trajectories, others: Trajectories) -> None:
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others)
+        shifted = replace(view, projection=Projection(view.projection.lat + 0.03, view.projection.lon - 0.05))
+        one, other = (v.look(mine).features[:, -2:] for v in (view, shifted))
+        # A fix on an edge may fall to either side of it.
+        assert np.mean(one == other) > 0.999
+        assert one.max() > 0
+
+    def test_nobody_is_an_other_to_itself(self, mine: Trajectories, others: Trajectories) -> None:
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others)
+        theirs = others.agent("p03")
+        rest = replace(view, haunts=view.haunts.without(["p03"]))
+        for look in (lambda v: v.look(theirs).features, lambda v: GeoWorld.of(mine, v).others(theirs).features):
+            assert np.array_equal(look(view), look(rest))
+        assert not np.array_equal(
+            view.look(claimed(theirs, "p00")).features, rest.look(claimed(theirs, "p00")).features
+        )
+
+    def test_trips_of_nobody_in_particular_count_one_by_one(self, mine: Trajectories, others: Trajectories) -> None:
+        unnamed = claimed(others, "")
+        assert len(set(whose(unnamed))) == len(others)
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(unnamed)
+        assert len(view.haunts.agents) == len(others)
+        assert GeoWorld.of(mine, view).others(unnamed).features[:, -2:].max() > 0
+
+    def test_they_stay_as_they_were_when_rows_are_seen_again(self, mine: Trajectories, others: Trajectories) -> None:
+        world = GeoWorld.of(mine, View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others))
+        rows = world.others(others)
+        assert np.array_equal(world.refresh(rows).features, rows.features)
+
+
+class TestADetector:
+    """Kept, updated, forgotten."""
+
+    def test_a_file_holds_them(self, detector: IRLDetector, others: Trajectories, tmp_path: Path) -> None:
+        detector.save(tmp_path / "model")
+        back = astray.load(tmp_path / "model")
+        assert back.score(others[:9]).equals(detector.score(others[:9]))
+
+    def test_an_update_puts_others_in_and_whoever_joins_out(
+        self, mine: Trajectories, others: Trajectories, tmp_path: Path
+    ) -> None:
+        known, new = others.without("p05"), others.agent("p05")
+        detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
+        detector.partial_fit(mine[-5:], population=new)
+        assert detector.view_ is not None
+        assert set(detector.view_.haunts.agents.trip_ids) == set(others.agents)
+        detector.partial_fit(others.agent("p04")[:5])
+        assert set(detector.view_.haunts.agents.trip_ids) == {*others.agents} - {"p04"}
+        assert np.isfinite(detector.score_samples(mine)).all()
+
+
+class TestAFleet:
+    """What all see, each without itself."""
+
+    def test_agents_that_taught_do_not_count_for_themselves(self, fleet: FleetDetector, people: Trajectories) -> None:
+        assert set(fleet.haunts_.agents.trip_ids) == set(people.agents)
+        one = people.agent("p02")
+        view = fleet.lens("p02").view
+        assert np.array_equal(
+            view.look(one).features, replace(view, haunts=view.haunts.without(["p02"])).look(one).features
+        )
+
+    def test_a_file_holds_them_and_forgetting_takes_them_out(
+        self, fleet: FleetDetector, people: Trajectories, tmp_path: Path
+    ) -> None:
+        fleet.save(tmp_path / "fleet")
+        back = astray.load(tmp_path / "fleet")
+        assert isinstance(back, FleetDetector)
+        assert back.score(people[:20]).equals(fleet.score(people[:20]))
+        back.forget("p07")
+        assert "p07" not in back.haunts_.agents.trip_ids
+        assert np.array_equal(back.haunts_.agents.keys, fleet.haunts_.without(["p07"]).agents.keys)
+
+    def test_a_file_whose_reward_sees_more_than_its_view_is_refused(self, fleet: FleetDetector, tmp_path: Path) -> None:
+        fleet.save(tmp_path / "fleet")
+        model = read(tmp_path / "fleet")
+        values = {name: value for name, value in model.values.items() if name != "haunts"}
+        write(tmp_path / "without", model.kind, values, model.arrays)
+        with pytest.raises(astray.errors.ModelFileError, match="do not fit together"):
+            astray.load(tmp_path / "without")
+
+    def test_an_agent_with_a_reward_of_its_own_sees_them_too(self, fleet: FleetDetector, people: Trajectories) -> None:
+        least = int(np.unique(people.agent_ids, return_counts=True)[1].min())
+        able = FleetDetector(iterations=2, sharing=SHARING, tuning={"iterations": 1, "least_trips": least}, seed=0)
+        able.fit(people)
+        able.fine_tune(people, agents=["p01"])
+        assert len(able.tuned_["p01"].posterior.mean) == len(able.lens("p01").view.names)
+        assert np.isfinite(able.score_samples(people.agent("p01"))).all()
+
+
+def claimed(trips: Trajectories, agent: str) -> Trajectories:
+    names = [f"{a}-{t}" for a, t in zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)]
+    return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)
