@@ -99,6 +99,20 @@ class TestCounting:
             # Ten kilometres, on two grids: twenty cells and a broken one on each.
             assert 40 <= len(haunts.agents.keys) <= 43
 
+    def test_one_place_is_seen_as_many_are(self) -> None:
+        rng = np.random.default_rng(0)
+        lat, lon = 41.0 + 0.01 * rng.random(400), -8.0 + 0.01 * rng.random(400)
+        haunts = Haunts((150.0, 500.0)).visited(rng.integers(0, 9, 300).astype(str), lat[:300], lon[:300])
+        for eyes in (haunts, haunts.seen_by("3"), haunts.seen_by("nobody")):
+            at_once = eyes.encode(lat, lon)
+            assert np.array_equal(
+                [eyes.encode_one(*place) for place in zip(lat.tolist(), lon.tolist(), strict=True)], at_once
+            )
+            # Whatever was seen before, and whoever made the trip.
+            own = rng.integers(-1, 9, 400)
+            rows = [eyes.encode(lat[i : i + 1], lon[i : i + 1], own[i : i + 1])[0] for i in range(400)]
+            assert np.array_equal(rows, eyes.encode(lat, lon, own))
+
 
 class TestInAView:
     """A reward sees them beside what its agent remembers."""

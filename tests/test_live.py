@@ -56,12 +56,12 @@ def people() -> Trajectories:
 
 @pytest.fixture(scope="module")
 def detector(people: Trajectories) -> IRLDetector:
-    others = people[np.isin(people.agent_ids, ["p01", "p02"])]
+    others = people[np.isin(people.agent_ids, ["p01", "p03"])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("astray.mdp.haunts.FEWEST", 2)
         fitted = IRLDetector(**QUICK, eps=EPS).fit(people.agent("p00")[:-10], population=others[::4])
     assert fitted.view_ is not None
-    assert fitted.view_.haunts.agents.trip_ids == ("p01", "p02")
+    assert fitted.view_.haunts.agents.trip_ids == ("p01", "p03")
     fitted.posterior_ = in_double(fitted.posterior_)
     return fitted
 
@@ -115,6 +115,14 @@ def test_a_finished_live_trip_has_the_scores_of_the_table(detector: IRLDetector,
         assert detector.predict(trip)[0] == (-1 if final.score <= EPS else 1)
         decisions.add(final.decision)
     assert len(decisions) > 1  # otherwise nothing was tested
+
+
+def test_somebody_whose_haunts_are_known_is_no_other_to_itself(detector: IRLDetector, people: Trajectories) -> None:
+    trip = people.agent("p03")[-1:]
+    _, final = live(detector.open("p03", stay=None), fixes_of(trip))
+    assert_equal(final, detector, trip)
+    _, as_another = live(detector.open("p00", stay=None), fixes_of(trip))
+    assert as_another.normality != final.normality
 
 
 def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: IRLDetector, unseen: Trajectories) -> None:

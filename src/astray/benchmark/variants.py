@@ -24,6 +24,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "encoder: fourier": {"encoder": "fourier"},
     "encoder: raw": {"encoder": "raw"},
     "habits: place and heading and origin": {"view": {"habits": PLACE + HEADING + ORIGIN}},
+    "haunts: none": {"view": {"haunts": ()}},
     "background: no policy": {"config": {"rollouts": 0}},
     "background: policy alone": {"weights": {"policy": 1.0}},
     "background: population alone": {"weights": {"population": 1.0}, "config": {"rollouts": 0}},

@@ -93,6 +93,8 @@ class FleetDetector(Detector):
         What scores are measured on, one for each band of history; and the bands' edges.
     members_
         Agent to :class:`~astray.detectors.members.Member`: its centre, memory and some ways.
+    haunts_
+        Where the agents that the reward was learned from go, for everybody else to see.
     tuned_
         Agent to :class:`~astray.detectors.finetune.Tuned`, its own reward and scale, for those that have them.
     anomalous_
@@ -315,7 +317,8 @@ class FleetDetector(Detector):
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Take trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
 
-        Returns how many were remembered. A reward of its own that the agent may have stays as it is.
+        Returns how many were remembered. A reward of its own that the agent may have stays as it is, and so does where
+        others see it go; :meth:`forget` takes out both.
         """
         member = self._member(agent)
         names = {f"{agent}/{t}" for t in trajectories}

@@ -23,7 +23,17 @@ class Eye:
     as a file's rows do.
     """
 
-    __slots__ = ("_context", "_familiarity", "_keys", "_log_history", "_memory", "_posterior", "lens")
+    __slots__ = (
+        "_context",
+        "_degrees",
+        "_familiarity",
+        "_haunts",
+        "_keys",
+        "_log_history",
+        "_memory",
+        "_posterior",
+        "lens",
+    )
 
     def __init__(self, lens: Lens, posterior: RewardPosterior) -> None:
         self.lens = lens
@@ -31,6 +41,8 @@ class Eye:
         encoder = lens.view.encoder
         self._keys: StepKeys | None = None
         self._context = lens.view.context if lens.view.context.names else None
+        self._haunts = lens.view.haunts if lens.view.haunts.names else None
+        self._degrees = lens.view.projection.to_degrees
         if isinstance(encoder, FamiliarityEncoder):
             self._memory = encoder.memory
             self._keys = StepKeys(encoder.habits, encoder.utc_offset)
@@ -48,8 +60,9 @@ class Eye:
         vx, vy = step.velocity
         motion = (float(np.log1p(np.hypot(vx, vy))), vx / 10.0, vy / 10.0, float(np.log1p(step.elapsed / 60.0)))
         surroundings = () if self._context is None else self._context.encode(step.row(given))[0]
-        view = self.lens.view
-        others = view.haunts.encode(*view.projection.to_degrees(np.array([step.location])))[0]
+        others = (
+            () if self._haunts is None else self._haunts.encode_one(*map(float, self._degrees(np.array(step.location))))
+        )
         habits = len(self._familiarity)
         features = np.empty((1, habits + 5 + len(surroundings) + len(others)), np.float32)
         features[0, :habits] = self._familiarity

@@ -7,15 +7,17 @@ against other agents' trips sees how many of them frequent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.mdp.familiarity import GRIDS, SHIFTS
-from astray.mdp.hashing import mix
+from astray.mdp.hashing import changes, mix, mix_one
 from astray.mdp.memory import Memory
 from astray.mdp.projection import METRES_A_DEGREE
 from astray.trajectories import Trajectories
@@ -68,7 +70,8 @@ class Haunts:
         found = {}
         for name, start, end in zip(names.tolist(), [0, *ends], ends, strict=False):
             rows = order[start:end]
-            found[name] = np.unique(np.concatenate([np.unique(k) for k in self._keys(lat[rows], lon[rows])]))
+            here = [np.unique(_keys(grid, *_cells(grid, lat[rows], lon[rows]))) for grid in self._grids]
+            found[name] = np.unique(np.concatenate(here))
         return replace(self, agents=self.agents.remove(found).add(found))
 
     def of_enough(self) -> Haunts:
@@ -93,28 +96,64 @@ class Haunts:
         ``own`` numbers, for each row, the agent that made the trip, which does not count either; -1 for none.
         """
         found = np.zeros((len(self.cells), len(lat)), np.float32)
-        absent = -1 if self.absent is None else int(self.number_of([self.absent])[0])
-        for i, keys in enumerate(self._keys(lat, lon)):
-            count = self.agents.counts(keys, own)
+        absent = self._absent
+        for i, grid in enumerate(self._grids):
+            row, column = _cells(grid, lat, lon)
+            # A step mostly stays in the cell of the step before: every stay is looked up once.
+            came = changes(row) | changes(column) if own is None else changes(row) | changes(column) | changes(own)
+            stays = np.flatnonzero(came)
+            keys, who = _keys(grid, row[stays], column[stays]), None if own is None else own[stays]
+            count = self.agents.counts(keys, who)
             if absent >= 0:
                 there: Array = self.agents.counts(keys) - self.agents.counts(keys, np.array(absent))
-                count -= there if own is None else np.where(own == absent, 0, there)
-            found[i // GRIDS] += np.log1p(count)
+                count -= there if who is None else np.where(who == absent, 0, there)
+            found[i // GRIDS] += np.repeat(np.log1p(count), np.diff(stays, append=len(lat)))
         found /= GRIDS
         return found.T
 
-    def _keys(self, lat: Array, lon: Array) -> Iterator[NDArray[np.uint64]]:
-        """The keys of places: of each size of cell, on each grid."""
-        salt = 0
-        for size in self.cells:
-            a_degree = METRES_A_DEGREE / size
-            for shift in SHIFTS:
-                salt += 1
-                row = np.floor(lat * a_degree + shift)
-                # Parallels are shorter towards the poles: all places of a row are measured by its middle.
-                column = np.floor(lon * (a_degree * np.cos(np.radians((row - shift + 0.5) / a_degree))) + shift)
-                cell = mix(row.astype(np.int64).view(np.uint64), column.astype(np.int64).view(np.uint64))
-                yield mix(np.full(1, salt, np.uint64), cell)
+    def encode_one(self, lat: float, lon: float) -> NDArray[np.float32]:
+        """What :meth:`encode` says of a single place, to the last bit, in a fraction of the time.
+
+        >>> haunts = Haunts((500.0,)).visited(["ann"], np.array([41.15]), np.array([-8.61]))
+        >>> haunts.encode_one(41.15, -8.61) == haunts.encode(np.array([41.15]), np.array([-8.61]))[0]
+        array([ True])
+        """
+        cells = ((grid.salt, *_cells(grid, lat, lon)) for grid in self._grids)
+        keys = [mix_one(salt, mix_one(int(row), int(column))) for salt, row, column in cells]
+        counts = self.agents.few_counts(np.array(keys, np.uint64), self._absent)
+        return np.asarray(np.add.reduce(np.log1p(counts).reshape(-1, GRIDS), axis=1) / GRIDS, np.float32)
+
+    @property
+    def _absent(self) -> int:
+        return -1 if self.absent is None else int(self.number_of([self.absent])[0])
+
+    @cached_property
+    def _grids(self) -> list[_Grid]:
+        return [
+            _Grid(salt, METRES_A_DEGREE / size, shift)
+            for salt, (size, shift) in enumerate(product(self.cells, SHIFTS), start=1)
+        ]
+
+
+class _Grid(NamedTuple):
+    """A grid over the earth: rows of latitude, and cells as wide as they are high."""
+
+    salt: int
+    a_degree: float  # how many cells a degree of latitude has
+    shift: float
+
+
+def _cells(grid: _Grid, lat: Any, lon: Any) -> tuple[Any, Any]:
+    """The row and column of places, or of one."""
+    row = np.floor(lat * grid.a_degree + grid.shift)
+    # Parallels are shorter towards the poles: all places of a row are measured by its middle.
+    a_degree = grid.a_degree * np.cos(np.radians((row - grid.shift + 0.5) / grid.a_degree))
+    return row, np.floor(lon * a_degree + grid.shift)
+
+
+def _keys(grid: _Grid, row: Array, column: Array) -> NDArray[np.uint64]:
+    cell = mix(row.astype(np.int64).view(np.uint64), column.astype(np.int64).view(np.uint64))
+    return mix(np.full(1, grid.salt, np.uint64), cell)
 
 
 def whose(trips: Trajectories) -> NDArray[np.str_]:

@@ -175,19 +175,27 @@ class Memory:
         left = index.count[at[own]] - self._weights[without[own]].astype(np.float32)
         return own, np.maximum(left, np.float32(0))
 
-    def few_counts(self, keys: Array) -> NDArray[np.float32]:
+    def few_counts(self, keys: Array, without: int = -1) -> NDArray[np.float32]:
         """The same as :meth:`counts` for a handful of keys: found by bisection, no look-up table is made and kept.
 
-        >>> Memory().add({"monday": np.array([7, 8], np.uint64)}).few_counts(np.array([6, 8], np.uint64)).tolist()
+        ``without`` numbers a trip that is not to count, -1 for none.
+
+        >>> memory = Memory().add({"monday": np.array([7, 8], np.uint64)})
+        >>> memory.few_counts(np.array([6, 8], np.uint64)).tolist()
         [0.0, 1.0]
+        >>> memory.few_counts(np.array([6, 8], np.uint64), without=0).tolist()
+        [0.0, 0.0]
         """
         low = np.searchsorted(self.keys, keys, side="left")
         high = np.searchsorted(self.keys, keys, side="right")
-        if self.forgetting.half_life is None:
-            return np.asarray(high - low, np.float32)
-        counts = np.zeros(len(keys), np.float32)
-        for i in np.flatnonzero(high > low):
-            counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
+        counts = np.asarray(high - low, np.float32)
+        if self.forgetting.half_life is not None:
+            for i in np.flatnonzero(high > low):
+                counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
+        if without >= 0:
+            for i in np.flatnonzero(high > low):
+                if without in self.trips[low[i] : high[i]]:
+                    counts[i] -= self._weights[without]
         return counts
 
     def number_of(self, trip_ids: Iterable[str]) -> NDArray[np.int64]:
