@@ -373,6 +373,13 @@ def test_a_shared_reward_is_learned_once_and_knows_of_the_tested_the_one_person_
     assert again.trips(first.test).equals(before)
 
 
+def test_nobody_is_tested_by_what_was_learned_from_them():
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    among = Strangers("themselves", lambda: trial.lesson.train)
+    with pytest.raises(DataError, match="'p00' is tested"):
+        method("astray-shared:iterations=1").fit(Lesson(trial.lesson.train, strangers=among), 0)
+
+
 def test_a_shared_reward_needs_strangers():
     trial = TINY.trial(Case(Setting(), "p00", 0))
     with pytest.raises(DataError, match="not tested"):

@@ -11,7 +11,9 @@ import pytest
 
 import astray
 from astray import FleetDetector, IRLDetector, Trajectories
-from astray.mdp.haunts import FEWEST, Haunts, whose
+from astray.detectors.sharing import Pupil, SharingConfig, _among
+from astray.errors import DataError
+from astray.mdp.haunts import FEWEST, Haunts
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld
@@ -61,7 +63,10 @@ class TestCounting:
     """In a square of streets that ann, bob and cid share."""
 
     haunts = Haunts((100.0, 1000.0)).visited(
-        ["ann", "ann", "bob", "cid"], np.array([41.15, 41.15, 41.15, 41.1520]), np.array([-8.61] * 4)
+        ["ann", "bob", "cid"],
+        np.array([0, 1, 2, 0]),
+        np.array([41.15, 41.15, 41.1520, 41.15]),
+        np.array([-8.61] * 4),
     )
 
     def test_agents_are_counted_once_by_each_size_of_cell(self) -> None:
@@ -80,13 +85,14 @@ class TestCounting:
         assert seen(self.haunts.seen_by("dot"), 41.15, -8.61) == [2, 3]
 
     def test_what_is_given_again_is_put_in_its_stead(self) -> None:
-        moved = self.haunts.visited(["ann"], np.array([42.0]), np.array([-8.61]))
+        moved = self.haunts.visited(["ann"], np.array([0]), np.array([42.0]), np.array([-8.61]))
         assert seen(moved, 41.15, -8.61) == [1, 2]
         assert seen(moved, 42.0, -8.61) == [1, 1]
 
     def test_what_is_taken_out_leaves_nothing(self) -> None:
         left = self.haunts.without(["ann", "nobody"])
-        again = Haunts((100.0, 1000.0)).visited(["bob", "cid"], np.array([41.15, 41.1520]), np.array([-8.61] * 2))
+        places = np.array([41.15, 41.1520]), np.array([-8.61] * 2)
+        again = Haunts((100.0, 1000.0)).visited(["bob", "cid"], np.arange(2), *places)
         assert left.agents.trip_ids == again.agents.trip_ids
         assert np.array_equal(left.agents.keys, again.agents.keys)
         assert np.array_equal(left.agents.trips, again.agents.trips)
@@ -95,14 +101,14 @@ class TestCounting:
         for lat in (0.0, 41.15, 65.0):
             metre = 1 / (111_195.0 * np.cos(np.radians(lat)))
             steps = np.arange(0, 10_000, 20) * metre
-            haunts = Haunts((500.0,)).visited(["ann"] * len(steps), np.full(len(steps), lat), 7.0 + steps)
+            haunts = Haunts((500.0,)).visited(["ann"], np.zeros(len(steps), int), np.full(len(steps), lat), 7.0 + steps)
             # Ten kilometres, on two grids: twenty cells and a broken one on each.
             assert 40 <= len(haunts.agents.keys) <= 43
 
     def test_one_place_is_seen_as_many_are(self) -> None:
         rng = np.random.default_rng(0)
         lat, lon = 41.0 + 0.01 * rng.random(400), -8.0 + 0.01 * rng.random(400)
-        haunts = Haunts((150.0, 500.0)).visited(rng.integers(0, 9, 300).astype(str), lat[:300], lon[:300])
+        haunts = Haunts((150.0, 500.0)).visited([*"012345678"], rng.integers(0, 9, 300), lat[:300], lon[:300])
         for eyes in (haunts, haunts.seen_by("3"), haunts.seen_by("nobody")):
             at_once = eyes.encode(lat, lon)
             assert np.array_equal(
@@ -152,12 +158,17 @@ class TestInAView:
             view.look(claimed(theirs, "p00")).features, rest.look(claimed(theirs, "p00")).features
         )
 
-    def test_trips_of_nobody_in_particular_count_one_by_one(self, mine: Trajectories, others: Trajectories) -> None:
-        unnamed = claimed(others, "")
-        assert len(set(whose(unnamed))) == len(others)
-        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(unnamed)
-        assert len(view.haunts.agents) == len(others)
-        assert GeoWorld.of(mine, view).others(unnamed).features[:, -2:].max() > 0
+    def test_who_has_no_name_does_not_count(self, mine: Trajectories, others: Trajectories) -> None:
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0))
+        both = view.among(Trajectories.concat([others, claimed(others, "")])).haunts
+        assert both.agents.trip_ids == view.among(others).haunts.agents.trip_ids
+        assert np.array_equal(both.agents.keys, view.among(others).haunts.agents.keys)
+        assert not view.among(claimed(others, "")).haunts.cells
+
+    @pytest.mark.parametrize("cells", [(0.0,), (-5.0, 500.0), (float("nan"),), (float("inf"),)])
+    def test_cells_have_a_size(self, cells: tuple[float, ...]) -> None:
+        with pytest.raises(DataError, match="positive"):
+            ViewConfig(haunts=cells)
 
     def test_they_stay_as_they_were_when_rows_are_seen_again(self, mine: Trajectories, others: Trajectories) -> None:
         world = GeoWorld.of(mine, View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others))
@@ -173,9 +184,7 @@ class TestADetector:
         back = astray.load(tmp_path / "model")
         assert back.score(others[:9]).equals(detector.score(others[:9]))
 
-    def test_an_update_puts_others_in_and_whoever_joins_out(
-        self, mine: Trajectories, others: Trajectories, tmp_path: Path
-    ) -> None:
+    def test_an_update_puts_others_in_and_whoever_joins_out(self, mine: Trajectories, others: Trajectories) -> None:
         known, new = others.without("p05"), others.agent("p05")
         detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
         detector.partial_fit(mine[-5:], population=new)
@@ -183,7 +192,20 @@ class TestADetector:
         assert set(detector.view_.haunts.agents.trip_ids) == set(others.agents)
         detector.partial_fit(others.agent("p04")[:5])
         assert set(detector.view_.haunts.agents.trip_ids) == {*others.agents} - {"p04"}
+        # So many join that few others are left; and who has joined is an other neither now nor later.
+        detector.partial_fit(others.agent("p03")[:5], population=others)
+        assert set(detector.view_.haunts.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
+        assert len(detector.view_.haunts.agents) < FEWEST
+        assert detector.population_ is not None
+        assert not {"p03", "p04"} & set(detector.population_.agents)
         assert np.isfinite(detector.score_samples(mine)).all()
+
+    def test_a_file_whose_cells_have_no_size_is_refused(self, detector: IRLDetector, tmp_path: Path) -> None:
+        detector.save(tmp_path / "model")
+        model = read(tmp_path / "model")
+        write(tmp_path / "forged", model.kind, model.values | {"view.haunts": (0.0, 500.0)}, model.arrays)
+        with pytest.raises(astray.errors.ModelFileError, match="no size"):
+            astray.load(tmp_path / "forged")
 
 
 class TestAFleet:
@@ -193,6 +215,10 @@ class TestAFleet:
         assert set(fleet.haunts_.agents.trip_ids) == set(people.agents)
         one = people.agent("p02")
         view = fleet.lens("p02").view
+        world, without = (GeoWorld.seen(one, v) for v in (view, replace(view, haunts=view.haunts.without(["p02"]))))
+        assert world is not None
+        assert without is not None
+        assert np.array_equal(world.demonstrations().features, without.demonstrations().features)
         assert np.array_equal(
             view.look(one).features, replace(view, haunts=view.haunts.without(["p02"])).look(one).features
         )
@@ -216,12 +242,29 @@ class TestAFleet:
         with pytest.raises(astray.errors.ModelFileError, match="do not fit together"):
             astray.load(tmp_path / "without")
 
-    def test_an_agent_with_a_reward_of_its_own_sees_them_too(self, fleet: FleetDetector, people: Trajectories) -> None:
+    def test_nor_do_they_while_they_teach(self, people: Trajectories) -> None:
+        rng = np.random.default_rng(0)
+        pupils, everybody = _among(
+            [Pupil.of(people.agent(a), ViewConfig(), SharingConfig(), rng) for a in people.agents]
+        )
+        for pupil in pupils[:3]:
+            rest = replace(pupil.view, haunts=everybody.without([pupil.agent]))
+            for trips in (pupil.training, pupil.left_out):
+                one, other = (GeoWorld.seen(trips, v) for v in (pupil.view, rest))
+                assert one is not None
+                assert other is not None
+                assert np.array_equal(one.demonstrations().features, other.demonstrations().features)
+            theirs = [GeoWorld.of(pupil.training, v).others(pupils[5].training).features for v in (pupil.view, rest)]
+            assert np.array_equal(*theirs)
+
+    def test_an_agent_with_a_reward_of_its_own_sees_them_too(self, people: Trajectories) -> None:
         least = int(np.unique(people.agent_ids, return_counts=True)[1].min())
         able = FleetDetector(iterations=2, sharing=SHARING, tuning={"iterations": 1, "least_trips": least}, seed=0)
         able.fit(people)
         able.fine_tune(people, agents=["p01"])
-        assert len(able.tuned_["p01"].posterior.mean) == len(able.lens("p01").view.names)
+        spread = able.tuned_["p01"].posterior.scale[-2:]
+        assert (spread > 0.1).all()  # that of a constant would be nothing, or 1
+        assert (spread != 1.0).all()
         assert np.isfinite(able.score_samples(people.agent("p01"))).all()
 
 

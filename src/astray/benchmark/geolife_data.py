@@ -171,7 +171,8 @@ class GeoLife:
         s = case.setting
         if s.family != "person":
             raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6 and the cold start")
-        strangers = Strangers(f"geolife-{self.fingerprint[:12]}-{case.seed}", lambda: self._strangers(case.seed))
+        key = f"geolife-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
+        strangers = Strangers(key, lambda: self._strangers(case.seed))
         beside = self.data.companions([case.subject])
         return draw(self.data.trips, case, self.population, strangers, beside)
 

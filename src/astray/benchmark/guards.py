@@ -10,10 +10,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
-from astray.mdp.projection import EARTH_RADIUS
+from astray.mdp.projection import METRES_A_DEGREE
 from astray.trajectories import FIX_COLUMNS, Trajectories
-
-METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
 
 
 def no_trip_twice(**sets: ArrayLike) -> None:

@@ -158,9 +158,15 @@ class Shared:
         # Those that the reward was learned from stay: where they go is part of what it sees.
         for agent in self._enrolled:
             fleet.forget(agent)
-        self._enrolled = tuple(lesson.train.agents)
+        self._enrolled = ()
+        taught = set(fleet.agents).intersection(lesson.train.agents)
+        if taught:
+            raise DataError(
+                f"{min(taught)!r} is tested, and stands among those that the shared reward was learned from"
+            )
         began = time.process_time()
         fleet.enroll(lesson.train)
+        self._enrolled = tuple(lesson.train.agents)
         return FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
 
     def _fleet(self, strangers: Strangers, seed: int) -> tuple[FleetDetector, float]:

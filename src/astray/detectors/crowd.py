@@ -22,7 +22,7 @@ from astray.detectors.scoring import Seen, chunks, score_chunk
 from astray.detectors.sharing import band_of
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.familiarity import GRIDS, familiarity, keys_by_trip, keys_of
-from astray.mdp.haunts import Haunts, whose
+from astray.mdp.haunts import Haunts
 from astray.mdp.memory import Memory
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
@@ -153,8 +153,7 @@ def _frequented(trips: Trajectories, members: Sequence[Member], steps: Steps, ha
     for member, run in _runs(members) if haunts.cells else ():
         rows = slice(*np.searchsorted(steps.trip, [run.start, run.stop]))
         lat[rows], lon[rows] = member.projection.to_degrees(steps.location[rows])
-    own = haunts.number_of(whose(trips))
-    return haunts.encode(lat, lon, own[steps.trip] if (own >= 0).any() else None)
+    return haunts.encode(lat, lon, haunts.of_trips(trips.agent_ids, steps.trip))
 
 
 def _runs(members: Sequence[Member]) -> Iterator[tuple[Member, slice]]:

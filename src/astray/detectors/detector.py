@@ -296,14 +296,17 @@ class IRLDetector(Detector):
 
     def _go_on(self, new: Trajectories, view: View | None, kept: Trajectories, population: Trajectories | None) -> None:
         rng = np.random.default_rng([self.seed, self.n_updates_ + 1])
-        crowd = self.population_ if population is None else others(population, new, self.max_population, rng)
+        crowd = self.population_
+        if population is not None:
+            crowd = others(population, new, self.max_population, rng, self.agents_)
         view = None if view is None else remember(view, new)
         if view is not None and isinstance(view.encoder, FamiliarityEncoder):
             # What the memory has let go of must not come back by way of the kept trips.
             kept = kept[np.isin(trip_names(kept), view.memory.trip_ids)]
-            view = replace(view, haunts=view.haunts.without(new.agents))
+            # Who has joined is no other any more. A reward that sees no haunts cannot begin to.
             if view.haunts.cells and population is not None and crowd is not None:
-                view = view.among(crowd)
+                view = replace(view, haunts=view.haunts_of(crowd, view.haunts))
+            view = replace(view, haunts=view.haunts.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         world: GeoWorld | StepWorld
         if view is not None:
@@ -382,7 +385,7 @@ class IRLDetector(Detector):
         return Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
 
     def lens(self, agent: str = "", near: tuple[float, float] | None = None) -> Lens:
-        """How GPS trips are seen and measured, fix by fix; the same for every agent."""
+        """How GPS trips are seen and measured, fix by fix; an agent is no other to itself."""
         self._require_fitted()
         if self.view_ is None:
             raise DataError("this detector was fitted on states and actions, which have no place on the earth")

@@ -188,6 +188,8 @@ class Lessons:
     def tasks(self, agents: Sequence[str]) -> Iterator[tuple[str, Task]]:
         """The tasks of some agents, each made when it is asked for."""
         remembered = self._remembered()
+        # What is kept ready for look-ups is not for the journey to another process.
+        common = replace(self.common, haunts=replace(self.common.haunts, agents=replace(self.common.haunts.agents)))
         code = {agent: i for i, agent in enumerate(self.trips.agents)}
         of_trip = np.array([code[a] for a in self.trips.agent_ids.tolist()])
         for agent in agents:
@@ -198,7 +200,7 @@ class Lessons:
                 agent,
                 Task(
                     self.trips[_some(own & remembered, self.tuning.max_trips, rng)],
-                    member.view(agent, self.common),
+                    member.view(agent, common),
                     others if len(others) else None,
                     self.common.posterior,
                     self.common.like(member),

@@ -89,12 +89,14 @@ def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajecto
     return trips if len(trips) <= most else trips[np.sort(rng.choice(len(trips), most, replace=False))]
 
 
-def others(population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
-    """At most so many trips of a population, none of them by the agents of ``mine``."""
+def others(
+    population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
+) -> Trajectories:
+    """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
     if population.is_gps != mine.is_gps:
         raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
     # Agents without a name cannot be told apart, so nobody is left out by it.
-    found = population[~np.isin(population.agent_ids, [a for a in mine.agents if a])]
+    found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
     if not len(found):
         raise DataError("the population has no trip of another agent; leave it out, or give others' trips")
     return sample(found, most, rng)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 2
+VERSION = 3
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Haunts: how many other agents go to a place, wherever the agent itself has been.
+"""Haunts: how many other agents go to a place, whether or not the agent itself has been there.
 
 A place where an agent has never been says little by itself. If many others go there, it speaks for one of them; if
 nobody does, it may as well be something new. So beside how familiar a place is to the agent, a reward that was learned
@@ -7,7 +7,7 @@ against other agents' trips sees how many of them frequent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -20,7 +20,6 @@ from astray.mdp.familiarity import GRIDS, SHIFTS
 from astray.mdp.hashing import changes, mix, mix_one
 from astray.mdp.memory import Memory
 from astray.mdp.projection import METRES_A_DEGREE
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 
@@ -38,14 +37,14 @@ class Haunts:
     cells
         Their sizes in metres.
     agents
-        The cells of each agent, which stands where a memory has a trip.
+        A memory whose trips are agents: the ids are their names, the keys their cells.
     absent
         An agent that does not count: the one through whose eyes trips are seen.
 
     Examples
     --------
     >>> lat, lon = np.array([41.15, 41.15, 41.16]), np.array([-8.61, -8.61, -8.61])
-    >>> haunts = Haunts((500.0,)).visited(["ann", "bob", "bob"], lat, lon)
+    >>> haunts = Haunts((500.0,)).visited(["ann", "bob"], np.array([0, 1, 1]), lat, lon)
     >>> np.expm1(haunts.encode(lat[1:], lon[1:])).round().tolist()
     [[2.0], [1.0]]
     >>> np.expm1(haunts.encode(lat[1:], lon[1:], own=haunts.number_of(["ann", "bob"]))).round().tolist()
@@ -61,17 +60,21 @@ class Haunts:
         """One name a feature."""
         return [f"others, cell {size:g} m" for size in self.cells]
 
-    def visited(self, agent: Iterable[str], lat: Array, lon: Array) -> Haunts:
-        """With the places (one a row) of further agents; of an agent that is known, they are put in their stead."""
-        names, number = np.unique(np.asarray(agent, str), return_inverse=True)
+    def visited(self, agents: Sequence[str], which: Array, lat: Array, lon: Array) -> Haunts:
+        """With the places of further agents, row by row; those of an agent that is known are put in their stead.
+
+        ``which`` numbers the agent of each row. Who has no name is left out: its trips may be anybody's, also those of
+        somebody who is here already.
+        """
         # Agent by agent, for most of the points of one lie in few cells.
-        order = np.argsort(number, kind="stable")
-        ends = np.searchsorted(number[order], np.arange(1, len(names) + 1)).tolist()
+        order = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[order], np.arange(1, len(agents) + 1)).tolist()
         found = {}
-        for name, start, end in zip(names.tolist(), [0, *ends], ends, strict=False):
+        for name, start, end in zip(agents, [0, *ends], ends, strict=False):
             rows = order[start:end]
-            here = [np.unique(_keys(grid, *_cells(grid, lat[rows], lon[rows]))) for grid in self._grids]
-            found[name] = np.unique(np.concatenate(here))
+            if name and len(rows):
+                here = [np.unique(_keys(grid, *_cells(grid, lat[rows], lon[rows]))) for grid in self._grids]
+                found[name] = np.unique(np.concatenate(here))
         return replace(self, agents=self.agents.remove(found).add(found))
 
     def of_enough(self) -> Haunts:
@@ -89,6 +92,13 @@ class Haunts:
     def number_of(self, agents: Iterable[str]) -> NDArray[np.int64]:
         """The number of each agent, -1 of one that is not among them."""
         return self.agents.number_of(agents)
+
+    def of_trips(self, agents: Iterable[str], trip: Array) -> NDArray[np.int64] | None:
+        """The number of the agent that made each row's trip, for ``own``; None where nobody is among them."""
+        if not self.cells:
+            return None
+        number = self.number_of(agents)
+        return number[trip] if (number >= 0).any() else None
 
     def encode(self, lat: Array, lon: Array, own: Array | None = None) -> NDArray[np.float32]:
         """log(1 + agents) of every place and size of cell, averaged over the grids: (rows, sizes).
@@ -114,7 +124,7 @@ class Haunts:
     def encode_one(self, lat: float, lon: float) -> NDArray[np.float32]:
         """What :meth:`encode` says of a single place, to the last bit, in a fraction of the time.
 
-        >>> haunts = Haunts((500.0,)).visited(["ann"], np.array([41.15]), np.array([-8.61]))
+        >>> haunts = Haunts((500.0,)).visited(["ann"], np.array([0]), np.array([41.15]), np.array([-8.61]))
         >>> haunts.encode_one(41.15, -8.61) == haunts.encode(np.array([41.15]), np.array([-8.61]))[0]
         array([ True])
         """
@@ -154,9 +164,3 @@ def _cells(grid: _Grid, lat: Any, lon: Any) -> tuple[Any, Any]:
 def _keys(grid: _Grid, row: Array, column: Array) -> NDArray[np.uint64]:
     cell = mix(row.astype(np.int64).view(np.uint64), column.astype(np.int64).view(np.uint64))
     return mix(np.full(1, grid.salt, np.uint64), cell)
-
-
-def whose(trips: Trajectories) -> NDArray[np.str_]:
-    """By whom each trip counts: by its agent; a trip of nobody in particular by itself."""
-    agents = trips.agent_ids.astype(str)
-    return np.asarray(np.where(agents == "", np.char.add("/", trips.trajectory_ids.astype(str)), agents), str)

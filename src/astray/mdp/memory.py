@@ -195,7 +195,7 @@ class Memory:
         if without >= 0:
             for i in np.flatnonzero(high > low):
                 if without in self.trips[low[i] : high[i]]:
-                    counts[i] -= self._weights[without]
+                    counts[i] = max(counts[i] - np.float32(self._weights[without]), np.float32(0))
         return counts
 
     def number_of(self, trip_ids: Iterable[str]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from astray.mdp.context import Context, ContextSpec
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit
 from astray.mdp.faults import FaultRules
-from astray.mdp.haunts import Haunts, whose
+from astray.mdp.haunts import Haunts
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
@@ -46,6 +46,8 @@ class ViewConfig:
         for name in ("interval", "trace_interval", "trace_spacing"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
+        if not all(0 < size < np.inf for size in self.haunts):
+            raise DataError(f"haunts are cells of {self.haunts} metres; give positive numbers, or () for none")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
 
@@ -118,7 +120,7 @@ class View:
         return replace(self, encoder=self.encoder.remember(steps, trip_names(fixes)))
 
     def among(self, others: Trajectories) -> View:
-        """A view that knows where other agents go; of too few agents, or with other encoders, the view as it is."""
+        """A view that knows where these agents go; one of few agents, or with another encoder, does not."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         return replace(self, haunts=self.haunts_of(others, self.haunts).of_enough())
@@ -129,8 +131,9 @@ class View:
         if not haunts.cells:
             return haunts
         traces = self._traces(trips)
-        trip = traces.context["trip"][traces.trajectory_of_row]
-        return haunts.visited(whose(trips)[trip], *self.projection.to_degrees(traces.columns["xy"]))
+        agents, of_trip = np.unique(trips.agent_ids.astype(str), return_inverse=True)
+        of_row = of_trip[traces.context["trip"]][traces.trajectory_of_row]
+        return haunts.visited(agents.tolist(), of_row, *self.projection.to_degrees(traces.columns["xy"]))
 
     def forget(self, trip_ids: Sequence[str]) -> View:
         """A view that does not remember these trips."""
@@ -191,9 +194,13 @@ class View:
         own = self.memory.number_of(trip_names(fixes))
         # New trips, the usual case, have nothing of their own to leave out.
         without = own[steps.trip] if (own >= 0).any() else None
-        agent = self.haunts.number_of(whose(fixes))
-        known = agent[steps.trip] if (agent >= 0).any() else None
-        return Sight(self._encode(steps, without, known), steps, paths.columns["row"], weight, fault)
+        return Sight(
+            self._encode(steps, without, self.haunts.of_trips(fixes.agent_ids, steps.trip)),
+            steps,
+            paths.columns["row"],
+            weight,
+            fault,
+        )
 
 
 def trip_names(fixes: Trajectories) -> list[str]:

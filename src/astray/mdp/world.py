@@ -14,7 +14,6 @@ from astray.errors import DataError
 from astray.mdp.counterfactuals import explore
 from astray.mdp.dynamics import Dynamics, Integrator
 from astray.mdp.familiarity import WEEK
-from astray.mdp.haunts import whose
 from astray.mdp.paths import make_paths, resample
 from astray.mdp.steps import Steps
 from astray.mdp.view import View, trip_names
@@ -195,7 +194,7 @@ class GeoWorld:
     def others(self, population: Trajectories) -> Rows:
         """What other agents did, seen through this agent's eyes."""
         paths = resample(self.view.paths(population), self.view.config.interval)
-        return self._rows(paths, own=self.view.haunts.number_of(whose(population))[paths.context["trip"]])
+        return self._rows(paths, own=self.view.haunts.of_trips(population.agent_ids, paths.context["trip"]))
 
     def realise(self, rollout: Rollout) -> Rows:
         """The policy's trajectories; rows in the order of ``rollout.mask``."""

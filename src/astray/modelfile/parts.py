@@ -197,7 +197,10 @@ def unpack_haunts(model: ModelFile, name: str) -> Haunts:
     """Where other agents go."""
     if name not in model.values:
         return Haunts()
-    return Haunts(model.value(name, tuple[float, ...]), unpack_memory(model, name, Forgetting()))
+    cells = model.value(name, tuple[float, ...])
+    if not all(0 < size < np.inf for size in cells):
+        raise model.wrong(f"the cells of {name} have no size")
+    return Haunts(cells, unpack_memory(model, name, Forgetting()))
 
 
 # -------------------------------------------------------------------- scales and thresholds
