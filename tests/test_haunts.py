@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import astray
 from astray import FleetDetector, IRLDetector, Trajectories
 from astray.detectors.sharing import Pupil, SharingConfig, _among
 from astray.errors import DataError
-from astray.mdp.haunts import FEWEST, Haunts
+from astray.mdp.haunts import Haunts
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld
@@ -28,9 +29,19 @@ QUICK: dict[str, Any] = {
 SHARING = {"demonstrations": 10, "short_demonstrations": 5, "others": 5}
 
 
+FEW = 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("astray.mdp.haunts.FEWEST", FEW)
+        yield
+
+
 @pytest.fixture(scope="module")
 def people() -> Trajectories:
-    return city(people=FEWEST + 2, days=5, seed=0).trips
+    return city(people=FEW + 2, days=5, seed=0).trips
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +95,11 @@ class TestCounting:
         assert seen(by_ann, 41.15, -8.61, ["ann"]) == [1, 2]  # once, and not twice
         assert seen(self.haunts.seen_by("dot"), 41.15, -8.61) == [2, 3]
 
-    def test_what_is_given_again_is_put_in_its_stead(self) -> None:
-        moved = self.haunts.visited(["ann"], np.array([0]), np.array([42.0]), np.array([-8.61]))
-        assert seen(moved, 41.15, -8.61) == [1, 2]
-        assert seen(moved, 42.0, -8.61) == [1, 1]
+    def test_further_places_of_an_agent_are_added(self) -> None:
+        both = self.haunts.visited(["ann", "cid"], np.array([0, 1]), np.array([42.0, 41.15]), np.array([-8.61] * 2))
+        assert seen(both, 41.15, -8.61) == [3, 3]
+        assert seen(both, 42.0, -8.61) == [1, 1]
+        assert seen(both, 42.0, -8.61, ["ann"]) == [0, 0]
 
     def test_what_is_taken_out_leaves_nothing(self) -> None:
         left = self.haunts.without(["ann", "nobody"])
@@ -128,7 +140,7 @@ class TestInAView:
     ) -> None:
         assert detector.view_ is not None
         assert detector.view_.names[-2:] == ["others, cell 150 m", "others, cell 500 m"]
-        few = others[np.isin(others.agent_ids, [f"p{i:02d}" for i in range(1, FEWEST)])]
+        few = others[np.isin(others.agent_ids, [f"p{i:02d}" for i in range(1, FEW)])]
         for quiet in (
             IRLDetector(**QUICK).fit(mine, population=few),
             IRLDetector(**QUICK).fit(mine),
@@ -195,7 +207,7 @@ class TestADetector:
         # So many join that few others are left; and who has joined is an other neither now nor later.
         detector.partial_fit(others.agent("p03")[:5], population=others)
         assert set(detector.view_.haunts.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
-        assert len(detector.view_.haunts.agents) < FEWEST
+        assert len(detector.view_.haunts.agents) < FEW
         assert detector.population_ is not None
         assert not {"p03", "p04"} & set(detector.population_.agents)
         assert np.isfinite(detector.score_samples(mine)).all()

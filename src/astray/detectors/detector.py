@@ -217,7 +217,8 @@ class IRLDetector(Detector):
         y
             By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
         population
-            Other agents' trips: what else people do. Those of agents in ``trips`` are left out.
+            Other agents' trips: what else people do. Those of agents in ``trips`` are left out. Of
+            :data:`~astray.mdp.haunts.FEWEST` agents or more, the reward also sees how many of them go to a place.
         """
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
@@ -270,7 +271,7 @@ class IRLDetector(Detector):
         anomalous
             Names of trips, new or past, that proved anomalous: ``"trajectory"`` or ``"agent/trajectory"``.
         population
-            Other agents' trips; by default the kept ones.
+            Other agents' trips; by default the kept ones. Where they go is added to what is known of it.
         """
         if not self._is_fitted:
             if trips is None:

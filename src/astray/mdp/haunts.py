@@ -23,7 +23,7 @@ from astray.mdp.projection import METRES_A_DEGREE
 
 Array = NDArray[Any]
 
-FEWEST = 10  # agents: of fewer, how many go somewhere tells who they are rather than what the place is
+FEWEST = 30  # agents: of fewer, how many go somewhere tells who they are rather than what the place is
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Haunts:
         return [f"others, cell {size:g} m" for size in self.cells]
 
     def visited(self, agents: Sequence[str], which: Array, lat: Array, lon: Array) -> Haunts:
-        """With the places of further agents, row by row; those of an agent that is known are put in their stead.
+        """With further places, row by row, of agents that are known or not.
 
         ``which`` numbers the agent of each row. Who has no name is left out: its trips may be anybody's, also those of
         somebody who is here already.
@@ -70,11 +70,12 @@ class Haunts:
         order = np.argsort(which, kind="stable")
         ends = np.searchsorted(which[order], np.arange(1, len(agents) + 1)).tolist()
         found = {}
-        for name, start, end in zip(agents, [0, *ends], ends, strict=False):
+        known = self.number_of(agents).tolist()
+        for name, number, start, end in zip(agents, known, [0, *ends], ends, strict=False):
             rows = order[start:end]
             if name and len(rows):
                 here = [np.unique(_keys(grid, *_cells(grid, lat[rows], lon[rows]))) for grid in self._grids]
-                found[name] = np.unique(np.concatenate(here))
+                found[name] = np.unique(np.concatenate([*here, self.agents.keys[self.agents.trips == number]]))
         return replace(self, agents=self.agents.remove(found).add(found))
 
     def of_enough(self) -> Haunts:
