@@ -217,8 +217,8 @@ class IRLDetector(Detector):
         y
             By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
         population
-            Other agents' trips: what else people do. Those of agents in ``trips`` are left out. Of
-            :data:`~astray.mdp.haunts.FEWEST` agents or more, the reward also sees how many of them go to a place.
+            Other agents' trips: what else people do. Those of agents in ``trips`` are left out. If
+            they are of thirty agents or more, the reward also sees how many of these go to a place.
         """
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
