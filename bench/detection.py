@@ -1,6 +1,6 @@
 """Detection on simulated people: the default detector against baselines, kind by kind, and with explorers left out.
 
-    python bench/detection.py [--seeds 3] [--people 10] [--workers 2] [--quick]
+    python bench/detection.py [--seeds 3] [--people 10] [--others 10] [--workers 2] [--quick]
 
 Twenty people a city: ten are watched, the other ten are the population of the background, so nobody stands in both and
 the trips that are swapped in come from people whom the background has never seen. Each kind is injected into a fifth of
@@ -23,6 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
 from astray.benchmark.variants import VARIANTS
+from astray.mdp.haunts import FEWEST
 
 # The variants without those counterfactuals that look like an injected anomaly.
 LEFT_OUT = {
@@ -35,10 +36,10 @@ LEFT_OUT = {
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
 
-def watch(job: tuple[int, int, int, bool]) -> list[dict[str, object]]:
+def watch(job: tuple[int, int, int, int, bool]) -> list[dict[str, object]]:
     """One person of one city: fit everything, score every kind."""
-    seed, person, people, quick = job
-    sim = simulate.city(people=2 * people, days=60, seed=seed)
+    seed, person, people, others, quick = job
+    sim = simulate.city(people=people + others, days=60, seed=seed)
     train, test = sim.split(test_share=0.25)
     watched = set(train.agents[:people])
     name = train.agents[person]
@@ -78,6 +79,8 @@ def watch(job: tuple[int, int, int, bool]) -> list[dict[str, object]]:
 
     astray("astray", cases, population)
     astray("astray, no population", cases, None)
+    if others >= FEWEST:
+        astray("astray, others' haunts left out", cases, population, **VARIANTS["haunts: none"])
     if not quick:
         for kind, variant in LEFT_OUT.items():
             astray("astray, explorer left out", [kind], population, **VARIANTS[variant])
@@ -95,10 +98,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=50)
     parser.add_argument("--people", type=int, default=10)
+    parser.add_argument("--others", type=int, default=10, help="people of the population")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="skip the fits with an explorer left out")
     args = parser.parse_args()
-    jobs = [(args.first_seed + s, p, args.people, args.quick) for s in range(args.seeds) for p in range(args.people)]
+    jobs = [
+        (args.first_seed + s, p, args.people, args.others, args.quick)
+        for s in range(args.seeds)
+        for p in range(args.people)
+    ]
     rows: list[dict[str, object]] = []
     began = time.perf_counter()
     with ProcessPoolExecutor(args.workers) as pool:
