@@ -1,13 +1,10 @@
-"""From rows to trips: their means, plain or soft, and their worst window. Pure numpy.
+"""From rows to trips: means over a trip, and the worst window within it. Pure numpy.
 
-Where a reward tells an agent from other agents, it is a matter of the best evidence whether it was this one: somebody
-who goes somewhere new sets out from home all the same, and a stranger hardly anywhere does what the agent does. Such a
-reward has a soft mean over a trip, T log mean exp(n / T), in which the steps that are most the agent's count most.
+A trip consists of paths; a path ends at a gap, and its first row has no weight, because nothing has been done yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +15,9 @@ from astray.mdp.clock import first_after, shifts
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SOFTNESS = 1.0  # T of the soft mean, in units of n: towards 0 the best step alone counts, towards infinity all alike
-MOST_EVIDENCE = 100.0  # of a step, in units of T, either way: its exponential must stay a number
-
 
 class Runs(NamedTuple):
-    """Rows that stand together and are of one trip: which trip, and how many they are."""
+    """Rows of trips in runs of one trip each; a trip of several paths may have several runs."""
 
     trip: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -31,7 +25,7 @@ class Runs(NamedTuple):
 
     @classmethod
     def of(cls, trip: Array, n_trips: int | None = None) -> Runs:
-        """The runs of rows whose trips are numbered so."""
+        """The runs of rows, each of which names its trip."""
         starts = _starts(trip)
         size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
         return cls(trip[starts], np.diff(starts, append=len(trip)), size)
@@ -52,13 +46,11 @@ class Runs(NamedTuple):
             alike = np.where(total > 0, 0.0, 1.0 / counts)[self.trip]
         return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
 
-    def means(self, values: Array, share: Array, softness: float = 0.0) -> Floats:
-        """The (soft) means over each trip of values (..., rows); of a trip without a row, not a number."""
-        if softness:
-            values = np.exp(np.clip(values / softness, -MOST_EVIDENCE, MOST_EVIDENCE))
+    def means(self, values: Array, share: Array) -> Floats:
+        """The means over each trip of values (..., rows); of a trip without a row, not a number."""
         means = self.sums(values * share)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
-        return softness * np.log(means) if softness else means
+        return means
 
 
 def _starts(values: Array) -> NDArray[np.int64]:
@@ -66,62 +58,39 @@ def _starts(values: Array) -> NDArray[np.int64]:
     return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
 
 
-def over_trips(
-    n: Array,
-    runs: Runs,
-    share: Array,
-    softness: Sequence[float],
-    trip: Array,
-    time: Array,
-    weight: Array,
-    seconds: float,
-) -> tuple[Floats, Floats]:
-    """Of n (aspects, rows): the mean over each trip, soft where an aspect's is, and the worst of its plain windows."""
-    means = runs.means(n, share)
-    worst = _lowest_windows(n, means, trip, time, weight, seconds)
-    for mean, values, soft in zip(means, n, softness, strict=True):
-        if soft:
-            mean[:] = runs.means(values, share, soft)
-    return means, worst
+def lowest_windows(
+    n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float, every: bool = False
+) -> Floats:
+    """The lowest weighted mean of n over any window that ends at a row and reaches back so far; one a trip.
 
-
-def trip_means(values: Array, trip: Array, weight: Array, n_trips: int | None = None, softness: float = 0.0) -> Floats:
-    """The weighted mean of each trip; where a trip has no weight at all, every row counts the same.
-
-    With a ``softness`` T it is the soft mean, T log mean exp(values / T).
-
-    >>> values, trip, weight = np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), np.array([1.0, 3.0, 0.0])
-    >>> trip_means(values, trip, weight).tolist()
-    [2.5, 5.0]
-    >>> trip_means(values, trip, weight, softness=0.5).round(2).tolist()
-    [2.86, 5.0]
-    """
-    runs = Runs.of(trip, n_trips)
-    return runs.means(values, runs.shares(weight), softness)
-
-
-def _lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, seconds: float) -> Floats:
-    """The lowest weighted mean of n (..., rows) over any window that ends at a row and reaches back ``seconds``.
-
-    One a trip. A window that would begin before its path is cut there, but counts only from half its length on: one odd
-    fix is no window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are
-    all shorter than that has its plain mean, of ``means`` (..., trips).
+    A window that would begin before its path is cut there, but counts only from half its length on: one odd fix is no
+    window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are all
+    shorter than that has its plain mean, of ``means``. With ``every`` all windows are given, and these means.
     """
     worst = means.copy()
     if not len(time):
         return worst
-    low, mass = _windows(trip, time, weight, seconds)
+    low, mass = _windows(trip, time, weight, length)
     ends = np.flatnonzero(mass > 0)
-    if len(ends):
-        sums = np.zeros((*n.shape[:-1], len(time) + 1))
-        np.cumsum(n * weight, axis=-1, out=sums[..., 1:])
-        in_window = sums.take(ends + 1, axis=-1)
-        in_window -= sums.take(low[ends], axis=-1)
-        in_window /= mass[ends]
-        of = trip[ends]
-        starts = _starts(of)
-        np.minimum.at(worst.T, of[starts], np.minimum.reduceat(in_window, starts, axis=-1).T)
+    if not len(ends):
+        return worst
+    sums = np.r_[0.0, np.cumsum(n * weight)]
+    in_window = (sums[ends + 1] - sums[low[ends]]) / mass[ends]
+    if every:
+        without = np.setdiff1d(np.arange(len(means)), trip[ends])
+        return np.concatenate([in_window, means[without]])
+    np.minimum.at(worst, trip[ends], in_window)
     return worst
+
+
+def window_count(trip: Array, time: Array, n_trips: int, length: float) -> Floats:
+    """How many windows that do not overlap each trip has; at least one."""
+    begins = _starts(trip)
+    lasted = np.zeros(n_trips)
+    if len(trip):
+        ends = np.append(begins[1:], len(trip)) - 1
+        np.add.at(lasted, trip[begins], time[ends] - time[begins])
+    return np.maximum(lasted / length, 1.0)
 
 
 def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from astray.errors import DataError
 from astray.trajectories import Trajectories
 
+if TYPE_CHECKING:
+    from astray.normality import Sample
+
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
+PAPER_EPS = -2.0  # the threshold of the paper, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -153,39 +157,41 @@ def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Fl
     return np.where(np.isnan(share), 1.0, share)
 
 
-def level(false_alarm_rate: float, left_out: Array) -> float:
-    """The threshold at which at most such a share of normal trips scores low, by the sorted scores of left-out trips.
+def level(false_alarm_rate: float, normal: Sample) -> float:
+    """The threshold at which at most such a share of normal trips scores low, by the scores of past ones.
 
     A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is none, or
-    that so few left-out trips cannot promise, is refused.
+    that so few past trips cannot promise, is refused.
 
-    >>> level(0.5, np.array([-3.0, -1.0, 0.0]))  # just below -1: one left-out trip of three, and the new one, are lower
+    >>> from astray.normality import Sample
+    >>> level(0.5, Sample.of(np.array([-3.0, -1.0, 0.0])))  # just below -1: one past trip, and the new one, are lower
     -1.0000000000000002
     """
     if not 0.0 < false_alarm_rate < 1.0:
-        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.01")
-    if not len(left_out):
+        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.02")
+    if not len(normal.scores):
         raise DataError(
             "no trip was left out of learning, so no rate of false alarms can be promised; fit on more trips, or "
             "decide by eps"
         )
-    p_values = np.arange(1, len(left_out) + 2) / (1 + len(left_out))  # of a score that 0, 1, ... of them are as low as
+    # The p-value of a score that none, one, two, ... of the past trips are as low as.
+    p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
     as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:
         raise DataError(
-            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {len(left_out)} left-out trips; "
-            f"ask for at least {least_rate(len(left_out)):g}, or fit on more trips"
+            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {normal.total:.0f} past trips; "
+            f"ask for at least {least_rate(normal.total):g}, or fit on more trips"
         )
-    return float(np.nextafter(left_out[as_low], -np.inf))
+    return float(np.nextafter(normal.scores[min(as_low, len(normal.scores) - 1)], -np.inf))
 
 
-def least_rate(left_out: int) -> float:
-    """The lowest rate of false alarms that so many left-out trips can promise, rounded up to two digits.
+def least_rate(past: float) -> float:
+    """The lowest rate of false alarms that so many past trips can promise, rounded up to two digits.
 
     >>> least_rate(15), least_rate(1)
     (0.063, 0.5)
     """
-    share = 1 / (1 + left_out)
+    share = 1 / (1 + past)
     digits = 1 - math.floor(math.log10(share))
     return math.ceil(round(share * 10.0**digits, 6)) / 10.0**digits
 

@@ -17,23 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.members import XY, Common, Member
-from astray.detectors.personal import RECENT, own_scores
-from astray.detectors.scoring import Seen, chunks, score_chunk
-from astray.detectors.sharing import band_of
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.familiarity import GRIDS, familiarity, keys_by_trip, keys_of
-from astray.mdp.haunts import Haunts
-from astray.mdp.memory import Memory
-from astray.mdp.paths import paths_of, resample, trace
+from astray.detectors.own_scale import OwnScores, own_scores
+from astray.detectors.scoring import chunks
+from astray.mdp.paths import paths_of
 from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps, steps_of
-from astray.mdp.view import Sight, ViewConfig, trip_names
+from astray.mdp.steps import chosen, steps_of
+from astray.mdp.view import Sight, trip_names
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 
 WAY_POINTS = 32  # of a past way that is kept to be shown
 ENROL_FIXES = 100_000  # counted in one go
+RECENT = 300  # of an agent's trips, the newest, set its scale
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,8 @@ class _Projected(Projection):
         return np.asarray(self.xy, np.float64)
 
 
-def look(trips: Trajectories, members: Sequence[Member], common: Common) -> Sight:
-    """The features of every good fix, seen by the trip's own agent; to the last bit as that agent's view sees them.
+def look(trips: Trajectories, members: Sequence[Member], common: Common, every: bool = False) -> Sight:
+    """Trips seen by their own agents, as :meth:`~astray.mdp.view.View.look` does for one.
 
     Parameters
     ----------
@@ -58,77 +54,64 @@ def look(trips: Trajectories, members: Sequence[Member], common: Common) -> Sigh
         The member that each trip is of; the same object for neighbours of one agent.
     common
         What all of them look at.
+    every
+        Whether every fix is looked at, or one about every interval.
     """
-    config, context = common.view, common.context
+    config = common.view
     paths, fault = paths_of(trips, _projected(trips, members), config.faults)
-    paths.context["given"] = context.given(trips)[paths.context["trip"]]
+    paths.context["given"] = common.context.given(trips)[paths.context["trip"]]
     steps = steps_of(paths, config.interval, config.lags)
+    kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, config.interval))
+    steps = steps if len(kept) == len(steps) else steps[kept]
     since = np.diff(steps.time, prepend=steps.time[:1])
     weight = np.where(steps.first, 0.0, np.minimum(since, config.interval))
-    counts = np.empty((len(steps), len(config.habits)), np.float32)
-    history = np.empty(len(steps), np.float32)
-    surroundings = np.empty((len(steps), len(context.names)), np.float32)
-    offset = np.array([m.utc_offset for m in members])[steps.trip]
-    keys = np.empty((len(steps), len(config.habits), GRIDS), np.uint64)
-    for local in np.unique(offset):
-        rows = offset == local
-        here = steps if rows.all() else steps[rows]
-        keys[rows] = keys_of(here, config.habits, local)
-        surroundings[rows] = replace(context, utc_offset=local).encode(here)
-    names = np.array(trip_names(trips))
+    names, agents = np.array(trip_names(trips)), trips.agent_ids.tolist()
+    features, found = [], []
     for member, run in _runs(members):
-        rows_of_member = slice(*np.searchsorted(steps.trip, [run.start, run.stop]))
-        memory = replace(member.memory)
-        own = memory.number_of(names[run])[steps.trip[rows_of_member] - run.start] if len(memory) else None
-        counts[rows_of_member] = familiarity(keys[rows_of_member], memory, own)
-        history[rows_of_member] = np.log1p(memory.history)
-    # The rest of an encoder's features do not depend on habits or memory; its last one is the history.
-    motion = FamiliarityEncoder(Memory(), (), config.lags).encode(steps)[:, :-1]
-    others = _frequented(trips, members, steps, common.haunts)
-    features = np.column_stack([counts, motion, history, surroundings, others])
-    return Sight(features, steps, paths.columns["row"], weight, fault)
+        view = replace(member, memory=replace(member.memory)).view(agents[run.start], common)
+        here = steps[slice(*np.searchsorted(steps.trip, [run.start, run.stop]))]
+        here = replace(here, trip=here.trip - run.start)
+        n = run.stop - run.start
+        rows = view.trip_rows(here, n)
+        number = view.memory.number_of(names[run])
+        made_by = view.popularity.number_of(agents[run.start : run.start + 1])
+        familiar, statistics = view.survey(
+            rows, number if (number >= 0).any() else None, np.repeat(made_by, n) if made_by[0] >= 0 else None
+        )
+        features.append(view.features(here, familiar))
+        found.append(statistics)
+    return Sight(np.concatenate(features), steps, paths.columns["row"][kept], weight, fault, np.concatenate(found))
 
 
 def remember(
-    trips: Trajectories, members: Sequence[Member], config: ViewConfig, keep_ways: int = 0
+    trips: Trajectories, members: Sequence[Member], common: Common, keep_ways: int = 0
 ) -> Iterator[tuple[int, Member]]:
     """The members with their trips remembered, and the position of the first trip of each.
 
     Trips must not be remembered already. ``keep_ways`` of the last ways are kept to be shown.
     """
-    paths, _ = paths_of(trips, _projected(trips, members), config.faults)
-    fine = trace(resample(paths, config.trace_interval), config.trace_spacing)
-    steps = steps_of(fine, config.interval, config.lags)
-    offset = np.array([m.utc_offset for m in members])[steps.trip]
-    keys: dict[int, Array] = {}
-    for local in np.unique(offset):
-        rows = offset == local
-        keys |= keys_by_trip(steps if rows.all() else steps[rows], config.habits, local)
-    number, first = np.unique(steps.trip, return_index=True)
-    began = dict(zip(number.tolist(), steps.time[first].tolist(), strict=True))
-    names = trip_names(trips)
-    shown = _ways(paths, len(trips)) if keep_ways else [None] * len(trips)
     for member, run in _runs(members):
-        present = [i for i in range(run.start, run.stop) if i in keys]
-        memory = member.memory.add({names[i]: keys[i] for i in present}, {names[i]: began[i] for i in present})
-        ways = [*member.ways, *(w for w in shown[run] if w is not None)][-keep_ways or len(trips) :]
+        here = trips[run]
+        view = member.view(str(here.agent_ids[0]), common)
+        shown = [w for w in _ways(view.paths(here), len(here)) if w is not None] if keep_ways else []
+        memory = view.remember(here).memory
+        ways = [*member.ways, *shown][-keep_ways or len(trips) :]
         yield run.start, replace(member.with_memory(memory), ways=tuple(ways))
 
 
 def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> Iterator[tuple[int, Member]]:
     """The members with the scores of these trips, which they remember; and the position of the first trip of each.
 
-    Every trip is left out of its own counts, and measured on the scale of agents with as much history.
+    Every trip is left out of the memory.
     """
-    history = histories(members)
-    seen = Seen.of_fixes(look(trips, members, common), history, band_of(history, common.bands))
-    scores = own_scores(score_chunk(trips, seen, common.posterior, common.scales).of_trips)
-    names = np.array(trip_names(trips))
     for member, run in _runs(members):
-        number = replace(member.memory).number_of(names[run])
-        own = member.scores.copy()
-        own[number[number >= 0]] = scores[run][number >= 0]
-        yield run.start, replace(member, scores=own)
+        here = trips[run]
+        view = replace(member, memory=replace(member.memory)).view(str(here.agent_ids[0]), common)
+        number = view.memory.number_of(trip_names(here))
+        fresh = own_scores(view.rows(here), view, number, common.reward, common.weights)
+        scores = member.own.trips.copy()
+        scores[number[number >= 0]] = fresh.trips[number >= 0]
+        yield run.start, replace(member, own=OwnScores(scores, fresh.step or member.own.step))
 
 
 def histories(members: Sequence[Member]) -> NDArray[np.float64]:
@@ -145,15 +128,6 @@ def _projected(trips: Trajectories, members: Sequence[Member]) -> Projection:
         rows = slice(int(trips.offsets[run.start]), int(trips.offsets[run.stop]))
         parts.append(member.projection.to_metres(lat[rows], lon[rows]))
     return _Projected(0.0, 0.0, np.concatenate(parts) if parts else np.zeros((0, 2)))
-
-
-def _frequented(trips: Trajectories, members: Sequence[Member], steps: Steps, haunts: Haunts) -> NDArray[np.float32]:
-    """How many others go where each step is."""
-    lat, lon = np.empty((2, len(steps)))
-    for member, run in _runs(members) if haunts.cells else ():
-        rows = slice(*np.searchsorted(steps.trip, [run.start, run.stop]))
-        lat[rows], lon[rows] = member.projection.to_degrees(steps.location[rows])
-    return haunts.encode(lat, lon, haunts.of_trips(trips.agent_ids, steps.trip))
 
 
 def _runs(members: Sequence[Member]) -> Iterator[tuple[Member, slice]]:
@@ -209,7 +183,7 @@ def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, ke
     """
     ordered = trips[by_agent(trips)]
     begun = {a: members.get(a) or Member.of(ordered[run], common.view) for a, run in runs(ordered)}
-    counted = _each(ordered, partial(remember, config=common.view, keep_ways=keep_ways), begun)
+    counted = _each(ordered, partial(remember, common=common, keep_ways=keep_ways), begun)
     # When all are counted, so that none is measured against a part of the history.
     return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -10,23 +10,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import Bounds, Threshold
-from astray.detectors.configuration import learn_config, preset, view_config
+from astray.decide import PAPER_EPS, Bounds, Threshold
+from astray.detectors.configuration import aspect_weights, learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
+from astray.detectors.own_scale import OwnScores, own_calibration, scored_past
 from astray.detectors.scoring import Lens, Scores, Seen
-from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, without
+from astray.detectors.sharing import SharingConfig, go_on
+from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, thin, without
 from astray.detectors.updates import first_lesson, sort_out
 from astray.errors import DataError
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
-from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
 from astray.mdp.dynamics import Dynamics, LearnedDynamics
-from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.view import View, ViewConfig, trip_names
 from astray.mdp.world import GeoWorld, StepWorld
 from astray.modelfile import ModelFile, configured, plain
 from astray.modelfile.parts import Packed
-from astray.normality import Scale
+from astray.modelfile.pretrained import pretrained, read_reward
+from astray.normality import Calibration
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -41,82 +43,89 @@ WAVES = 32  # random Fourier features of states and actions
 class IRLDetector(Detector):
     """Sequential anomaly detection by inverse reinforcement learning.
 
-    What an agent does is taken for what it wants: a reward is learned under which its past trips are better than what
-    it might have done instead, with an uncertainty; new trips are scored by it. For GPS trips
-    (:class:`~astray.Trajectories` with time, lat, lon), and for states and actions of any kind
-    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`).
+    What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
+    other people's and than what it might have done instead, with an uncertainty; new trips are scored by it.
+
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
+    the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
+    other people's trips (``population``) it goes on learning for some seconds. For states and actions of any kind
+    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), and for the preset ``kdd19``, the agent's own
+    reward is learned by Algorithm 1 of the paper.
 
     Parameters
     ----------
     preset
         ``"default"``: what measures best. ``"kdd19"``: the paper to the letter (raw coordinates, the policy alone as
         background, Eq. 9, N(tau) a plain mean).
+    look_for
+        Which aspects of a GPS trip are asked about: some of ``place``, ``route``, ``manner`` and ``time``, or a mapping
+        that says how much each of them counts. By default all, place most.
+    reward
+        The reward to begin with: that of a file which ``astray pretrain`` wrote; by default the shipped one.
+    false_alarm_rate
+        About this share of normal trips is flagged.
+    eps
+        Instead of that rate: trips that score at most this are anomalies (the paper's is -2): a number, or a function
+        of the trips (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).
+    gamma
+        Above this uncertainty what scored low is for review; likewise.
+    min_history
+        With fewer past trips than this, too.
+    strays
+        Whether past trips that are almost surely somebody else's are taken out of the memory (``suspects_``).
     encoder
-        What the reward sees of a GPS step: ``"familiarity"``, ``"fourier"`` or ``"raw"``; by default the preset's.
+        What a reward of the agent's own sees of a GPS step: ``"familiarity"``, ``"fourier"`` or ``"raw"``.
     interval
-        Seconds between the steps that are learned from.
-    heads, networks
-        How many reward heads, and how many independent networks of as many heads each.
-    iterations
-        N of Algorithm 1.
-    explorers
-        Names of the counterfactuals in the background (:data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states
-        and actions ``perturb`` and ``exchange``).
-    weights
-        How much of the background comes from each source: ``policy``, ``explore``, ``population``.
-    objective
-        ``"step"`` or ``"trajectory"`` (Eq. 9).
+        Seconds between the steps that are looked at.
+    heads, networks, iterations, explorers, weights, objective
+        How the reward is learned: reward heads, independent networks of as many heads each, N of Algorithm 1, names of
+        the counterfactuals in the background (:data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states and
+        actions ``perturb`` and ``exchange``), how much of the background comes from each source (``policy``,
+        ``explore``, ``population``), and ``"step"`` or ``"trajectory"`` (Eq. 9).
     dynamics
         For states and actions: the world the policy acts in (:class:`~astray.mdp.dynamics.GymDynamics` or one's own);
         by default it is learned from the demonstrations. A saved model does not hold it.
-    eps
-        Trips that score at most this are anomalies: a number, or a function of the trips
-        (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).
-    gamma
-        Above this spread over the heads what scored low is for review; likewise.
-    min_history
-        With fewer past trips than this, too.
     robust
-        Scales by median and lower quantile instead of mean and standard deviation, for heavy tails.
+        For a reward of the agent's own: scales by median and lower quantile, for heavy tails.
     window
-        Length of the worst window: seconds, or steps; by default 120 seconds or 10 steps.
+        Likewise: length of the worst window, seconds or steps; by default 120 seconds or 10 steps.
     max_trips
-        The reward is learned from at most so many trips (all are remembered).
+        A reward of the agent's own is learned from at most so many trips (all are remembered).
     max_population
-        At most so many trips of others make the background, drawn at random.
+        At most so many trips of others teach, drawn at random.
     keep
-        How many past trips (and a third as many of the population's) the model keeps, thinned, to go on learning from
-        and to show.
+        How many past trips the model keeps, thinned, to show and to go on learning from.
     n_jobs
         Threads for scoring; -1 for as many as there are cores.
     seed
         The same seed and data give the same model, bit for bit.
     progress
         Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.
-    config, view
-        For experts: a :class:`~astray.irl.config.LearnConfig` or :class:`~astray.mdp.view.ViewConfig`, or a (nested)
-        mapping of those of its fields that differ from the preset. The parameters above go first.
+    config, view, sharing
+        For experts: a :class:`~astray.irl.config.LearnConfig`, a :class:`~astray.mdp.view.ViewConfig`, a
+        :class:`~astray.detectors.sharing.SharingConfig`, or a (nested) mapping of those of its fields that differ from
+        the default. The parameters above go first.
 
     Attributes
     ----------
-    posterior_
-        The reward heads, as arrays.
+    reward_
+        The reward of steps and of trips (:class:`~astray.irl.shared.Reward`); ``posterior_`` are its step heads.
     view_, world_
-        How GPS trips, or states and actions, are seen; the other one is None. ``view_.memory`` is what is remembered.
-    scales_
-        One entry: what scores are measured on (r_bar, sigma_bar, the left-out trips).
+        How GPS trips, or states and actions, are seen; the other one is None. ``view_.memory`` is what is remembered,
+        ``view_.popularity`` where other agents go.
+    calibration_
+        What scores are measured on (r_bar, sigma_bar, the scores of normal trips).
     history_
         A table with one row for each iteration of learning.
-    kept_, population_
-        Thinned past trips of the agent and of others.
+    kept_
+        Thinned past trips of the agent.
     agents_
         Whose trips they were: one agent's, or those of a pool.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
     suspects_
-        Names of trips that look like other agents' rather than this one's, if there was a population to compare with.
-        They are remembered, but the reward has not learned from them. Look at them, and name those that proved
-        anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
+        Names of past trips that look like other agents' rather than this one's. They are not remembered. Look at them,
+        and name those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
     n_trips_, n_updates_
         How many trips have been learned from, and how often the detector went on learning.
     config_
@@ -129,7 +138,7 @@ class IRLDetector(Detector):
     >>> from astray.simulate import city
     >>> trips = city(people=4, days=14, seed=0).trips
     >>> mine, others = trips.agent("p00"), trips.without("p00")
-    >>> detector = IRLDetector(iterations=5, seed=0).fit(mine[:-5], population=others[:40])
+    >>> detector = IRLDetector().fit(mine[:-5])
     >>> detector.score_samples(mine[-5:]).mean() > detector.score_samples(others[-5:]).mean()
     np.True_
     >>> detector.score(others[-1]).columns[:4]
@@ -143,6 +152,13 @@ class IRLDetector(Detector):
         self,
         *,
         preset: str = "default",
+        look_for: Sequence[str] | Mapping[str, float] | None = None,
+        reward: str | None = None,
+        false_alarm_rate: float = 0.02,
+        eps: Threshold | None = None,
+        gamma: Threshold = 1.5,
+        min_history: float = 5,
+        strays: bool = True,
         encoder: str | None = None,
         interval: float | None = None,
         heads: int | None = None,
@@ -152,21 +168,26 @@ class IRLDetector(Detector):
         weights: Mapping[str, float] | None = None,
         objective: str | None = None,
         dynamics: Dynamics | None = None,
-        eps: Threshold = -2.0,
-        gamma: Threshold = 1.5,
-        min_history: float = 5,
         robust: bool = False,
         window: float | None = None,
         max_trips: int = 5000,
-        max_population: int = 600,
+        max_population: int = 5000,
         keep: int = 300,
         n_jobs: int = 1,
         seed: int = 0,
         progress: Progress | None = None,
         config: LearnConfig | Mapping[str, Any] | None = None,
         view: ViewConfig | Mapping[str, Any] | None = None,
+        sharing: SharingConfig | Mapping[str, Any] | None = None,
     ) -> None:
         self.preset = preset
+        self.look_for = look_for
+        self.reward = reward
+        self.false_alarm_rate = false_alarm_rate
+        self.eps = eps
+        self.gamma = gamma
+        self.min_history = min_history
+        self.strays = strays
         self.encoder = encoder
         self.interval = interval
         self.heads = heads
@@ -176,9 +197,6 @@ class IRLDetector(Detector):
         self.weights = weights
         self.objective = objective
         self.dynamics = dynamics
-        self.eps = eps
-        self.gamma = gamma
-        self.min_history = min_history
         self.robust = robust
         self.window = window
         self.max_trips = max_trips
@@ -189,14 +207,15 @@ class IRLDetector(Detector):
         self.progress = progress
         self.config = config
         self.view = view
+        self.sharing = sharing
 
-    posterior_: RewardPosterior
+    reward_: Reward
+    calibration_: Calibration
     view_: View | None
     world_: StepWorld | None
-    scales_: tuple[Scale, ...]
+    own_: OwnScores
     history_: pl.DataFrame
     kept_: Trajectories
-    population_: Trajectories | None
     agents_: tuple[str, ...]
     anomalous_: frozenset[str]
     suspects_: tuple[str, ...]
@@ -217,29 +236,28 @@ class IRLDetector(Detector):
         y
             By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
         population
-            Other agents' trips: what else people do. Those of agents in ``trips`` are left out. If
-            they are of thirty agents or more, the reward also sees how many of these go to a place.
+            Other agents' trips: what else people do, and where they go. Those of agents in ``trips`` are left out.
         """
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
         crowd = None if population is None else others(population, mine, self.max_population, rng)
-        demonstrations = sample(mine, self.max_trips, rng)
         config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
-        world: GeoWorld | StepWorld
         if mine.is_gps:
             if self.dynamics is not None:
                 raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
             default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
             looking = view_config(default, self.view, encoder=self.encoder, interval=self.interval)
             view = remember(View.of(mine, looking, rng), mine)
-            if crowd is not None and dict(config.weights).get("population", 0.0) > 0:
-                view = view.among(crowd)
-            world = GeoWorld.of(demonstrations, view)
+            if self.preset == "default" and view.counts:
+                taught = self._enrol(mine, view, crowd, rng)
+            else:
+                taught = self._learn(GeoWorld.of(sample(mine, self.max_trips, rng), view), config, rng, crowd)
         else:
-            waves = 0 if self.preset == "kdd19" else WAVES
+            demonstrations, waves = sample(mine, self.max_trips, rng), 0 if self.preset == "kdd19" else WAVES
             world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
-        self._learn(world, config, rng, crowd)
+            taught = self._learn(world, config, rng, crowd)
+        self._take(taught)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
         self.anomalous_ = frozenset(trip_names(trips[~good]))
@@ -256,8 +274,9 @@ class IRLDetector(Detector):
     ) -> Self:
         """Go on learning with further trips; a model that was loaded from a file can, too.
 
-        The trips are remembered, and reward and policy go on from where they were, for a third of the iterations, on
-        the kept past trips and the new ones together. A trip that was remembered under the same name is replaced.
+        The trips are remembered. A reward of the agent's own goes on from where it was, for a third of the iterations,
+        on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
+        others. A trip that was remembered under the same name is replaced.
 
         Trips confirmed as anomalous never teach: they are not remembered, and if they were, they are taken out of the
         memory and of the kept trips. They are known from then on: given again without a mark, they are left out again.
@@ -271,53 +290,65 @@ class IRLDetector(Detector):
         anomalous
             Names of trips, new or past, that proved anomalous: ``"trajectory"`` or ``"agent/trajectory"``.
         population
-            Other agents' trips; by default the kept ones. Where they go is added to what is known of it.
+            Other agents' trips. Where they go is added to what is known of it.
         """
         if not self._is_fitted:
             if trips is None:
                 raise DataError("there is nothing to learn from; give trips")
             refused = sort_out(trips, y, anomalous, set(), frozenset(), ()).refused
             return self.fit(trips, np.where(np.isin(trip_names(trips), sorted(refused)), -1, 1), population)
-        past = {*trip_names(self.kept_), *(() if self.view_ is None else self.view_.memory.trip_ids)}
+        remembered = () if self.view_ is None else self.view_.memory.trip_ids
+        past = {*trip_names(self.kept_), *remembered, *self.suspects_}
         given = trips if trips is None else self._check(trips)
         new, taught, refused = sort_out(given, y, anomalous, past, self.anomalous_, self.agents_)
-        view = self.view_ if self.view_ is None else self.view_.forget(sorted(refused))
-        kept = without(self.kept_, refused | taught)
         if new is not None and len(new):
-            self._go_on(new, view, kept, population)
+            self._go_on(new, refused, without(self.kept_, refused | taught), population)
             self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
             self.n_trips_ += len(taught - past)
         else:
             # Nothing to learn from: reward and scales stay, so that what was refused cannot rise by them.
-            self.view_, self.kept_ = view, kept
+            self._forget(refused)
         self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
         self.n_trips_ -= len(refused & past)
         self.anomalous_ = (self.anomalous_ | refused) - taught
         return self
 
-    def _go_on(self, new: Trajectories, view: View | None, kept: Trajectories, population: Trajectories | None) -> None:
+    def _forget(self, names: Collection[str]) -> None:
+        self.kept_ = without(self.kept_, names)
+        if self.view_ is not None:
+            stays = np.array([name not in names for name in self.view_.memory.trip_ids], np.bool_)
+            self.view_ = self.view_.forget(sorted(names))
+            if self.is_shared:
+                self.own_ = replace(self.own_, trips=self.own_.trips[stays])
+
+    def _go_on(
+        self, new: Trajectories, refused: Collection[str], kept: Trajectories, population: Trajectories | None
+    ) -> None:
         rng = np.random.default_rng([self.seed, self.n_updates_ + 1])
-        crowd = self.population_
+        crowd = None
         if population is not None:
             crowd = others(population, new, self.max_population, rng, self.agents_)
-        view = None if view is None else remember(view, new)
-        if view is not None and isinstance(view.encoder, FamiliarityEncoder):
+        view = None if self.view_ is None else remember(self.view_.forget(sorted(refused)), new)
+        if view is not None and view.counts:
             # What the memory has let go of must not come back by way of the kept trips.
             kept = kept[np.isin(trip_names(kept), view.memory.trip_ids)]
-            # Who has joined is no other any more. A reward that sees no haunts cannot begin to.
-            if view.haunts.cells and population is not None and crowd is not None:
-                view = replace(view, haunts=view.haunts_of(crowd, view.haunts))
-            view = replace(view, haunts=view.haunts.without(new.agents))
+            view = replace(view, popularity=view.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
-        world: GeoWorld | StepWorld
-        if view is not None:
-            world = GeoWorld.of(both, view)
+        if view is not None and self.is_shared:
+            taught = self._enrol(both, view, crowd, rng, self.reward_, self.suspects_)
         else:
-            assert self.world_ is not None
-            world = replace(self.world_, trajectories=both, dynamics=self._dynamics(both, rng))
-        config = configured(preset("default"), self.config_)
-        config = replace(config, iterations=max(1, config.iterations // 3))
-        self._learn(world, config, rng, crowd, revive(self.posterior_, self.generated_, config, rng))
+            world: GeoWorld | StepWorld
+            if view is not None:
+                world = GeoWorld.of(both, view)
+            else:
+                assert self.world_ is not None
+                world = replace(self.world_, trajectories=both, dynamics=self._dynamics(both, rng))
+            config = configured(preset("default"), self.config_)
+            config = replace(config, iterations=max(1, config.iterations // 3))
+            start = revive(self.reward_.step, self.generated_, config, rng)
+            taught = self._learn(world, config, rng, crowd, start)
+        history = pl.concat([self.history_, taught.history], how="diagonal_relaxed")
+        self._take(replace(taught, history=history))
         self.n_updates_ += 1
 
     def _learn(
@@ -327,8 +358,9 @@ class IRLDetector(Detector):
         rng: np.random.Generator,
         crowd: Trajectories | None,
         start: Learned | None = None,
-    ) -> None:
-        taught = teach(
+    ) -> Taught:
+        """A reward of the agent's own: Algorithm 1."""
+        return teach(
             world,
             config,
             rng,
@@ -340,24 +372,65 @@ class IRLDetector(Detector):
             window=self.window,
             progress=self.progress,
         )
-        if start is not None:
-            before_and_now = [self.history_, taught.history]
-            judged_anew = set(world.names)
-            suspects = (*(name for name in self.suspects_ if name not in judged_anew), *taught.suspects)
-            taught = replace(taught, history=pl.concat(before_and_now, how="diagonal_relaxed"), suspects=suspects)
-        self._take(taught)
+
+    def _enrol(
+        self,
+        trips: Trajectories,
+        view: View,
+        crowd: Trajectories | None,
+        rng: np.random.Generator,
+        reward: Reward | None = None,
+        suspects: tuple[str, ...] = (),
+    ) -> Taught:
+        """The shared reward, and what the agent's past trips score by it."""
+        begun = reward or (pretrained() if self.reward is None else read_reward(self.reward))
+        learned = begun
+        if crowd is not None:
+            view = view.among(crowd)
+            learned = go_on(begun, crowd, view.config, self, rng, self.progress) or begun
+        if len(trips.agents) == 1:
+            view = replace(view, popularity=view.popularity.seen_by(trips.agents[0]))
+        weights = aspect_weights(learned.aspects, self.look_for)
+        view, own, found = scored_past(trips, view, learned, weights, self.strays)
+        kept = without(thin(sample(trips, self.keep, rng), view), found)
+        return Taught(learned, None, view, None, pl.DataFrame(), kept, None, own, (*suspects, *found))
 
     def _take(self, taught: Taught) -> None:
         """Nothing has been changed so far; now everything is, at once."""
-        self.posterior_, self.scales_ = taught.posterior, (taught.scale,)
-        self.view_, self.world_, self.history_ = taught.view, taught.world, taught.history
-        self.generated_, self.kept_, self.population_ = taught.generated, taught.kept, taught.population
+        self.reward_, self.view_, self.world_, self.own_ = taught.reward, taught.view, taught.world, taught.own
+        self.history_, self.generated_, self.kept_ = taught.history, taught.generated, taught.kept
         self.suspects_ = taught.suspects
+        self._own_calibration = taught.calibration
 
     def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
         return LearnedDynamics.fit(trips, rng) if self.dynamics is None else self.dynamics
 
     # ---------------------------------------------------------------- looking
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether trips are scored by a reward that serves everybody, not by the agent's own."""
+        self._require_fitted()
+        return self.reward_.trip is not None
+
+    @property
+    def calibration_(self) -> Calibration:
+        """What scores are measured on."""
+        self._require_fitted()
+        return self._calibration()
+
+    def _calibration(self, unfinished: bool = False) -> Calibration:
+        if self._own_calibration is not None or self.view_ is None:
+            assert self._own_calibration is not None
+            return self._own_calibration
+        weights = aspect_weights(self.reward_.aspects, self.look_for)
+        return own_calibration(self.reward_, weights, self.own_, self.view_.memory.history, unfinished=unfinished)
+
+    def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        return [self._calibration()]
+
+    def _eps(self) -> Threshold | None:
+        return PAPER_EPS if self.eps is None and self.preset == "kdd19" else self.eps
 
     @property
     def agents(self) -> list[str]:
@@ -376,32 +449,36 @@ class IRLDetector(Detector):
                 raise DataError(f"{name}s have {given} columns, not {known}")
         return trips
 
-    def _see(self, trips: Trajectories) -> Seen:
+    def _see(self, trips: Trajectories, every: bool = False) -> Seen:
         self._check(trips)
         if self.view_ is None:
             assert self.world_ is not None
             return Seen.of_steps(trips, self.world_.look(trips), float(self.n_trips_))
         own = self.view_.memory.number_of(np.array(trip_names(trips))) >= 0
-        past = np.maximum(self.lens().history - own, 0.0)
-        return Seen.of_fixes(self.view_.look(trips), past, np.zeros(len(trips), np.int64))
+        past = np.maximum(self._history - own, 0.0)
+        return Seen.of_fixes(self.view_.look(trips, every), past, np.zeros(len(trips), np.int64))
+
+    @property
+    def _history(self) -> float:
+        """How many past trips stand behind a score."""
+        counts = self.view_ is not None and self.view_.counts
+        return self.view_.memory.history if self.view_ is not None and counts else float(self.n_trips_)
 
     def lens(self, agent: str = "", near: tuple[float, float] | None = None) -> Lens:
-        """How GPS trips are seen and measured, fix by fix; an agent is no other to itself."""
+        """How GPS trips are seen and measured, fix by fix; an agent does not count among the others."""
         self._require_fitted()
         if self.view_ is None:
             raise DataError("this detector was fitted on states and actions, which have no place on the earth")
-        remembered = isinstance(self.view_.encoder, FamiliarityEncoder)
-        view = replace(self.view_, haunts=self.view_.haunts.seen_by(agent))
-        return Lens(view, self.scales_[0], view.memory.history if remembered else float(self.n_trips_))
+        return Lens(self.view_, self._calibration(), self._calibration(unfinished=True), self._history)
 
-    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.view_ is None:
             return explain_steps(scores, bounds)
         shown = without(self.kept_, trip_names(trip))
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
         actor = None if self.generated_ is None else self.generated_.actor
-        return explain_fixes(scores, bounds, self.view_, trip_names(trip)[0], habitual, actor)
+        return explain_fixes(scores, whole, bounds, self.view_, trip_names(trip)[0], habitual, actor)
 
     # ---------------------------------------------------------------- keeping
 
@@ -413,8 +490,17 @@ class IRLDetector(Detector):
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
         }
-        seen = (self.posterior_, self.scales_[0], self.view_, self.world_, self.history_)
-        taught = Taught(*seen, self.generated_, self.kept_, self.population_, self.suspects_)
+        taught = Taught(
+            self.reward_,
+            self._own_calibration,
+            self.view_,
+            self.world_,
+            self.history_,
+            self.kept_,
+            self.generated_,
+            self.own_,
+            self.suspects_,
+        )
         return Packed.together([Packed(own, {}), taught.pack()])
 
     @classmethod

@@ -13,12 +13,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import Bounds, Threshold, decide, threshold
-from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, score_chunk, trip_table
+from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
 from astray.modelfile import FilePath, ModelFile, plain, write
 from astray.modelfile.parts import Packed, plain_threshold, restore_threshold
-from astray.normality import Scale
+from astray.normality import Calibration
 from astray.processes import cores
 from astray.trajectories import Trajectories
 
@@ -42,12 +43,12 @@ class Detector(ABC):
     KIND: ClassVar[str]
     UNSAVED: ClassVar[tuple[str, ...]] = ("progress",)  # parameters that no file can hold
 
-    eps: Threshold
+    eps: Threshold | None
     gamma: Threshold
+    false_alarm_rate: float
     min_history: float
     n_jobs: int
-    posterior_: RewardPosterior
-    scales_: tuple[Scale, ...]
+    reward_: Reward
 
     # ---------------------------------------------------------------- parameters
 
@@ -84,16 +85,16 @@ class Detector(ABC):
         """The same trips, if they are of the kind that the detector knows."""
 
     @abstractmethod
-    def _see(self, trips: Trajectories) -> Seen:
-        """A chunk of trips, as the reward sees them."""
-
-    def _measures(self, trips: Trajectories, seen: Seen) -> tuple[RewardPosterior, Sequence[Scale]]:
-        """What rewards the rows of a chunk, and the scales that ``seen.scale`` counts into."""
-        return self.posterior_, self.scales_
+    def _see(self, trips: Trajectories, every: bool = False) -> Seen:
+        """A chunk of trips, as the reward sees them: every fix, or one about every interval."""
 
     @abstractmethod
-    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
-        """Why this one trip scored as it did."""
+    def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        """What the trips of a chunk are measured on: what ``seen.scale`` counts into."""
+
+    @abstractmethod
+    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+        """Why this one trip scored as it did: ``scores`` are of its fixes, ``whole`` of the trip."""
 
     @abstractmethod
     def _pack(self) -> Packed:
@@ -103,16 +104,21 @@ class Detector(ABC):
     def lens(self, agent: str, near: tuple[float, float] | None = None) -> Lens:
         """How one agent's GPS trips are seen and measured; for a stranger, around a place (lat, lon)."""
 
-    def reward(self, agent: str) -> RewardPosterior:
-        """The reward that one agent's trips are scored by."""
+    @property
+    def posterior_(self) -> RewardPosterior:
+        """The heads that reward steps, as arrays."""
         self._require_fitted()
-        return self.posterior_
+        return self.reward_.step
+
+    def _eps(self) -> Threshold | None:
+        """The threshold that decides; None: the rate of false alarms does."""
+        return self.eps
 
     # ---------------------------------------------------------------- fitted or not
 
     @property
     def _is_fitted(self) -> bool:
-        return hasattr(self, "posterior_")
+        return "reward_" in vars(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._is_fitted
@@ -133,11 +139,12 @@ class Detector(ABC):
 
         return Session(self, agent, **settings)
 
-    def _score(self, trips: Trajectories) -> Scores:
-        seen = self._see(trips)
-        return score_chunk(trips, seen, *self._measures(trips, seen))
+    def _score(self, trips: Trajectories, every: bool = False) -> Scores:
+        return Scores(trips, self._see(trips, every), self.reward_, self._calibrations(trips))
 
-    def _map(self, trips: Trajectories, what: Callable[[Scores, Array], Result]) -> list[tuple[Array, Result]]:
+    def _map(
+        self, trips: Trajectories, what: Callable[[Scores, Array], Result], every: bool = False
+    ) -> list[tuple[Array, Result]]:
         """``what`` of the scores of each chunk and the positions of its trips, with these positions."""
         self._require_fitted()
         order = self._order(trips)
@@ -145,7 +152,7 @@ class Detector(ABC):
         position = np.arange(len(trips)) if order is None else order
 
         def of(chunk: slice) -> tuple[Array, Result]:
-            return position[chunk], what(self._score(ordered[chunk]), position[chunk])
+            return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
 
         found = chunks(ordered.lengths)
         threads = cores(self.n_jobs)
@@ -154,34 +161,44 @@ class Detector(ABC):
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(of, found))
 
+    def _levels(
+        self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None
+    ) -> Callable[[Scores, Array], Floats]:
+        """The thresholds of a chunk of trips, by their positions: one a trip."""
+        if eps is not None and false_alarm_rate is not None:
+            raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
+        by = eps if eps is not None or false_alarm_rate is not None else self._eps()
+        if by is None:
+            rate = self.false_alarm_rate if false_alarm_rate is None else false_alarm_rate
+            return lambda scores, at: scores.levels(rate)
+        given = threshold(by, trips)  # of all trips at once, as they were given
+        return lambda scores, at: given[at]
+
     def _table(self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None) -> pl.DataFrame:
-        given = threshold(self.eps if eps is None else eps, trips)  # of all trips at once, as they were given
-
-        def of(scores: Scores, at: Array) -> pl.DataFrame:
-            return trip_table(scores, given[at] if false_alarm_rate is None else scores.levels(false_alarm_rate))
-
-        parts = self._map(trips, of)
+        levels = self._levels(trips, eps, false_alarm_rate)
+        parts = self._map(trips, lambda scores, at: trip_table(scores, levels(scores, at)))
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         position = pl.Series("position", np.concatenate([p for p, _ in parts]))
         return pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """The score that decides, one a trip: the lower of N(tau) and the worst window; high is normal.
-
-        A trip without a usable fix is not a number. N(tau) alone is the column ``normality`` of :meth:`score`.
-        """
-        score = np.full(len(trips), np.nan)
-        for position, values in self._map(trips, lambda scores, _: scores.of_trips.score):
-            score[position] = values
-        return score
+        """The score that decides, one a trip; high is normal. A trip without a usable fix is not a number."""
+        return self._scored(trips, lambda scores, _: scores.of_trips.score)
 
     def decision_function(self, trips: Trajectories) -> Floats:
-        """How far each trip scores above ``eps``: :meth:`score_samples` less the threshold."""
-        return self.score_samples(trips) - threshold(self.eps, trips)
+        """How far each trip scores above its threshold."""
+        levels = self._levels(trips, None, None)
+        return self._scored(trips, lambda scores, at: scores.of_trips.score - levels(scores, at))
+
+    def _scored(self, trips: Trajectories, what: Callable[[Scores, Array], Floats]) -> Floats:
+        found = np.full(len(trips), np.nan)
+        for position, values in self._map(trips, what):
+            found[position] = values
+        return found
 
     def predict(self, trips: Trajectories) -> NDArray[np.int64]:
-        """+1 for normal trips, -1 for those that score at most ``eps``, however sure that is; see :meth:`decide`."""
+        """+1 for normal trips, -1 for those that score low, however sure that is; see :meth:`decide`."""
         with np.errstate(invalid="ignore"):
             return np.where(self.decision_function(trips) <= 0.0, -1, 1)
 
@@ -206,7 +223,7 @@ class Detector(ABC):
             Other thresholds than the detector's own: numbers, or functions of the trips (:class:`astray.decide.ByHour`,
             :class:`astray.decide.ByContext`, or one's own).
         false_alarm_rate
-            Instead of ``eps``: call low what at most this share of normal trips would be (by conformal p-values).
+            Instead of ``eps``: call low what about this share of normal trips would be (by conformal p-values).
         """
         return self.score(trips, eps=eps, gamma=gamma, false_alarm_rate=false_alarm_rate)["decision"].to_numpy()
 
@@ -221,10 +238,11 @@ class Detector(ABC):
         """A table with one row a trip.
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
-        deviation over the heads), worst_window (the same of the worst few minutes), score (the lower of the two, which
-        decides), p_value (conformal), aspect (which side of the trip that score is of: place, route, manner or time),
-        decision, history (past trips behind the score), and the segment in which the
-        trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
+        deviation over the heads, wider where the history is short), score (what decides: N(tau) or, for a reward that
+        was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect (which side of the
+        trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score), and
+        the segment in which the trip lost most normality: segment_start, segment_end, segment_normality (null if there
+        is none).
         """
         table = self._table(trips, eps, false_alarm_rate)
         decision = decide(
@@ -234,7 +252,7 @@ class Detector(ABC):
             gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),
             min_history=self.min_history,
         )
-        scores = ("normality", "uncertainty", "worst_window", "score", "p_value")
+        scores = ("normality", "uncertainty", "score", "p_value")
         return (
             table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None))
             .select("agent", "trajectory", *scores, "aspect", "decision", "history", "^segment_.*$")
@@ -248,7 +266,7 @@ class Detector(ABC):
         lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest), and
         fault: what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text.
         """
-        parts = self._map(trips, lambda scores, _: fix_table(scores))
+        parts = self._map(trips, lambda scores, _: fix_table(scores), every=True)
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         table = pl.concat([t for _, t in parts])
@@ -295,12 +313,11 @@ class Detector(ABC):
 
         self._require_fitted()
         trip = self._check(trips)[position_of(trips, trajectory)]
-        scores = self._score(trip)
-        low = threshold(self.eps if eps is None else eps, trip)
-        low = low if false_alarm_rate is None else scores.levels(false_alarm_rate)
+        whole, scores = self._score(trip), self._score(trip, every=True)
+        low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
         unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
         bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
-        return self._explain(trip, scores, bounds)
+        return self._explain(trip, scores, whole, bounds)
 
     # ---------------------------------------------------------------- keeping
 
@@ -312,7 +329,7 @@ class Detector(ABC):
         """
         self._require_fitted()
         params = self.get_params() | dict.fromkeys(self.UNSAVED)
-        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma")}
+        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma") if params[name] is not None}
         packed = self._pack()
         write(path, self.KIND, {"parameters": plain(params)} | packed.values, packed.arrays)
 
@@ -320,5 +337,7 @@ class Detector(ABC):
     def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:
         """A detector that is not fitted, with the parameters that a file holds."""
         inside = model.within("parameters")
-        thresholds = {name: restore_threshold(inside, name) for name in ("eps", "gamma")}
+        thresholds = {
+            name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
+        }
         return cls(**{**inside.values, **thresholds, **changed})

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.personal import OwnScores
-from astray.detectors.sharing import band_of
-from astray.irl.posterior import RewardPosterior
+from astray.detectors.own_scale import OwnScores, own_calibration
+from astray.irl.shared import Reward
 from astray.mdp.context import Context
 from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.haunts import Haunts
+from astray.mdp.familiarity import Frame
 from astray.mdp.memory import Memory
+from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text
 from astray.modelfile.parts import Packed, sound
-from astray.normality import Scale
+from astray.normality import Calibration, Location
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -29,18 +29,13 @@ XY = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """What all agents of a fleet share: how trips are seen, what rewards them, and what they are measured on."""
+    """What all agents of a fleet share: how trips are seen, what rewards them, and how popular places are."""
 
     view: ViewConfig
     context: Context
-    posterior: RewardPosterior
-    scales: tuple[Scale, ...]  # of each band of history
-    bands: tuple[float, ...]
-    haunts: Haunts = field(default_factory=Haunts)  # of the agents that the reward was learned from
-
-    def like(self, member: Member) -> Scale:
-        """The scale of agents with as much history as this one."""
-        return self.scales[int(band_of(member.history, self.bands))]
+    reward: Reward
+    weights: tuple[float, ...]  # of the aspects that are asked about
+    popularity: Popularity = field(default_factory=Popularity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +46,7 @@ class Member:
     utc_offset: float
     memory: Memory = field(default_factory=Memory)
     ways: tuple[XY, ...] = ()  # metres, the last ones
-    scores: OwnScores = field(default_factory=lambda: _unknown(0))  # of the remembered trips, each left out
+    own: OwnScores = field(default_factory=OwnScores)  # of the remembered trips, each left out
 
     @classmethod
     def of(cls, trips: Trajectories, config: ViewConfig) -> Member:
@@ -71,25 +66,31 @@ class Member:
         # Of a copy, here and below: what a memory keeps ready for look-ups would be larger than the memory.
         return replace(self.memory).history
 
+    @property
+    def frame(self) -> Frame:
+        """Where its metres begin, and what local time is there."""
+        return Frame(self.projection, self.utc_offset)
+
     def with_memory(self, memory: Memory) -> Member:
         """The same member after some trips were added or forgotten; what stayed has the scores that it had."""
         before, after = self.memory.trip_ids, memory.trip_ids
         if after[: len(before)] == before:
-            scores = np.concatenate([self.scores, _unknown(len(after) - len(before))])
+            scores = np.concatenate([self.own.trips, OwnScores.unknown(len(after) - len(before)).trips])
         else:
             # The last row is that of trips which were not remembered before.
-            scores = np.concatenate([self.scores, _unknown(1)])[self.memory.number_of(np.array(after))]
-        return replace(self, memory=memory, scores=scores)
+            known = np.concatenate([self.own.trips, OwnScores.unknown(1).trips])
+            scores = known[self.memory.number_of(np.array(after))]
+        return replace(self, memory=memory, own=replace(self.own, trips=scores))
 
     def view(self, agent: str, common: Common) -> View:
         """How this agent's trips are seen, one agent at a time."""
         config, context = common.view, replace(common.context, utc_offset=self.utc_offset)
-        encoder = FamiliarityEncoder(self.memory, config.habits, config.lags, self.utc_offset)
-        return View(config, self.projection, encoder, context, common.haunts.seen_by(agent))
+        encoder = FamiliarityEncoder(self.memory, config.habits, config.lags, self.frame)
+        return View(config, self.projection, encoder, context, common.popularity.seen_by(agent))
 
-
-def _unknown(n: int) -> OwnScores:
-    return np.full((n, 2), np.nan, np.float32)
+    def calibration(self, common: Common, unfinished: bool = False) -> Calibration:
+        """What its trips are measured on."""
+        return own_calibration(common.reward, common.weights, self.own, self.history, unfinished=unfinished)
 
 
 # -------------------------------------------------------------------- as a file holds them
@@ -117,7 +118,8 @@ def pack_members(members: Mapping[str, Member]) -> Packed:
             "agents.postings": offsets(len(m.memory.keys) for m in everybody),
             "agents.ways": offsets(len(m.ways) for m in everybody),
             "trips.times": whole(lambda m: m.memory.times, np.zeros(0)),
-            "trips.scores": whole(lambda m: m.scores, _unknown(0)),
+            "trips.scores": whole(lambda m: m.own.trips, OwnScores.unknown(0).trips),
+            "agents.step": np.array([m.own.step or (np.nan, np.nan) for m in everybody]).reshape(-1, 2),
             "postings.keys": whole(lambda m: m.memory.keys, np.zeros(0, np.uint64)),
             "postings.trips": whole(lambda m: m.memory.trips, np.zeros(0, np.int32)),
             "ways.points": offsets(len(w) for w in ways),
@@ -134,7 +136,8 @@ def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
     utc_offset = model.array("agents.utc_offset", np.float64, n)
     ids = model.text("trips.ids")
     times = model.array("trips.times", np.float64, len(ids))
-    scores = model.array("trips.scores", np.float32, len(ids), 2) if "trips.scores" in model.arrays else None
+    scores = model.array("trips.scores", np.float32, len(ids), 2)
+    step = model.array("agents.step", np.float64, n, 2)
     keys = model.array("postings.keys", np.uint64, None)
     trips = model.array("postings.trips", np.int32, len(keys))
     xy = model.array("ways.xy", np.float32, None, 2)
@@ -149,6 +152,6 @@ def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
         if not sound(memory.keys, memory.trips, len(memory)):
             raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
         ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))
-        own = _unknown(len(memory)) if scores is None else scores[t]
+        own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
         members[agent] = Member(Projection(*centre[i].tolist()), float(utc_offset[i]), memory, ways, own)
     return members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -12,20 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import Segment, leaving, level, segments
-from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward, trip_rewards
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
 from astray.mdp.view import Sight, View
-from astray.normality import (
-    Calibration,
-    Location,
-    Scale,
-    StepScores,
-    TripScores,
-    lowest_of_steps,
-    step_normality,
-    trip_normality,
-)
+from astray.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -38,7 +29,7 @@ BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and
 
 
 class Seen(NamedTuple):
-    """A chunk of trips as a detector sees them; one row a usable fix."""
+    """A chunk of trips as a detector sees them; one row a usable fix, or one about every interval."""
 
     features: NDArray[np.float32]
     trip: NDArray[np.int64]
@@ -47,16 +38,18 @@ class Seen(NamedTuple):
     row: NDArray[np.int64]  # which fix of the chunk
     fault: NDArray[np.int8]  # one a fix of the chunk
     history: Floats  # one a trip: how many past trips stand behind its score
-    scale: NDArray[np.int64]  # one a trip: which of the detector's scales it is measured on
+    scale: NDArray[np.int64]  # one a trip: which of the detector's calibrations it is measured on
     least_segment: float  # seconds; what is shorter is noise
     steps: Steps | None = None
+    statistics: NDArray[np.float32] | None = None  # (trips, statistics)
 
     @classmethod
     def of_fixes(cls, sight: Sight, history: Floats, scale: NDArray[np.int64]) -> Seen:
         """GPS trips, as a view sees them."""
         s = sight.steps
         return cls(
-            sight.features, s.trip, s.time, sight.weight, sight.row, sight.fault, history, scale, LEAST_SEGMENT, s
+            *(sight.features, s.trip, s.time, sight.weight, sight.row, sight.fault, history, scale, LEAST_SEGMENT, s),
+            sight.statistics,
         )
 
     @classmethod
@@ -73,117 +66,97 @@ class Lens(NamedTuple):
     """How one agent's GPS trips are seen and measured, and how many past trips stand behind it: for scoring live."""
 
     view: View
-    scale: Scale
+    calibration: Calibration
+    unfinished: Calibration  # the same for trips that go on
     history: float
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of a chunk of trips: of each usable fix, and of each trip."""
+    """The scores of a chunk of trips: of each row, and of each trip."""
 
     trips: Trajectories
     seen: Seen
-    rewards: NDArray[np.float32]  # (fixes, aspects, heads)
-    aspects: tuple[str, ...]
-    scales: Sequence[Scale]
-    normality: Floats  # n(s, a) of each usable fix
-    of_trips: TripScores
+    reward: Reward
+    calibrations: Sequence[Calibration]
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """What the trip reward is asked about."""
+        return self.reward.aspects
+
+    @cached_property
+    def rewards(self) -> NDArray[np.float32]:
+        """The rewards of the rows: (rows, aspects, heads)."""
+        return self.reward.step(self.seen.features)
 
     @cached_property
     def of_steps(self) -> StepScores:
-        """The scores of each usable fix; who asks for those of trips alone need not wait for them."""
-        n = len(self.rewards)
-        of_steps = StepScores(self.normality, np.empty(n), np.empty(n, np.int64))
-        for rows, _, scale in _alike(self.seen, self.scales):
-            found = step_normality(self.rewards[rows], scale.calibration)
-            of_steps.uncertainty[rows] = np.hypot(found.uncertainty, scale.step_noise)
-            of_steps.aspect[rows] = found.aspect
-        return of_steps
+        """The scores of each row; who asks for those of trips alone need not wait for them."""
+        n = len(self.seen.trip)
+        found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
+        of_row = self.seen.scale[self.seen.trip]
+        for k in np.unique(of_row):
+            rows = of_row == k
+            for all_rows, those in zip(found, step_normality(self.rewards[rows], self.calibrations[k]), strict=True):
+                all_rows[rows] = those
+        return found
+
+    @property
+    def normality(self) -> Floats:
+        """n(s, a) of each row."""
+        return self.of_steps.normality
 
     @property
     def uncertainty(self) -> Floats:
         """Its standard deviation over the heads."""
         return self.of_steps.uncertainty
 
+    @cached_property
+    def of_trips(self) -> TripScores:
+        """The scores of each trip."""
+        seen, n = self.seen, len(self.trips)
+        found = TripScores._make([*np.full((4, n), np.nan), np.full(n, -1)])
+        whole = None
+        if self.reward.trip is not None and seen.statistics is not None:
+            whole = trip_rewards(self.reward.trip, seen.statistics)
+        for k in np.unique(seen.scale):
+            chosen, calibration = seen.scale == k, self.calibrations[k]
+            if whole is not None:
+                scores = trip_normality(whole[chosen], calibration)
+            else:
+                rows = np.flatnonzero(chosen[seen.trip])
+                number = np.cumsum(chosen) - 1
+                of = (number[seen.trip[rows]], seen.time[rows], seen.weight[rows])
+                scores = mean_normality(self.rewards[rows], *of, calibration, int(chosen.sum()))
+            for all_trips, those in zip(found, scores, strict=True):
+                all_trips[chosen] = those
+        return found
+
     def levels(self, false_alarm_rate: float) -> Floats:
-        """The thresholds at which at most such a share of normal trips scores low, one a trip."""
-        used = {k: level(false_alarm_rate, self.scales[k].calibration.trips) for k in np.unique(self.seen.scale)}
+        """The thresholds at which about such a share of normal trips scores low, one a trip."""
+        used = {k: level(false_alarm_rate, self.calibrations[k].normal) for k in np.unique(self.seen.scale)}
         return np.array([used[k] for k in self.seen.scale], np.float64)
 
     def segments(self, enter: Floats) -> tuple[Segment, ...]:
         """Where the trips are not normal: what opens at ``enter``, a level for each trip, closes half-way back.
 
-        A trip may score low without a single fix that is: then the bar is its own worst window.
+        A trip may score low without a single row that does: then its worst row opens a segment.
         """
-        seen, normality, of_trips = self.seen, self.normality, self.of_trips
-        alike = len(enter) > 0 and (enter == enter[0]).all()
-        opens = enter[:1] if alike else enter[seen.trip]
+        seen, normality = self.seen, self.normality
+        opens = enter[seen.trip]
         found = segments(normality, seen.trip, seen.time, opens, leaving(opens), seen.least_segment)
         with np.errstate(invalid="ignore"):
-            low = of_trips.score <= enter
+            low = self.of_trips.score <= enter
         low[[s.trip for s in found]] = False
-        if low.any():
-            bar = np.zeros(len(low))
-            for k in np.unique(seen.scale[low]):
-                trips = np.flatnonzero(low & (seen.scale == k))
-                calibration = self.scales[k].calibration
-                bar[trips] = _worst_step(calibration, of_trips.aspect[trips], of_trips.worst_window[trips])
-            rows = np.flatnonzero(low[seen.trip])
-            trip = seen.trip[rows]
-            worst = bar[trip]
-            inside = segments(normality[rows], trip, seen.time[rows], worst, leaving(worst), 0.0)
+        rows = np.flatnonzero(low[seen.trip])
+        if len(rows):
+            worst = np.full(len(low), np.inf)
+            np.minimum.at(worst, seen.trip[rows], normality[rows])
+            bar = worst[seen.trip[rows]]
+            inside = segments(normality[rows], seen.trip[rows], seen.time[rows], bar, leaving(bar), 0.0)
             found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
         return tuple(sorted(found, key=lambda s: s.start))
-
-
-def score_chunk(trips: Trajectories, seen: Seen, posterior: RewardPosterior, scales: Sequence[Scale]) -> Scores:
-    """Rewards and normality of a chunk."""
-    rewards = posterior(seen.features)
-    normality = np.empty(len(rewards))
-    of_trips = TripScores._make([*np.full((5, len(trips)), np.nan), np.full(len(trips), -1)])
-    for rows, chosen, scale in _alike(seen, scales):
-        these, calibration = rewards[rows], scale.calibration
-        n = calibration.of_steps(these)
-        normality[rows] = lowest_of_steps(calibration, n)
-        found = trip_normality(these, seen.trip[rows], seen.time[rows], seen.weight[rows], calibration, len(trips), n)
-        found = found._replace(uncertainty=np.hypot(found.uncertainty, scale.trip_noise))
-        for all_trips, those in zip(of_trips, found, strict=True):
-            all_trips[chosen] = those[chosen]
-    return Scores(trips, seen, rewards, posterior.aspects, scales, normality, of_trips)
-
-
-def _alike(seen: Seen, scales: Sequence[Scale]) -> Iterator[tuple[slice | NDArray[np.bool_], NDArray[np.bool_], Scale]]:
-    """Trips whose scales differ in nothing but where trips and windows lie overall: rows, trips, one scale for all.
-
-    Agents' own scales differ from everybody's by that alone, and a chunk may hold very many agents.
-    """
-    which = seen.scale
-    if len(scales) == 1:
-        yield slice(None), np.ones(len(which), bool), scales[0]
-        return
-    kinds = [(s.calibration.step, s.step_noise, s.trip_noise) for s in scales]
-    number = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
-    kind_of = np.array([number[kind] for kind in kinds], np.int64)[which]
-    for kind in np.unique(kind_of):
-        chosen = kind_of == kind
-        scale = scales[which[np.argmax(chosen)]]
-        overall = [scales[k].calibration.overall for k in which]
-        # A centre and a spread for each trip of the chunk, where one scale has one for all.
-        trip, window = (
-            Location(*np.array(part).T) for part in ([o.trip for o in overall], [o.window for o in overall])
-        )
-        joint = replace(scale.calibration, overall=scale.calibration.overall._replace(trip=trip, window=window))
-        rows = slice(None) if chosen.all() else chosen[seen.trip]
-        yield rows, chosen, replace(scale, calibration=joint)
-
-
-def _worst_step(calibration: Calibration, aspect: NDArray[np.int64], worst_window: Floats) -> Floats:
-    """The n(s, a) that trips' worst windows have in the mean: their scores, taken back to the scale of single steps."""
-    step, window = calibration.overall.step, calibration.overall.window
-    lowest = window.centre + window.spread * worst_window
-    centre, spread = np.array(calibration.window)[aspect].T
-    tolerance = np.array(calibration.tolerance)[aspect]
-    return step.standardise((centre + spread * lowest * tolerance) / tolerance) + 1e-9
 
 
 def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
@@ -203,8 +176,6 @@ def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
 
 
 # -------------------------------------------------------------------- tables
-
-
 def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
     """Of each trip the segment that it lost most normality in: the mean times the duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)

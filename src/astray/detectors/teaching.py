@@ -1,20 +1,20 @@
-"""Teaching a detector: which trips teach, what is remembered of them, and what is kept of it all."""
+"""Learning a reward of one's own: which trips teach, what is remembered of them, and what is kept of it all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.aggregate import SOFTNESS, trip_means
 from astray.detectors.continuation import Generated, one_thread
+from astray.detectors.own_scale import OwnScores
 from astray.detectors.scoring import chunks
 from astray.errors import DataError
-from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
 from astray.mdp.memory import Memory
 from astray.mdp.paths import resample
 from astray.mdp.view import View, trip_names
@@ -22,18 +22,18 @@ from astray.mdp.world import GeoWorld, Rows, StepWorld
 from astray.modelfile import ModelFile
 from astray.modelfile.parts import (
     Packed,
-    pack_posterior,
-    pack_scales,
+    pack_calibration,
+    pack_reward,
     pack_table,
     pack_trips,
     pack_view,
-    unpack_posterior,
-    unpack_scales,
+    unpack_calibration,
+    unpack_reward,
     unpack_table,
     unpack_trips,
     unpack_view,
 )
-from astray.normality import Calibration, Scale, calibrate, locate, out_of_bag
+from astray.normality import Calibration, Location, calibrate, out_of_bag
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -150,32 +150,33 @@ class Unknown:
 class Taught:
     """All that a detector has after learning, and all that its file holds beside the parameters."""
 
-    posterior: RewardPosterior
-    scale: Scale
+    reward: Reward
+    calibration: Calibration | None  # of a reward of the agent's own; None: by its own past trips
     view: View | None  # for GPS
     world: StepWorld | None  # for states and actions
     history: pl.DataFrame
-    generated: Generated | None
     kept: Trajectories
-    population: Trajectories | None
-    suspects: tuple[str, ...] = ()  # names of demonstrations that taught nothing, being likely strays
+    generated: Generated | None = None
+    own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
+    suspects: tuple[str, ...] = ()  # names of past trips that were taken for somebody else's
 
     def pack(self) -> Packed:
         """As a model file holds it."""
         parts = [
-            pack_posterior("reward", self.posterior),
-            pack_scales("scales", [self.scale]),
+            pack_reward("reward", self.reward),
             pack_table("history", self.history),
             pack_trips("kept", self.kept),
             Packed({"suspects": list(self.suspects)}, {}),
         ]
+        if self.calibration is not None:
+            parts.append(pack_calibration("calibration", self.calibration))
+        else:
+            parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
         if self.view is not None:
             parts.append(pack_view("view", self.view))
         if self.world is not None:
             w = self.world
             parts.append(Packed({}, {"world.mean": w.mean, "world.scale": w.scale, "world.waves": w.frequencies}))
-        if self.population is not None and len(self.population):
-            parts.append(pack_trips("population", self.population))
         if self.generated is not None:
             parts.append(self.generated.pack("policy"))
         return Packed.together(parts)
@@ -183,7 +184,7 @@ class Taught:
     @classmethod
     def unpack(cls, model: ModelFile) -> Taught:
         """Out of a model file."""
-        posterior, kept = unpack_posterior(model, "reward"), unpack_trips(model, "kept")
+        reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
         view = unpack_view(model, "view") if kept.is_gps else None
         world = None
         if view is None:
@@ -191,18 +192,27 @@ class Taught:
             mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
             world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
         n_features = len(view.names) if view is not None else len(mean) + 2 * world.frequencies.shape[1] if world else 0
-        if n_features != len(posterior.mean):
-            raise model.wrong(f"its reward sees {len(posterior.mean)} features, its view gives {n_features}")
+        if n_features != len(reward.step.mean):
+            raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its view gives {n_features}")
+        own, calibration = OwnScores(), None
+        if "calibration" in model.values:
+            calibration = unpack_calibration(model, "calibration")
+        else:
+            if view is None or reward.trip is None or len(reward.trip.mean) != len(view.statistics):
+                raise model.wrong("its trip reward and its view do not fit together")
+            step = model.value("own_step", tuple[float, float] | None)
+            scores = model.array("own_scores", np.float32, len(view.memory), 2)
+            own = OwnScores(scores, None if step is None else Location(*step))
         return cls(
-            posterior,
-            unpack_scales(model, "scales")[0],
+            reward,
+            calibration,
             view,
             world,
             unpack_table(model, "history"),
-            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
             kept,
-            unpack_trips(model, "population") if "population" in model.values else None,
-            model.value("suspects", tuple[str, ...]) if "suspects" in model.values else (),
+            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
+            own,
+            model.value("suspects", tuple[str, ...]),
         )
 
 
@@ -225,78 +235,25 @@ def teach(
     The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and
     of few trips they promise little.
     Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
-
-    Where there are other agents' trips to compare with, a first look finds likely strays among the demonstrations. They
-    are remembered, but teach nothing.
     """
     from astray.irl.learn import held_out, learn
 
-    rows, suspected = world.demonstrations(), np.zeros(len(world.names), np.bool_)
-    compared = dict(config.weights).get("population", 0.0) > 0
+    rows = world.demonstrations()
     with one_thread():
-        if population is not None and len(population) and compared and config.suspicion > 0:
-            suspected = suspects(world, config, rng, population, _half(progress, 0))
-            progress = _half(progress, 1)
-        learned = learn(world[~suspected], config, rng, population=population, start=start, progress=progress)
-    unseen = np.ones((len(suspected), learned.unseen.shape[1]), np.bool_)
-    unseen[~suspected] = learned.unseen
-    rewards, judged = learned.posterior(rows.features), judges(unseen)[rows.trip]
+        learned = learn(world, config, rng, population=population, start=start, progress=progress)
+    rewards, judged = learned.posterior(rows.features), judges(learned.unseen)[rows.trip]
     measured = np.any(judged, axis=1)
     # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
     if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
         rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[measured])
     promised = np.isin(rows.trip, held_out(world.names, np.unique(rows.trip), config.held_out))
-    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised, suspected[rows.trip])
-    names = tuple(name for name, doubted in zip(world.names, suspected.tolist(), strict=True) if doubted)
-    world = world[~suspected]
+    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised)
+    reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
     if isinstance(world, GeoWorld):
-        view, kept = world.view, thin(sample(world.fixes, keep, rng), world.view)
-        others = None if population is None else thin(sample(population, keep // 3, rng), view)
-    else:
-        view, kept = None, sample(world.trajectories, keep, rng)
-        others = None if population is None else sample(population, keep // 3, rng)
-    steps = None if isinstance(world, GeoWorld) else replace(world, trajectories=kept)
-    history, generated = learned.history, Generated.of(learned)
-    return Taught(learned.posterior, Scale(calibration), view, steps, history, generated, kept, others, names)
-
-
-def suspects(
-    world: GeoWorld | StepWorld,
-    config: LearnConfig,
-    rng: np.random.Generator,
-    population: Trajectories,
-    progress: Progress | None = None,
-) -> NDArray[np.bool_]:
-    """Which demonstrations look like other agents' trips (:mod:`astray.irl.strays`), all judged out of bag.
-
-    They are looked at by a reward that tells the agent from half of the others and nothing else, which is quickly
-    learned; the other half, from which it has not learned either, is what they are compared with.
-    """
-    from astray.irl.learn import learn
-    from astray.irl.strays import likely_strays
-
-    met = np.arange(len(population)) % 2 == 0
-    scouting = replace(config, weights=(("population", 1.0),), rollouts=0)
-    scout = learn(world, scouting, rng, population=population[met], progress=progress)
-    unseen = scout.unseen | ~scout.unseen.any(axis=1, keepdims=True)
-    own, others = world.demonstrations(), world.others(population[~met])
-    rewards = out_of_bag(scout.posterior(own.features), unseen[own.trip])[:, 0, 0]
-    scale = locate(rewards)
-    mine, theirs = (scale.standardise(r) for r in (rewards, scout.posterior(others.features)[:, 0].mean(axis=1)))
-    # A path ends at a gap, and a soft mean of a whole trip is not that of its paths.
-    of = others.path if others.steps is None else np.unique(others.steps.trip, return_inverse=True)[1]
-    return likely_strays(
-        trip_means(mine, own.trip, np.ones(len(own)), len(unseen), SOFTNESS),
-        trip_means(theirs, of, np.ones(len(others)), softness=SOFTNESS),
-        config.suspicion,
-    )
-
-
-def _half(progress: Progress | None, half: int) -> Progress | None:
-    """Progress of the first (0) or the second half (1) of the work."""
-    if progress is None:
-        return None
-    return lambda iteration, n, measures: progress(half * n + iteration, 2 * n, measures)
+        kept = thin(sample(world.fixes, keep, rng), world.view)
+        return Taught(reward, calibration, world.view, None, history, kept, generated)
+    kept = sample(world.trajectories, keep, rng)
+    return Taught(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)
 
 
 def _n_trips(rows: Rows, which: NDArray[np.bool_]) -> int:
@@ -323,30 +280,21 @@ def calibrated(
     scale: str = "trip",
     window: float | None = None,
     unseen: NDArray[np.bool_] | None = None,
-    doubted: NDArray[np.bool_] | None = None,
 ) -> Calibration:
-    """The scales that demonstrations set, from the rewards of their rows.
-
-    Of several aspects the one that was learned against other agents' trips says who it was: its mean over a trip is
-    soft. A single one has to find what went wrong as well.
-    """
+    """The scales that demonstrations set, from the rewards of their rows."""
     if rows.steps is None:
         time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
-        seconds = WINDOW_STEPS if window is None else window
+        length = WINDOW_STEPS if window is None else window
     else:
-        time, seconds = rows.steps.time, WINDOW if window is None else window
-    several = len(learned.backgrounds) > 1
+        time, length = rows.steps.time, WINDOW if window is None else window
     return calibrate(
         rewards,
         rows.trip,
         time,
         np.ones(len(rows)),
         aspects=learned.posterior.aspects,
-        softness=[SOFTNESS if several and "population" in b.rows else 0.0 for b in learned.backgrounds.values()],
-        backgrounds=learned.background_rewards(),
         unseen=unseen,
-        doubted=doubted,
         robust=robust,
         scale=scale,
-        window_seconds=seconds,
+        window_length=length,
     )

@@ -47,7 +47,7 @@ def familiar_counts(steps: Steps, encoder: FamiliarityEncoder, number: int) -> F
 
     ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
     """
-    keys = keys_of(steps, encoder.habits, encoder.utc_offset)
+    keys = keys_of(steps, encoder.habits, encoder.frame)
     without = np.full((len(steps), 1, 1), number)
     return np.asarray(encoder.memory.counts(keys, without).mean(axis=2), np.float64)
 

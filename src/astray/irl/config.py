@@ -37,9 +37,9 @@ class LearnConfig:
     explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
     imagined: int = 400  # counterfactual trips of each aspect
     capacity: int = 100_000  # rows kept of each source of the background
+    missing: float = 0.25  # share of the rows from which a group of features that may be missing is hidden
     held_out: float = 0.2  # share of the demonstrations that no head learns from: they say when to stop
     patience: int = 10  # iterations without a better held-out score before stopping
-    suspicion: float = 10.0  # how readily demonstrations that look like others' trips stop teaching; 0: all teach
 
     def __post_init__(self) -> None:
         if self.objective not in ("step", "trajectory"):
@@ -61,8 +61,20 @@ KDD19 = LearnConfig(
     weights=(("policy", 1.0),),
     held_out=0.0,
     patience=100,
-    suspicion=0.0,
 )
+
+TRIPS = LearnConfig(
+    reward=RewardConfig(heads=2, networks=5),
+    iterations=60,
+    rollouts=0,
+    capacity=2_000_000,
+    held_out=0.1,
+    patience=20,
+)
+"""How the reward of whole trips is learned: a row is a trip, told from others' and from counterfactuals."""
+
+STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
+"""How the reward of steps is learned from many agents: without a policy, for each would need its own."""
 
 PRESETS = {"default": LearnConfig(), "kdd19": KDD19}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from astray.irl.policy import GaussianPolicy, Generator, Rollout
 from astray.irl.posterior import RewardPosterior
 from astray.irl.reward import RewardHeads
 from astray.irl.trpo import TRPO
-from astray.mdp.world import Rows, World
+from astray.mdp.world import ActingWorld, Rows, World
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -63,13 +63,14 @@ class Learned:
 
 
 def learn(
-    worlds: World | Sequence[World],
+    worlds: ActingWorld | Sequence[World],
     config: LearnConfig,
     rng: np.random.Generator,
     *,
-    population: Trajectories | Sequence[Trajectories | None] | None = None,
+    population: Trajectories | Sequence[Sized | None] | None = None,
     generator: Generator | None = None,
     start: Learned | None = None,
+    groups: Sequence[NDArray[np.bool_]] = (),
     progress: Progress | None = None,
 ) -> Learned:
     """Algorithm 1: IRL with bootstrapped reward.
@@ -85,7 +86,10 @@ def learn(
         A policy with its own way to improve, in place of TRPO.
     start
         An earlier result to go on from, after the world has gained demonstrations: its reward, policy and background
-        are kept, the background is seen anew through the present memory.
+        are kept, the background is seen anew through the present memory. With several worlds the reward alone goes on.
+    groups
+        Features that may be missing together: each group is hidden from a share of what is learned from
+        (``config.missing``), so that the reward can do without it.
     progress
         Called as ``progress(iteration, iterations, measures)`` after each iteration.
 
@@ -94,29 +98,30 @@ def learn(
     TrainingError
         If a loss or a reward is not a finite number. Nothing that went in has been changed.
     """
-    several = isinstance(worlds, Sequence)
+    acting = None if isinstance(worlds, Sequence) else worlds
     all_worlds: Sequence[World] = worlds if isinstance(worlds, Sequence) else [worlds]
-    crowds = population if isinstance(population, Sequence) else [population] * len(all_worlds)
+    crowds: Sequence[Sized | None] = (
+        population if isinstance(population, list | tuple) else [population] * len(all_worlds)
+    )
 
     # Line 1: obtain trajectories T_d from the target agent.
     demonstrations = _demonstrations(all_worlds)
     names = [name for w in all_worlds for name in w.names]
-    n_trips = len(names)
     spared = held_out(names, np.unique(demonstrations.trip), config.held_out)
     left = np.isin(demonstrations.trip, spared)
     training, left_out = demonstrations[~left], demonstrations[left]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
-    backgrounds = _backgrounds(all_worlds, crowds, config, rng, start)
+    backgrounds = _backgrounds(all_worlds, acting, crowds, config, rng, start)
     reward = _reward(demonstrations, backgrounds, config, rng, start)
-    if several or not config.rollouts:
+    if acting is None or not config.rollouts:
         generator = None
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else _generator(demonstrations, config, rng)
-    bootstrap = _bootstrap(n_trips, reward.n_heads, training, rng)
+    bootstrap = _bootstrap([len(w.names) for w in all_worlds], reward.n_heads, training, rng)
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=config.iterations * config.updates)
-    dynamics = all_worlds[0].dynamics if generator is not None else None
+    dynamics = acting.dynamics if acting is not None and generator is not None else None
     lengths = np.bincount(demonstrations.path)
 
     history: list[dict[str, float]] = []
@@ -130,17 +135,19 @@ def learn(
 
         # Lines 5-6: generate samples from the policy and append them to the background.
         rollout = rolled = None
-        if generator is not None and dynamics is not None:
+        if generator is not None and dynamics is not None and acting is not None:
             n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
             rollout = generator.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)
-            rolled = all_worlds[0].realise(rollout)
+            rolled = acting.realise(rollout)
             for background in backgrounds.values():
                 if background.weights.get("policy", 0.0) > 0:
                     background.append("policy", rolled, _snapshot(generator))
 
         # Line 7: update the reward with T_s (Algorithm 2).
         chosen = None if config.all_heads else head
-        measures |= update_reward(reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng)
+        measures |= update_reward(
+            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng, groups
+        )
 
         # Line 8: update the policy with respect to the sampled reward.
         if generator is not None and rollout is not None and rolled is not None:
@@ -170,13 +177,14 @@ def update_reward(
     schedule: torch.optim.lr_scheduler.LRScheduler,
     config: LearnConfig,
     rng: np.random.Generator,
+    groups: Sequence[NDArray[np.bool_]] = (),
 ) -> dict[str, float]:
     """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap (``bootstrap``: trips, heads)."""
     estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
     losses, gaps, sizes = [], [], []
     for _ in range(config.updates):
         # Lines 2-5: sample background and demonstrations, estimate the loss whose gradient is Eq. 9.
-        losses_by_aspect = estimate(reward, demonstrations, backgrounds, bootstrap, config, rng)
+        losses_by_aspect = estimate(reward, demonstrations, backgrounds, bootstrap, config, rng, groups)
         per_head = torch.stack([loss.per_head for loss in losses_by_aspect])
         chosen = per_head.mean() if head is None else per_head[:, head].mean()
         # MAP: the sum over n demonstrations of log p(tau) plus one log p(theta), divided by n.
@@ -208,11 +216,13 @@ def _step_estimate(
     bootstrap: Tensor,
     config: LearnConfig,
     rng: np.random.Generator,
+    groups: Sequence[NDArray[np.bool_]] = (),
 ) -> list[Loss]:
     n = config.batch_rows
     chosen = demonstrations.draw(n, rng)
     drawn = [background.draw_rows(n, rng) for background in backgrounds.values()]
-    rewards = reward(torch.from_numpy(np.concatenate([demonstrations.features[chosen], *drawn])))
+    features = hidden(np.concatenate([demonstrations.features[chosen], *drawn]), groups, config.missing, rng)
+    rewards = reward(torch.from_numpy(features))
     own, *others = rewards.split(n)
     weights = bootstrap[demonstrations.trip[chosen]]
     return [step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)]
@@ -225,6 +235,7 @@ def _trajectory_estimate(
     bootstrap: Tensor,
     config: LearnConfig,
     rng: np.random.Generator,
+    groups: Sequence[NDArray[np.bool_]] = (),
 ) -> list[Loss]:
     demonstrated = take_paths(demonstrations, config.batch_paths, config.horizon, rng)
     first = np.searchsorted(demonstrated.path, np.arange(config.batch_paths))
@@ -241,6 +252,15 @@ def _trajectory_estimate(
     return losses
 
 
+def hidden(
+    features: NDArray[np.float32], groups: Sequence[NDArray[np.bool_]], share: float, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Features with each group missing (not a number) in a share of the rows."""
+    for group in groups:
+        features[np.ix_(rng.random(len(features)) < share, group)] = np.nan
+    return features
+
+
 def _demonstrations(worlds: Sequence[World]) -> Rows:
     """The demonstrations of all worlds; trips are numbered through."""
     starts = itertools.accumulate([0, *(len(w.names) for w in worlds)])
@@ -250,7 +270,8 @@ def _demonstrations(worlds: Sequence[World]) -> Rows:
 
 def _backgrounds(
     worlds: Sequence[World],
-    crowds: Sequence[Trajectories | None],
+    acting: ActingWorld | None,
+    crowds: Sequence[Sized | None],
     config: LearnConfig,
     rng: np.random.Generator,
     start: Learned | None,
@@ -263,8 +284,8 @@ def _backgrounds(
     for aspect, explorers in aspects.items():
         weights = dict(config.weights) if aspect == first else {"explore": 1.0}
         background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity)
-        if start is not None and len(worlds) == 1 and aspect in start.backgrounds:
-            background = start.backgrounds[aspect].refreshed(worlds[0].refresh)
+        if start is not None and acting is not None and aspect in start.backgrounds:
+            background = start.backgrounds[aspect].refreshed(acting.refresh)
         for world, crowd in zip(worlds, crowds, strict=True):
             if explorers:
                 background.append("explore", world.imagine(share, explorers, rng))
@@ -328,9 +349,14 @@ class _Best:
         return self._since
 
 
-def _bootstrap(n_trips: int, n_heads: int, training: Rows, rng: np.random.Generator) -> Tensor:
-    """How often each head's bootstrap drew each trip: Poisson(1), the limit of drawing n of n with replacement."""
-    drawn = rng.poisson(1.0, (n_trips, n_heads))
+def _bootstrap(n_trips: Sequence[int], n_heads: int, training: Rows, rng: np.random.Generator) -> Tensor:
+    """How often each head's bootstrap drew each trip: Poisson(1), the limit of drawing n of n with replacement.
+
+    Of several agents with so many trips each, agents are drawn, and trips of these.
+    """
+    drawn = rng.poisson(1.0, (sum(n_trips), n_heads))
+    if len(n_trips) > 1:
+        drawn *= np.repeat(rng.poisson(1.0, (len(n_trips), n_heads)), n_trips, axis=0)
     empty = drawn[np.unique(training.trip)].sum(axis=0) == 0
     drawn[:, empty] = 1
     return torch.as_tensor(drawn, dtype=torch.float32)

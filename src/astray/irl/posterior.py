@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,6 +67,7 @@ class RewardPosterior:
             np.subtract(some, mean, out=standard)
             standard /= scale
             np.clip(standard, -self.clip, self.clip, out=standard)
+            np.nan_to_num(standard, copy=False, nan=0.0)  # what is missing stands at the mean
             found = _forward(networks[0], x)
             for prior in networks[1:]:
                 found = found + _forward(prior, x)
@@ -73,6 +75,22 @@ class RewardPosterior:
             by_aspect = found.reshape(len(found), len(self.aspects), -1, some.shape[1]).swapaxes(0, 1)
             rewards[..., start : start + BATCH] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
         return rewards.transpose(2, 0, 1)
+
+
+def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[np.float64]:
+    """One reward of several aspects, (rows, heads), from rewards (rows, aspects, heads).
+
+    Each aspect is the log-ratio of what the agent does to one kind of alternative; against their mixture by ``weights``
+    (alike by default) the log-ratio is -log sum_a w_a exp(-R_a). An aspect that cannot tell stays near 0 and decides
+    nothing; one that is sure decides alone.
+
+    >>> combined(np.array([[[3.0], [-4.0]]])).round(2).tolist()
+    [[-3.31]]
+    """
+    share = np.full(rewards.shape[1], 1.0 / rewards.shape[1]) if weights is None else np.asarray(weights, np.float64)
+    lowest = rewards.min(axis=1, keepdims=True).astype(np.float64)
+    total = np.einsum("a,rah->rh", share / share.sum(), np.exp(lowest - rewards))
+    return np.asarray(lowest[:, 0] - np.log(total))
 
 
 def _logistic(layers: tuple[tuple[Array, Array], ...]) -> Network:

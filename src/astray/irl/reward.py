@@ -68,14 +68,18 @@ class RewardHeads(nn.Module):
     def standardise(self, features: Array) -> None:
         """Set the scale of the inputs from the features that will be trained on."""
         # In double: summed in single precision, a constant over many rows seems to vary.
-        self.mean.copy_(torch.as_tensor(features.mean(axis=0, dtype=np.float64)))
-        spread = features.std(axis=0, dtype=np.float64)
+        known = ~np.isnan(features)
+        count = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, features, 0.0).sum(axis=0, dtype=np.float64) / count
+        self.mean.copy_(torch.as_tensor(mean))
+        spread = np.sqrt(np.square(np.where(known, features - mean, 0.0)).sum(axis=0) / count)
         # A constant feature says nothing; leave it at zero instead of dividing by nothing.
         self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
 
     def forward(self, features: Tensor) -> Tensor:
         """The reward of every row under every head: (rows, aspects, heads)."""
-        x = ((features - self.mean) / self.scale).clamp(-self.clip, self.clip)
+        # What is missing stands at the mean.
+        x = torch.nan_to_num(((features - self.mean) / self.scale).clamp(-self.clip, self.clip), nan=0.0)
         rewards = _forward(list(self.weights), list(self.biases), x)
         if self.prior:
             zeros = [torch.zeros_like(b) for b in self.biases]

@@ -45,7 +45,7 @@ class Eye:
         self._degrees = lens.view.projection.to_degrees
         if isinstance(encoder, FamiliarityEncoder):
             self._memory = encoder.memory
-            self._keys = StepKeys(encoder.habits, encoder.utc_offset)
+            self._keys = StepKeys(encoder.habits, encoder.frame)
             self._familiarity: Array = np.zeros(len(encoder.habits), np.float32)
             self._log_history = float(np.log1p(encoder.memory.history))
 

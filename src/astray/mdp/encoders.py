@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit, familiarity_of, keys_by_trip
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, Habit, familiarity_of, keys_by_trip
 from astray.mdp.memory import Memory
 from astray.mdp.steps import Steps
 
@@ -91,7 +91,7 @@ class FamiliarityEncoder:
     memory: Memory = field(default_factory=Memory)
     habits: tuple[Habit, ...] = DEFAULT_HABITS
     lags: tuple[float, ...] = DEFAULT_LAGS
-    utc_offset: float = 0.0
+    frame: Frame = Frame()
 
     @property
     def names(self) -> list[str]:
@@ -100,27 +100,37 @@ class FamiliarityEncoder:
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Features, one row a step."""
+        return self.features(steps, familiarity_of(steps, self.habits, self.memory, self.frame, without))
+
+    def features(self, steps: Steps, familiar: Features) -> Features:
+        """The same, where the familiarity of the steps is known already."""
         features = np.empty((len(self.habits) + len(_MOTION) + 1, len(steps)), np.float32)
-        counts, motion = features[: len(self.habits)], features[len(self.habits) : -1]
-        familiarity_of(steps, self.habits, self.memory, self.utc_offset, without, out=counts.T)
-        motion[:] = _motion(steps).T
+        features[: len(self.habits)] = familiar.T
+        features[len(self.habits) : -1] = _motion(steps).T
         # The history is that of the whole memory, left-out trip or not: it must not tell training rows from others.
         features[-1] = np.log1p(self.memory.history)
         return features.T
 
-    def remember(self, steps: Steps, trip_ids: Sequence[str]) -> FamiliarityEncoder:
-        """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``."""
+    def remember(
+        self, steps: Steps, trip_ids: Sequence[str], whole: Mapping[int, Array] | None = None
+    ) -> FamiliarityEncoder:
+        """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``.
+
+        ``whole`` holds further keys of trips, those of the trips as a whole.
+        """
         if len(set(trip_ids)) < len(trip_ids):
             twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
             raise DataError(f"two trips are called {twice!r}; give each trajectory of an agent an id of its own")
-        trips = keys_by_trip(steps, self.habits, self.utc_offset)
+        trips = keys_by_trip(steps, self.habits, self.frame)
+        if whole:
+            trips = {i: np.concatenate([keys, whole[i]]) if i in whole else keys for i, keys in trips.items()}
         _, first = np.unique(steps.trip, return_index=True)
         times = {trip_ids[i]: float(steps.time[row]) for i, row in zip(steps.trip[first], first, strict=True)}
         return self.with_memory(self.memory.add({trip_ids[i]: keys for i, keys in trips.items()}, times))
 
     def with_memory(self, memory: Memory) -> FamiliarityEncoder:
         """The same habits over another agent's memory."""
-        return FamiliarityEncoder(memory, self.habits, self.lags, self.utc_offset)
+        return FamiliarityEncoder(memory, self.habits, self.lags, self.frame)
 
 
 _MOTION = ["speed", "vx", "vy", "elapsed"]

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.mdp.grid import cell, cells
 from astray.mdp.hashing import Word, changes, mix, mix_one
 from astray.mdp.memory import Memory
+from astray.mdp.projection import Projection
 from astray.mdp.steps import Steps
 
 Array = NDArray[Any]
@@ -60,6 +63,10 @@ class Habit:
         ]
         return ", ".join(p for p in parts if p)
 
+    def salt(self, grid: int) -> int:
+        """The number that the habit's keys on a grid begin with."""
+        return crc32(self.name.encode()) * GRIDS + grid + 1
+
 
 PLACE = tuple(Habit(cell=c) for c in (150, 500, 1500, 5000))
 HEADING = tuple(Habit(cell=c, heading=True) for c in (300, 1000))
@@ -72,55 +79,51 @@ DEFAULT_HABITS = PLACE + HEADING + ORIGIN + HOUR + SPEED + WAY
 DEFAULT_LAGS = (60.0, 300.0)
 
 
-def keys_of(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> NDArray[np.uint64]:
+class Frame(NamedTuple):
+    """Where on the earth the metres of steps begin, and what local time is there.
+
+    Keys depend on places and local times alone, so that one agent's steps can be looked up in another one's memory.
+    """
+
+    projection: Projection = Projection(0.0, 0.0)
+    utc_offset: float = 0.0
+
+
+def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = Frame()) -> NDArray[np.uint64]:
     """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
     keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
-    for h, grid, key in _keys(steps, habits, utc_offset):
+    for h, grid, key in _keys(steps, habits, frame):
         keys[grid, h] = key.spread(key.hashes)
     return keys.transpose(2, 1, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """Where steps are: east and north, and how far that reaches; each for one step, or for ``lasts`` of them."""
+class _Place(NamedTuple):
+    """Where steps are on the grid of the earth, (2, n); each for one step, or for ``lasts`` of them."""
 
-    xy: Array  # (2, n)
-    low: Array
-    high: Array
-    lasts: Array | None
-
-    @classmethod
-    def of(cls, location: Array, lasts: Array | None = None) -> _Place:
-        xy = np.ascontiguousarray(location.T)
-        return cls(xy, xy.min(axis=1), xy.max(axis=1), lasts)
+    places: Array
+    lasts: Array | None = None
 
     def cells(self, size: float, shift: float) -> Word:
         """The cells of a grid that they lie in."""
-        # Rounding down keeps the order of numbers, so that the cells reach as far as the places do.
-        (west, south), (east, north) = np.floor(np.stack([self.low, self.high]) / size + shift)
-        tall, wide = int(east - west) + 1, int(north - south) + 1
-        cell = self.xy / size
-        cell += shift
-        i, j = np.floor(cell, out=cell)
-        i -= west
-        j -= south
-        i *= wide
-        i += j
-        cells = Word.of(i.astype(np.int64), tall * wide)
-        row = cells.values // wide
-        column = cells.values - row * wide
-        hashed = cells.hashed(mix((row + int(west)).view(np.uint64), (column + int(south)).view(np.uint64)))
+        row, column = cells(self.places, size, shift)
+        south, west = row.min(), column.min()
+        wide = int(column.max() - west) + 1
+        number = (row - south) * wide + (column - west)
+        found = Word.of(number.astype(np.int64), (int(row.max() - south) + 1) * wide)
+        rows = found.values // wide
+        columns = found.values - rows * wide
+        hashed = found.hashed(mix((rows + int(south)).view(np.uint64), (columns + int(west)).view(np.uint64)))
         return hashed if self.lasts is None else hashed.lasting(self.lasts)
 
 
-def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[tuple[int, int, Word]]:
+def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple[int, int, Word]]:
     """The keys of steps, one habit after the other, on one grid after the other.
 
     The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
     """
     if not len(steps):
         return
-    local = steps.time + utc_offset
+    local = steps.time + frame.utc_offset
     vx, vy = steps.velocity.T
     speed = np.sqrt(vx * vx + vy * vy)
     standing = speed < STANDING
@@ -129,13 +132,13 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
     @cache
     def place(which: int) -> _Place:
         if which != 1:
-            return _Place.of(steps.location if which == 0 else steps.trail[:, which - 2])
+            return _Place(frame.projection.to_grid(steps.location if which == 0 else steps.trail[:, which - 2]))
         # The origin is what a path keeps: only where it changes it is looked at.
         starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
-        return _Place.of(steps.origin[starts], np.diff(starts, append=len(steps)))
+        return _Place(frame.projection.to_grid(steps.origin[starts]), np.diff(starts, append=len(steps)))
 
     @cache
-    def cell(which: int, size: float, shift: float) -> Word:
+    def place_cells(which: int, size: float, shift: float) -> Word:
         return place(which).cells(size, shift)
 
     @cache
@@ -179,11 +182,11 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
         for h, habit in enumerate(habits):
             words = []
             if habit.cell is not None:
-                words.append(cell(0, habit.cell, shift))
+                words.append(place_cells(0, habit.cell, shift))
             if habit.origin is not None:
-                words.append(cell(1, habit.origin, shift))
+                words.append(place_cells(1, habit.origin, shift))
             if habit.trail is not None:
-                words.append(cell(2 + habit.trail, habit.cell or 1000.0, shift))
+                words.append(place_cells(2 + habit.trail, habit.cell or 1000.0, shift))
             if habit.heading:
                 words.append(sector(shift))
             if habit.speed:
@@ -192,7 +195,7 @@ def _keys(steps: Steps, habits: Sequence[Habit], utc_offset: float) -> Iterator[
                 words.append(slot(round(24 / habit.hours), shift))
             if habit.weekend:
                 words.append(weekend())
-            salt = np.full(1, h * GRIDS + grid + 1, np.uint64)
+            salt = np.full(1, habit.salt(grid), np.uint64)
             if not words:
                 yield h, grid, Word.of(np.zeros(len(steps), np.int64), 1).hashed(salt)
                 continue
@@ -208,7 +211,8 @@ class _Plan(NamedTuple):
     paces: tuple[tuple[int, float], ...]
     slots: tuple[tuple[int, int, float], ...]
     weekend: int | None
-    keys: tuple[tuple[int, ...], ...]  # the words of each key, habit by habit, grid by grid
+    salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
+    keys: tuple[tuple[int, ...], ...]  # the words of each key
     serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
 
 
@@ -249,6 +253,7 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
         of_kind("pace"),
         of_kind("slot"),
         words.get(("weekend",)),
+        tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS)),
         tuple(keys),
         serves,
     )
@@ -266,14 +271,14 @@ class StepKeys:
     ((4,), True)
     """
 
-    __slots__ = ("_keys", "_last", "_plan", "changed", "utc_offset")
+    __slots__ = ("_frame", "_keys", "_last", "_plan", "changed")
 
-    def __init__(self, habits: Sequence[Habit], utc_offset: float = 0.0) -> None:
-        self.utc_offset = utc_offset
+    def __init__(self, habits: Sequence[Habit], frame: Frame = Frame()) -> None:
+        self._frame = frame
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
-        self._keys = np.arange(1, len(self._plan.keys) + 1, dtype=np.uint64)
+        self._keys = np.array(self._plan.salts, np.uint64)
 
     def __call__(
         self, time: float, places: Sequence[tuple[float, float]], velocity: tuple[float, float]
@@ -287,13 +292,13 @@ class StepKeys:
         # numpy's own functions, for the last bit of another library's may differ.
         turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
-        local = time + self.utc_offset
+        local = time + self._frame.utc_offset
         hour = local % DAY / DAY
         plan, floor = self._plan, math.floor
         now = list(self._last)
+        on_grid = self._frame.projection.to_grid(np.array(places)).T.tolist()
         for w, which, size, shift in plan.cells:
-            x, y = places[which]
-            now[w] = (floor(x / size + shift), floor(y / size + shift))
+            now[w] = cell(*on_grid[which], size, shift)
         for w, shift in plan.sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
         for w, shift in plan.paces:
@@ -307,18 +312,18 @@ class StepKeys:
             changed = [w for w, (a, b) in enumerate(zip(now, self._last, strict=True)) if a != b]
             self._last = now
             for k in {k for w in changed for k in plan.serves[w]}:
-                key = k + 1
+                key = plan.salts[k]
                 for w in plan.keys[k]:
                     key = mix_one(key, _word(now[w]))
                 self._keys[k] = key
         return self._keys
 
 
-def keys_by_trip(steps: Steps, habits: Sequence[Habit], utc_offset: float = 0.0) -> dict[int, NDArray[np.uint64]]:
+def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = Frame()) -> dict[int, NDArray[np.uint64]]:
     """The distinct keys of each trip (by its number in ``steps.trip``), as a memory takes them."""
     if not len(steps):
         return {}
-    keys = keys_of(steps, habits, utc_offset).reshape(len(steps), -1)
+    keys = keys_of(steps, habits, frame).reshape(len(steps), -1)
     # Most steps stay in the cell of the step before: drop those repeats first, they are cheap to see.
     fresh = np.ones(keys.shape, bool)
     fresh[1:] = (keys[1:] != keys[:-1]) | (steps.trip[1:] != steps.trip[:-1])[:, None]
@@ -331,7 +336,7 @@ def familiarity_of(
     steps: Steps,
     habits: Sequence[Habit],
     memory: Memory,
-    utc_offset: float = 0.0,
+    frame: Frame = Frame(),
     without: Array | None = None,
     out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
@@ -345,7 +350,7 @@ def familiarity_of(
         return found.T
     own = None if without is None else Word.of(without + 1, int(without.max()) + 2)
     keys: list[tuple[int, Word]] = []
-    for h, _, key in _keys(steps, habits, utc_offset):
+    for h, _, key in _keys(steps, habits, frame):
         if own is None:
             keys.append((h, key))
         else:

@@ -55,6 +55,14 @@ class Projection:
         north = np.asarray(lat, np.float64) - self.lat
         return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
+    def to_grid(self, xy: Array) -> NDArray[np.float64]:
+        """Points in metres as the grid of the earth has them, (2, n): east along the equator, and north of it.
+
+        The same place has the same numbers whichever projection it came through; see :func:`astray.mdp.grid.cells`.
+        """
+        lat, lon = self.to_degrees(xy)
+        return np.stack([lon, lat]) * METRES_A_DEGREE
+
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Latitude and longitude of points in metres."""
         lat = self.lat + xy[..., 1] / METRES_A_DEGREE

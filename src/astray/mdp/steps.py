@@ -105,3 +105,17 @@ def steps_of(paths: Trajectories, interval: float, lags: tuple[float, ...] = ())
         first=first,
         given=np.repeat(paths.context.get("given", np.zeros((len(paths), 0))), lengths, axis=0),
     )
+
+
+def chosen(steps: Steps, interval: float) -> NDArray[np.bool_]:
+    """Which steps stand for a trip: the first, one about every ``interval`` seconds, and the last.
+
+    Whether a step is chosen depends on what was before it alone, but for the last: so a live feed chooses the same.
+    """
+    if not len(steps):
+        return np.zeros(0, np.bool_)
+    tick = np.floor(steps.elapsed / interval + 0.5)
+    found = steps.first.copy()
+    found[1:] |= tick[1:] != tick[:-1]
+    found[np.flatnonzero(np.r_[steps.trip[1:] != steps.trip[:-1], True])] = True
+    return found

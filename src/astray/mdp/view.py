@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.mdp.context import Context, ContextSpec
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Habit
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, Habit, familiarity, keys_of
 from astray.mdp.faults import FaultRules
-from astray.mdp.haunts import Haunts
 from astray.mdp.memory import Forgetting, Memory
+from astray.mdp.popularity import Popularity
 from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps, steps_of
+from astray.mdp.statistics import Statistic, TripRows, statistics, statistics_of
+from astray.mdp.steps import Steps, chosen, steps_of
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -36,7 +37,7 @@ class ViewConfig:
     lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
     trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
     trace_spacing: float = 100.0  # metres, at most, between those points
-    haunts: tuple[float, ...] = (150.0, 500.0)  # metres: of these cells it is seen how many other agents go there
+    popularity: tuple[float, ...] = (150.0, 500.0)  # metres: cells of which it is known how many other agents go there
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
     context: ContextSpec = ContextSpec()
@@ -46,25 +47,26 @@ class ViewConfig:
         for name in ("interval", "trace_interval", "trace_spacing"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
-        if not all(0 < size < np.inf for size in self.haunts):
-            raise DataError(f"haunts are cells of {self.haunts} metres; give positive numbers, or () for none")
+        if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
+            raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
 
 
 class Sight(NamedTuple):
-    """Fixes as a view sees them; one row a good fix."""
+    """Fixes as a view sees them; one row a good fix, or one about every interval."""
 
     features: NDArray[np.float32]
     steps: Steps
     row: NDArray[np.int64]  # which fix of the input this is
     weight: NDArray[np.float64]  # seconds that the row stands for in its trip's mean
     fault: NDArray[np.int8]  # one a fix of the input: 0, or what is wrong with it
+    statistics: NDArray[np.float32] | None = None  # (trips, statistics), where there is a memory
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A centre, an encoder with its memory, a context, and where other agents go.
+    """A centre, an encoder with its memory, a context, and how popular places are.
 
     >>> trips = Trajectories.from_fixes(time=np.arange(100) * 10, lat=45 + np.arange(100) * 1e-4, lon=np.full(100, 7.0))
     >>> view = View.of(trips, ViewConfig(), np.random.default_rng(0)).remember(trips)
@@ -77,7 +79,7 @@ class View:
     projection: Projection
     encoder: Encoder
     context: Context = field(default_factory=Context)
-    haunts: Haunts = field(default_factory=Haunts)
+    popularity: Popularity = field(default_factory=Popularity)
 
     @classmethod
     def of(cls, fixes: Trajectories, config: ViewConfig, rng: np.random.Generator) -> View:
@@ -93,17 +95,29 @@ class View:
         encoders: dict[str, Encoder] = {
             "raw": RawEncoder(),
             "fourier": FourierEncoder.draw(rng),
-            "familiarity": FamiliarityEncoder(Memory(forgetting=config.forgetting), config.habits, config.lags, offset),
+            "familiarity": FamiliarityEncoder(
+                Memory(forgetting=config.forgetting), config.habits, config.lags, Frame(projection, offset)
+            ),
         }
         if config.encoder not in encoders:
             raise DataError(f"no encoder named {config.encoder!r}; there are {', '.join(ENCODERS)}")
         context = Context.of(config.context, fixes, projection, offset)
-        return cls(config, projection, encoders[config.encoder], context)
+        return cls(config, projection, encoders[config.encoder], context, Popularity(config.popularity))
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
-        return [*self.encoder.names, *self.context.names, *self.haunts.names]
+        """One name a feature of a step."""
+        return [*self.encoder.names, *self.context.names]
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What is known of a whole trip; nothing where the encoder has no memory."""
+        return statistics_of(self.config.habits, self.popularity.cells) if self.counts else ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether the view counts what was done before."""
+        return isinstance(self.encoder, FamiliarityEncoder)
 
     @property
     def memory(self) -> Memory:
@@ -116,24 +130,32 @@ class View:
         """A view that remembers these trips as well."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
-        steps = steps_of(self._traces(fixes), self.config.interval, self.encoder.lags)
-        return replace(self, encoder=self.encoder.remember(steps, trip_names(fixes)))
+        names, paths = trip_names(fixes), self.paths(fixes)
+        whole = self._rows(self.steps(paths), len(fixes))
+        of_trips = dict(zip(whole.present.tolist(), whole.trip_keys[1].reshape(len(whole.present), -1), strict=True))
+        steps = steps_of(self._traces(paths), self.config.interval, self.encoder.lags)
+        return replace(self, encoder=self.encoder.remember(steps, names, of_trips))
 
     def among(self, others: Trajectories) -> View:
-        """A view that knows where these agents go; one of few agents, or with another encoder, does not."""
-        if not isinstance(self.encoder, FamiliarityEncoder):
+        """A view that knows where these agents go, too."""
+        if not self.counts or not self.popularity.cells:
             return self
-        return replace(self, haunts=self.haunts_of(others, self.haunts).of_enough())
+        steps = steps_of(self._traces(self.paths(others)), self.config.interval)
+        keys = keys_of(steps, self.popularity.habits, self.frame).reshape(len(steps), -1)
+        agents, of_trip = np.unique(others.agent_ids.astype(str), return_inverse=True)
+        order = np.argsort(of_trip[steps.trip], kind="stable")
+        cuts = np.searchsorted(of_trip[steps.trip][order], np.arange(1, len(agents)))
+        visited = {
+            agent: np.unique(keys[rows])
+            for agent, rows in zip(agents.tolist(), np.split(order, cuts), strict=True)
+            if len(rows)
+        }
+        return replace(self, popularity=self.popularity.visited(visited))
 
-    def haunts_of(self, trips: Trajectories, known: Haunts) -> Haunts:
-        """What is known, and where the agents of these trips go."""
-        haunts = known if known.cells else Haunts(self.config.haunts)
-        if not haunts.cells:
-            return haunts
-        traces = self._traces(trips)
-        agents, of_trip = np.unique(trips.agent_ids.astype(str), return_inverse=True)
-        of_row = of_trip[traces.context["trip"]][traces.trajectory_of_row]
-        return haunts.visited(agents.tolist(), of_row, *self.projection.to_degrees(traces.columns["xy"]))
+    @property
+    def frame(self) -> Frame:
+        """Where the view's metres begin, and what local time is there."""
+        return Frame(self.projection, self.context.utc_offset)
 
     def forget(self, trip_ids: Sequence[str]) -> View:
         """A view that does not remember these trips."""
@@ -145,9 +167,9 @@ class View:
             return self
         return replace(self, encoder=self.encoder.with_memory(memory))
 
-    def _traces(self, fixes: Trajectories) -> Trajectories:
-        """The paths of trips, point by point as they are remembered."""
-        return trace(resample(self.paths(fixes), self.config.trace_interval), self.config.trace_spacing)
+    def _traces(self, paths: Trajectories) -> Trajectories:
+        """Paths, point by point as they are remembered."""
+        return trace(resample(paths, self.config.trace_interval), self.config.trace_spacing)
 
     # ---------------------------------------------------------------- looking
 
@@ -164,24 +186,52 @@ class View:
         """The steps of paths, with the look-back that the encoder needs."""
         return steps_of(paths, self.config.interval, self.encoder.lags)
 
-    def encode(self, steps: Steps, without: Array | None = None, own: Array | None = None) -> NDArray[np.float32]:
-        """The features of steps.
+    def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
+        """The features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
+        return np.ascontiguousarray(self._in_context(steps, self.encoder.encode(steps, without)))
 
-        ``without`` numbers the remembered trip that must not count, ``own`` the agent of the haunts that made the step
-        and is nobody else to itself; -1 for none.
+    def _in_context(self, steps: Steps, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
+
+    def trip_rows(self, steps: Steps, n_trips: int) -> TripRows:
+        """Steps as the rows of trips, with the keys that any memory knows them by."""
+        return TripRows.of(steps, self.config.habits, self.frame, n_trips)
+
+    def rows(self, fixes: Trajectories) -> TripRows:
+        """Trips as rows about every interval, with the keys that any memory knows them by."""
+        return self._rows(self.steps(self.paths(fixes)), len(fixes))
+
+    def _rows(self, steps: Steps, n_trips: int) -> TripRows:
+        return self.trip_rows(steps[chosen(steps, self.config.interval)], n_trips)
+
+    def survey(
+        self, rows: TripRows, without: Array | None = None, maker: Array | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The familiarity of rows, and the statistics of their trips; one number a trip for ``without`` and ``maker``.
+
+        ``without`` numbers the remembered trip that must not count, ``maker`` the agent of the popularity that made the
+        trip; -1 for none.
         """
-        return np.ascontiguousarray(self._encode(steps, without, own))
+        familiar = familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
+        found = statistics(
+            rows,
+            familiar,
+            self.config.habits,
+            self.memory,
+            self.popularity,
+            interval=self.config.interval,
+            without=without,
+            maker=maker,
+        )
+        return familiar, found
 
-    def _encode(self, steps: Steps, without: Array | None, own: Array | None) -> NDArray[np.float32]:
-        parts = [self.encoder.encode(steps, without)]
-        if self.context.names:
-            parts.append(self.context.encode(steps))
-        if self.haunts.cells:
-            parts.append(self.haunts.encode(*self.projection.to_degrees(steps.location), own))
-        return np.hstack(parts) if len(parts) > 1 else parts[0]
+    def features(self, steps: Steps, familiar: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The features of steps whose familiarity is known already."""
+        assert isinstance(self.encoder, FamiliarityEncoder)
+        return self._in_context(steps, self.encoder.features(steps, familiar))
 
-    def look(self, fixes: Trajectories) -> Sight:
-        """The features of every good fix, as a scorer needs them.
+    def look(self, fixes: Trajectories, every: bool = True) -> Sight:
+        """The features of every good fix, or of one about every interval, with the statistics of the trips.
 
         A trip that is remembered itself does not count towards its own familiarity. A row weighs as many seconds as
         passed since the row before, up to the interval: so the mean over a trip does not depend on how often the
@@ -189,18 +239,21 @@ class View:
         """
         paths, fault = self._paths(fixes)
         steps = self.steps(paths)
+        kept = np.arange(len(steps)) if every or not self.counts else np.flatnonzero(chosen(steps, self.config.interval))
+        steps = steps if len(kept) == len(steps) else steps[kept]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
-        own = self.memory.number_of(trip_names(fixes))
+        number = self.memory.number_of(trip_names(fixes))
         # New trips, the usual case, have nothing of their own to leave out.
-        without = own[steps.trip] if (own >= 0).any() else None
-        return Sight(
-            self._encode(steps, without, self.haunts.of_trips(fixes.agent_ids, steps.trip)),
-            steps,
-            paths.columns["row"],
-            weight,
-            fault,
-        )
+        without = number if (number >= 0).any() else None
+        row = paths.columns["row"][kept]
+        if every or not isinstance(self.encoder, FamiliarityEncoder):
+            features = self._in_context(steps, self.encoder.encode(steps, None if without is None else without[steps.trip]))
+            return Sight(features, steps, row, weight, fault)
+        maker = self.popularity.number_of(fixes.agent_ids)
+        rows = self.trip_rows(steps, len(fixes))
+        familiar, found = self.survey(rows, without, maker if (maker >= 0).any() else None)
+        return Sight(self.features(steps, familiar), steps, row, weight, fault, found)
 
 
 def trip_names(fixes: Trajectories) -> list[str]:

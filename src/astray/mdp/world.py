@@ -15,6 +15,7 @@ from astray.mdp.counterfactuals import explore
 from astray.mdp.dynamics import Dynamics, Integrator
 from astray.mdp.familiarity import WEEK
 from astray.mdp.paths import make_paths, resample
+from astray.mdp.population import Population
 from astray.mdp.steps import Steps
 from astray.mdp.view import View, trip_names
 from astray.trajectories import Trajectories
@@ -114,18 +115,22 @@ class World(Protocol):
     def names(self) -> Sequence[str]:
         """What the demonstrations are called."""
 
-    @property
-    def dynamics(self) -> Dynamics:
-        """What happens when the policy acts."""
-
     def demonstrations(self) -> Rows:
         """What the agent did; no trip counts towards its own familiarity."""
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
         """``n`` counterfactual trips, of the named kinds."""
 
-    def others(self, population: Trajectories) -> Rows:
-        """What other agents did, seen through this agent's eyes."""
+    def others(self, population: Any) -> Rows:
+        """What other agents did, compared with this one's past."""
+
+
+class ActingWorld(World, Protocol):
+    """A world in which a policy can act, and whose rows can be made anew."""
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """What happens when the policy acts."""
 
     def realise(self, rollout: Rollout) -> Rows:
         """The policy's trajectories; rows in the order of ``rollout.mask``."""
@@ -191,10 +196,12 @@ class GeoWorld:
         paths, changed = explore(self.paths, n, names, self.view.config.interval, rng)
         return self._rows(paths, self._number(paths.context["trip"]), keep=changed)
 
-    def others(self, population: Trajectories) -> Rows:
-        """What other agents did, seen through this agent's eyes."""
-        paths = resample(self.view.paths(population), self.view.config.interval)
-        return self._rows(paths, own=self.view.haunts.of_trips(population.agent_ids, paths.context["trip"]))
+    def others(self, population: Trajectories | Population) -> Rows:
+        """What other agents did, compared with this one's past."""
+        if isinstance(population, Population):
+            steps = population.rows.steps
+            return self._encoded(steps, steps.trip, ~steps.first)
+        return self._rows(resample(self.view.paths(population), self.view.config.interval))
 
     def realise(self, rollout: Rollout) -> Rows:
         """The policy's trajectories; rows in the order of ``rollout.mask``."""
@@ -221,11 +228,7 @@ class GeoWorld:
         """The same rows, seen with what the memory holds now."""
         if rows.steps is None:
             raise DataError("these rows do not say what they were made of")
-        features = self.view.encode(rows.steps)
-        # Where others go does not depend on the memory, and whose trip a row was is no longer known.
-        theirs = len(self.view.names) - len(self.view.haunts.names)
-        features[:, theirs:] = rows.features[:, theirs:]
-        return replace(rows, features=features)
+        return replace(rows, features=self.view.encode(rows.steps))
 
     @property
     def dynamics(self) -> Dynamics:
@@ -243,21 +246,16 @@ class GeoWorld:
     def _number(self, trip: Array) -> NDArray[np.int64]:
         return self.view.memory.number_of(np.array(trip_names(self.fixes)))[trip]
 
-    def _rows(
-        self, paths: Trajectories, without: Array | None = None, own: Array | None = None, keep: Array | None = None
-    ) -> Rows:
+    def _rows(self, paths: Trajectories, without: Array | None = None, keep: Array | None = None) -> Rows:
         steps = self.view.steps(paths)
         chosen = ~steps.first if keep is None else ~steps.first & keep
         path = paths.trajectory_of_row
-        of_row = (None if which is None else which[path][chosen] for which in (without, own))
-        return self._encoded(steps, path, chosen, *of_row)
+        return self._encoded(steps, path, chosen, None if without is None else without[path][chosen])
 
-    def _encoded(
-        self, steps: Steps, path: Array, chosen: Array, without: Array | None = None, own: Array | None = None
-    ) -> Rows:
+    def _encoded(self, steps: Steps, path: Array, chosen: Array, without: Array | None = None) -> Rows:
         kept, of = steps[chosen], path[chosen]
         return Rows(
-            features=self.view.encode(kept, without, own),
+            features=self.view.encode(kept, without),
             path=np.cumsum(np.r_[False, of[1:] != of[:-1]]).astype(np.int64) if len(of) else of,
             states=policy_states(kept, self._utc_offset),
             actions=kept.velocity,

@@ -28,7 +28,8 @@ Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
-VERSION = 3  # 2: scales have a softness; 3: a reward may see where other agents go
+VERSION = 4  # 4: a reward of whole trips; the memory counts cells of the earth, which earlier files do not hold
+OLDEST = 4
 _ENTRY = "astray"
 _CODES = {
     "float64": "F64",
@@ -261,6 +262,10 @@ def _check_version(path: Path, head: Any) -> None:
     version = head.get("version") if isinstance(head, dict) else None
     if not isinstance(version, int) or version < 1:
         raise ModelFileError(f"{path}: the file does not say which version of the format it has; save the model again")
+    if version < OLDEST:
+        raise ModelFileError(
+            f"{path}: written by an earlier astray, whose models this one cannot use; fit the model again"
+        )
     if version > VERSION:
         raise ModelFileError(
             f"{path}: written in version {version} of the format, this astray reads up to {VERSION}; upgrade astray"

@@ -7,7 +7,6 @@ a :class:`~astray.modelfile.ModelFile` again and checks that they fit together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +17,16 @@ from astray.decide import ByContext, ByHour, Threshold
 from astray.errors import ModelFileError
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import BANDS, Reference, Reward
 from astray.mdp.context import Context
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.haunts import Haunts
+from astray.mdp.familiarity import Frame
 from astray.mdp.memory import Forgetting, Memory
+from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
-from astray.normality import Calibration, Location, Overall, Scale
+from astray.normality import Calibration, Location, Sample
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
 Array = NDArray[Any]
@@ -90,6 +91,36 @@ def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
         networks, width = weight.shape[0], weight.shape[2]
         layers.append((weight, model.array(f"{name}.{i}.bias", np.float32, networks, 1, width)))
     return tuple(layers)
+
+
+def pack_reward(name: str, reward: Reward) -> Packed:
+    """A reward of steps and, where there are, of trips, with what is usual by it."""
+    parts = [Packed({f"{name}.made": reward.made}, {}), pack_posterior(f"{name}.step", reward.step)]
+    if reward.trip is not None:
+        parts.append(pack_posterior(f"{name}.trip", reward.trip))
+    if reward.reference is not None:
+        r = reward.reference
+        arrays = {f"{name}.usual.{part}": getattr(r, part) for part in ("trips", "prefixes", "steps", "typical")}
+        parts.append(Packed({f"{name}.usual": {"noise": r.noise}}, arrays))
+    return Packed.together(parts)
+
+
+def unpack_reward(model: ModelFile, name: str) -> Reward:
+    """A reward of steps and, where there are, of trips."""
+    step = unpack_posterior(model, f"{name}.step")
+    made = model.value(f"{name}.made", dict[str, Any])
+    if f"{name}.trip" not in model.values:
+        return Reward(step, made=made)
+    trip = unpack_posterior(model, f"{name}.trip")
+    bands, noise = len(BANDS) + 1, model.within(f"{name}.usual").value("noise", float)
+    usual = {
+        part: model.array(f"{name}.usual.{part}", np.float32, bands, None, len(of.aspects))
+        for part, of in (("trips", trip), ("prefixes", trip), ("steps", step))
+    }
+    typical = model.array(f"{name}.usual.typical", np.float32, bands, len(trip.mean))
+    if not all(len(part[0]) for part in usual.values()):
+        raise model.wrong(f"{name} says of no trip what is usual")
+    return Reward(step, trip, Reference(**usual, typical=typical, noise=noise), made)
 
 
 def pack_actor(name: str, actor: Actor) -> Packed:
@@ -160,11 +191,10 @@ def pack_view(name: str, view: View) -> Packed:
         name: {"config": plain(view.config), "projection": plain(view.projection), "context": plain(view.context)}
     }
     if isinstance(view.encoder, FamiliarityEncoder):
-        values[name]["utc_offset"] = view.encoder.utc_offset
         parts = [
             Packed(values, {}),
             pack_memory(f"{name}.memory", view.memory),
-            pack_haunts(f"{name}.haunts", view.haunts),
+            pack_popularity(f"{name}.popularity", view.popularity),
         ]
         return Packed.together(parts)
     if isinstance(view.encoder, FourierEncoder):
@@ -176,93 +206,66 @@ def unpack_view(model: ModelFile, name: str) -> View:
     """A view with its memory."""
     inside = model.within(name)
     config = inside.value("config", ViewConfig)
+    projection, context = inside.value("projection", Projection), inside.value("context", Context)
     encoder: Encoder = RawEncoder()
     if config.encoder == "fourier":
         encoder = FourierEncoder(model.array(f"{name}.frequencies", np.float64, 2, None))
-    elif config.encoder == "familiarity":
-        memory = unpack_memory(model, f"{name}.memory", config.forgetting)
-        encoder = FamiliarityEncoder(memory, config.habits, config.lags, inside.value("utc_offset", float))
-    haunts = unpack_haunts(model, f"{name}.haunts")
-    return View(config, inside.value("projection", Projection), encoder, inside.value("context", Context), haunts)
+    if config.encoder != "familiarity":
+        return View(config, projection, encoder, context)
+    memory = unpack_memory(model, f"{name}.memory", config.forgetting)
+    encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(projection, context.utc_offset))
+    popularity = unpack_popularity(model, f"{name}.popularity", config)
+    return View(config, projection, encoder, context, popularity)
 
 
-def pack_haunts(name: str, haunts: Haunts) -> Packed:
-    """Where other agents go; nothing, where that is not looked at."""
-    if not haunts.cells:
-        return Packed({}, {})
-    return Packed.together([Packed({name: haunts.cells}, {}), pack_memory(name, haunts.agents)])
+def pack_popularity(name: str, popularity: Popularity) -> Packed:
+    """How many agents go where; what sizes of cells are counted belongs to the view."""
+    return Packed.together([Packed({name: popularity.viewer}, {}), pack_memory(name, popularity.agents)])
 
 
-def unpack_haunts(model: ModelFile, name: str) -> Haunts:
-    """Where other agents go."""
-    if name not in model.values:
-        return Haunts()
-    cells = model.value(name, tuple[float, ...])
-    if not all(0 < size < np.inf for size in cells):
-        raise model.wrong(f"the cells of {name} have no size")
-    return Haunts(cells, unpack_memory(model, name, Forgetting()))
+def unpack_popularity(model: ModelFile, name: str, config: ViewConfig) -> Popularity:
+    """How many agents go where."""
+    viewer = model.value(name, str | None)
+    return Popularity(config.popularity, unpack_memory(model, name, Forgetting()), viewer)
 
 
 # -------------------------------------------------------------------- scales and thresholds
 
 
-def pack_scales(name: str, scales: Sequence[Scale]) -> Packed:
+def pack_calibration(name: str, calibration: Calibration) -> Packed:
     """What scores are measured on."""
-    values, arrays = [], {}
-    for i, scale in enumerate(scales):
-        c = scale.calibration
-        values.append(
-            {
-                "aspects": c.aspects,
-                "tolerance": c.tolerance,
-                "softness": c.softness,
-                "step": c.step,
-                "trip": c.trip,
-                "window": c.window,
-                "overall": c.overall,
-                "window_seconds": c.window_seconds,
-                "scale": c.scale,
-                "step_noise": scale.step_noise,
-                "trip_noise": scale.trip_noise,
-            }
-        )
-        arrays[f"{name}.{i}.trips"] = c.trips
-    return Packed({name: values}, arrays)
+    c = calibration
+    said = {
+        "aspects": c.aspects,
+        "weights": c.weights,
+        "step_weights": c.step_weights,
+        "step": c.step,
+        "trip": c.trip,
+        "window": c.window,
+        "window_length": c.window_length,
+        "scale": c.scale,
+        "trip_noise": c.trip_noise,
+    }
+    return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
 
-def unpack_scales(model: ModelFile, name: str) -> tuple[Scale, ...]:
+def unpack_calibration(model: ModelFile, name: str) -> Calibration:
     """What scores are measured on."""
-    scales = []
-    for i, said in enumerate(model.value(name, tuple[dict[str, Any], ...])):
-        inside = replace(model, values=said)
-        aspects, tolerance = inside.value("aspects", Names), inside.value("tolerance", tuple[float, ...])
-        softness = inside.value("softness", tuple[float, ...]) if "softness" in said else (0.0,) * len(aspects)
-        step, trip, window, overall = (_locations(inside, part) for part in ("step", "trip", "window", "overall"))
-        parts = (tolerance, softness, step, trip, window)
-        if any(len(part) != len(aspects) for part in parts) or len(overall) != 3:
-            raise model.wrong(f"{name} has scales for other than its {len(aspects)} aspects")
-        if any(t < 0.0 for t in softness):
-            raise model.wrong(f"{name} has a softness below 0")
-        calibration = Calibration(
-            aspects,
-            tolerance,
-            softness,
-            step,
-            trip,
-            window,
-            Overall(*overall),
-            model.array(f"{name}.{i}.trips", np.float64, None),
-            inside.value("window_seconds", float),
-            inside.value("scale", str),
-        )
-        scales.append(Scale(calibration, inside.value("step_noise", float), inside.value("trip_noise", float)))
-    if not scales:
-        raise model.wrong(f"{name} is empty")
-    return tuple(scales)
-
-
-def _locations(model: ModelFile, name: str) -> tuple[Location, ...]:
-    return tuple(Location(*pair) for pair in model.value(name, tuple[tuple[float, float], ...]))
+    inside = model.within(name)
+    scores = model.array(f"{name}.scores", np.float64, None)
+    window = inside.value("window", tuple[float, float] | None)
+    return Calibration(
+        inside.value("aspects", Names),
+        inside.value("weights", tuple[float, ...]),
+        Location(*inside.value("step", tuple[float, float])),
+        Location(*inside.value("trip", tuple[float, float])),
+        None if window is None else Location(*window),
+        Sample(scores, model.array(f"{name}.weights", np.float64, len(scores))),
+        inside.value("window_length", float),
+        inside.value("scale", str),
+        inside.value("trip_noise", float),
+        inside.value("step_weights", tuple[float, ...]),
+    )
 
 
 _THRESHOLDS = {"hour": ByHour, "context": ByContext}

@@ -1,0 +1,142 @@
+"""An agent's own scale: what its past trips score, and, as long as they are few, what those of agents like it do.
+
+The shared reward has not learned from the agent, so every past trip, left out of the memory, is an honest example of
+what a normal one scores. A few trips say little: centre and spread are shrunk towards everybody's (empirical Bayes,
+Efron and Morris 1975), and everybody's trips stand beside the agent's own where p-values are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.irl.shared import Reward, trip_rewards
+from astray.mdp.statistics import TripRows
+from astray.mdp.view import View, trip_names
+from astray.normality import Calibration, Location, Sample, locate, over_heads, shrunk
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+
+PSEUDO_TRIPS = 10.0  # that everybody's centre and spread count as, against the agent's own trips
+ENOUGH_TRIPS = 100.0  # for p-values: everybody's trips stand in for those that the agent lacks,
+LEAST_SHARE = 20.0  # and for so many in any case
+HALF = 0.5  # of a trip is what an unfinished one is measured on
+FEWEST_TO_DOUBT = 10  # past trips without which none of them is doubted
+
+
+@dataclass(frozen=True, eq=False)
+class OwnScores:
+    """What an agent's past trips score by the trip reward, each left out of the memory.
+
+    Attributes
+    ----------
+    trips
+        Their rewards, whole and half-way: (trips, 2); not a number where they are not known.
+    step
+        Centre and spread of the step rewards; None if no trip is known.
+    """
+
+    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), np.float32))
+    step: Location | None = None
+
+    @classmethod
+    def unknown(cls, n: int) -> OwnScores:
+        """Of trips that have not been scored."""
+        return cls(np.full((n, 2), np.nan, np.float32))
+
+
+def own_scores(rows: TripRows, view: View, number: Array, reward: Reward, weights: Sequence[float]) -> OwnScores:
+    """The scores of trips that the view remembers under these numbers, each left out of the memory."""
+    assert reward.trip is not None
+    maker = view.popularity.number_of([view.popularity.viewer or ""])
+    made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
+    found = np.full((rows.n_trips, 2), np.nan, np.float32)
+    familiar, whole = view.survey(rows, number, made_by)
+    half = view.survey(rows.prefixes(np.full(rows.n_trips, HALF)), number, made_by)[1]
+    for column, statistics in enumerate((whole, half)):
+        found[:, column] = over_heads(trip_rewards(reward.trip, statistics), weights)
+    steps = over_heads(reward.step(view.features(rows.steps, familiar)), step_weights(reward, weights))
+    return OwnScores(found, locate(steps) if len(steps) else None)
+
+
+def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
+    """How much the aspects of the step reward count: those of the trip reward of the same names."""
+    of_trip = dict(zip(reward.aspects, weights, strict=True))
+    return tuple(of_trip.get(aspect, 1.0) for aspect in reward.step.aspects)
+
+
+def own_calibration(
+    reward: Reward, weights: Sequence[float], own: OwnScores, history: float, *, unfinished: bool = False
+) -> Calibration:
+    """What an agent's trips are measured on: those that are whole, or unfinished."""
+    assert reward.reference is not None
+    everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
+    mine = own.trips[:, int(unfinished)]
+    mine = mine[~np.isnan(mine)].astype(np.float64)
+    trip = shrunk(mine, locate(everybody), PSEUDO_TRIPS)
+    stand_in = max(ENOUGH_TRIPS - len(mine), LEAST_SHARE)
+    usual = locate(reward.reference.rewards("steps", history, step_weights(reward, weights)))
+    share = len(mine) / (len(mine) + PSEUDO_TRIPS) if own.step is not None else 0.0
+    of_steps = own.step or usual
+    return Calibration(
+        reward.aspects,
+        tuple(weights),
+        Location(
+            share * of_steps.centre + (1.0 - share) * usual.centre,
+            share * of_steps.spread + (1.0 - share) * usual.spread,
+        ),
+        trip,
+        normal=Sample.of(
+            trip.standardise(np.concatenate([mine, everybody])),
+            np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
+        ),
+        trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
+        step_weights=step_weights(reward, weights),
+    )
+
+
+CERTAIN = 0.95  # probability from which on a past trip is taken for somebody else's
+
+
+def scored_past(
+    trips: Trajectories, view: View, reward: Reward, weights: Sequence[float], strays: bool
+) -> tuple[View, OwnScores, tuple[str, ...]]:
+    """What an agent's remembered trips score; without those that are somebody else's, if they are to be found.
+
+    Gives the view without them, the scores of what the view remembers, and their names.
+    """
+    names = np.array(trip_names(trips))
+    rows, found = view.rows(trips), ()
+    if strays and reward.trip is not None and len(view.memory) >= FEWEST_TO_DOUBT:
+        number = view.memory.number_of(names)
+        place = trip_rewards(reward.trip, view.survey(rows, number)[1])[:, 0].mean(axis=1)
+        found = tuple(names[stray_probability(place) > CERTAIN].tolist())
+        view = view.forget(found)
+    number = view.memory.number_of(names)
+    fresh = own_scores(rows, view, number, reward, weights)
+    scores = OwnScores.unknown(len(view.memory)).trips
+    scores[number[number >= 0]] = fresh.trips[number >= 0]
+    return view, OwnScores(scores, fresh.step), found
+
+
+def stray_probability(log_ratio: Array, iterations: int = 50) -> NDArray[np.float64]:
+    """How probable it is of each trip that somebody else made it, if an unknown share of them was made by others.
+
+    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other). The share is fitted by
+    expectation maximisation.
+
+    >>> stray_probability(np.array([4.0] * 30 + [-9.0])).round(2).tolist()[-2:]
+    [0.0, 1.0]
+    """
+    share, known = 0.02, ~np.isnan(log_ratio)
+    ratio = np.exp(-np.clip(log_ratio[known], -30.0, 30.0))
+    found = np.zeros(len(log_ratio))
+    for _ in range(iterations if known.any() else 0):
+        found[known] = share * ratio / (share * ratio + 1.0 - share)
+        share = float(np.clip(found[known].mean(), 1e-6, 0.5))
+    return found
