@@ -7,32 +7,32 @@ operations moves them all, however many they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from astray.simulate.routes import METRO, Journey
 from astray.simulate.streets import Floats, Ints, Streets
 
 HOUR, DAY = 3600.0, 86_400.0
 
-MODES = ("walk", "cycle", "drive")
-WALK, CYCLE, DRIVE = 0, 1, 2
-
-CRUISE = np.array([[1.4, 1.4, 1.4], [5.0, 5.0, 4.5], [8.3, 12.5, 17.5]])
+CRUISE = np.array(
+    [[1.4, 1.4, 1.4], [5.0, 5.0, 4.5], [8.3, 12.5, 17.5], [7.5, 11.0, 14.0], [20.0, 20.0, 20.0], [17.0, 17.0, 17.0]]
+)
 """Free speed in m/s, by mode and class of road (side street, avenue, ring road)."""
 
-_ACCELERATION = np.array([0.7, 0.8, 1.8])
-_CORNER = np.array([1.4, 3.2, 5.0])
+_ACCELERATION = np.array([0.7, 0.8, 1.8, 1.1, 0.9, 1.0])
+_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])
 """Greatest speed through a sharp turn, by mode."""
 
-_STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4]])
+_STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4], [0.08, 0.35], [0.0, 0.0], [0.0, 0.0]])
 """Probability of a stop at a crossing, by mode and whether it has lights."""
 
 _WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
 """Shortest and longest wait in seconds, without and with lights."""
 
-_CONGESTED = np.array([0.0, 0.15, 1.0])
+_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])
 """How much of a street's congestion each mode feels."""
 
 SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
@@ -41,80 +41,11 @@ SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
 _DRIFT = 40.0
 """Seconds over which the drifting GPS error renews itself."""
 
-_GAP_SHARE = 0.08
+GAP_SHARE = 0.08
 """Share of journeys with a gap of minutes in the record."""
 
-NOWHERE, EVERYWHERE = (np.inf, -np.inf), (-np.inf, np.inf)
-"""Marked stretches of a journey that has no anomaly, and of one that is anomalous throughout."""
-
-
-@dataclass(frozen=True, eq=False)
-class Route:
-    """A way on the streets as a chain of points.
-
-    Attributes
-    ----------
-    xy
-        The points in metres.
-    node
-        The crossing that each point is, -1 where it is none.
-    edge
-        The street from each point to the next; -1 at the last.
-    """
-
-    xy: Floats
-    node: Ints
-    edge: Ints
-
-    @property
-    def arc(self) -> Floats:
-        """Metres along the way at each point."""
-        return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.xy, axis=0).T))])
-
-    def reversed(self) -> Route:
-        """The same way from its end to its beginning."""
-        return Route(self.xy[::-1], self.node[::-1], np.append(self.edge[-2::-1], -1))
-
-    def with_point(self, metres: float) -> tuple[Route, int]:
-        """The same way with one more point so many metres along it, and its position in the chain."""
-        arc = self.arc
-        k = int(np.clip(np.searchsorted(arc, metres), 1, len(arc) - 1))
-        point = [np.interp(metres, arc, self.xy[:, axis]) for axis in (0, 1)]
-        return (
-            Route(
-                np.insert(self.xy, k, point, axis=0),
-                np.insert(self.node, k, -1),
-                np.insert(self.edge, k, self.edge[k - 1]),
-            ),
-            k,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Journey:
-    """One trip to be made.
-
-    Attributes
-    ----------
-    route, mode, depart
-        The way, an index into :data:`MODES`, and the departure in seconds after the first midnight.
-    speed
-        The person's speed relative to everybody's.
-    haste
-        Factor on speeds and accelerations, and divisor of waits; 1 is usual.
-    halt
-        Position in the chain of points and seconds of one deliberate stop there.
-    marked
-        The stretch, in metres along the way, that is anomalous.
-    """
-
-    route: Route
-    mode: int
-    depart: float
-    speed: float
-    haste: float = 1.0
-    halt: tuple[int, float] | None = None
-    marked: tuple[float, float] = NOWHERE
+_SHORTEST = 4
+"""Fixes that a record keeps at least, however late the logger is switched on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +66,16 @@ class Motion:
     origin: Floats
     """Metres of tape at each journey's first point."""
     duration: Floats
+    underground: NDArray[np.bool_]
+    """Whether the leg after each point of the routes is out of sight of the sky."""
+
+    def take(self, journeys: Ints) -> Motion:
+        """The motion of some of the journeys, each as often as it is asked for."""
+        return replace(self, begin=self.begin[journeys], origin=self.origin[journeys], duration=self.duration[journeys])
+
+    def hidden(self, arc: Floats) -> NDArray[np.bool_]:
+        """Whether the sky is out of sight at so many metres of tape."""
+        return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
         """Position and metres of tape at times of the common clock."""
@@ -169,7 +110,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     xy = np.concatenate([j.route.xy for j in journeys])
     node = np.concatenate([j.route.node for j in journeys])
     edge = np.concatenate([j.route.edge for j in journeys])
-    mode = np.array([j.mode for j in journeys])[of]
+    mode = np.concatenate([j.route.modes(j.mode) for j in journeys])
     haste = np.array([j.haste for j in journeys])[of]
     busy = rush([j.depart for j in journeys])[of]
     n = len(xy)
@@ -190,6 +131,9 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     lights = np.where(node >= 0, streets.signals[node], False).astype(np.int64)
     stops = (node >= 0) & (rng.random(n) < _STOP[mode, lights])
     wait = np.where(stops, rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0)
+    dwell = np.concatenate([j.route.stays for j in journeys])
+    if dwell.any():
+        wait = np.where(dwell > 0, dwell * rng.uniform(0.4, 1.6, n) / haste, wait)
     for k, journey in enumerate(journeys):
         if journey.halt is not None:
             wait[first[k] + journey.halt[0]] = journey.halt[1]
@@ -239,6 +183,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
         begin,
         tape[first],
         clock[4 * last + 1] - begin,
+        mode == METRO,
     )
 
 
@@ -252,16 +197,29 @@ class Fixes:
     marked: NDArray[np.bool_]
 
 
-def record(motion: Motion, interval: ArrayLike, marked: ArrayLike, rng: np.random.Generator) -> Fixes:
-    """Sample the motion as GPS loggers do; ``interval`` and the ``marked`` stretch are one each a journey.
+def record(
+    motion: Motion,
+    interval: ArrayLike,
+    marked: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    noise: float | Floats = 1.0,
+    gaps: float | Floats = GAP_SHARE,
+    late: ArrayLike = 0.0,
+    early: ArrayLike = 0.0,
+) -> Fixes:
+    """Sample the motion as GPS loggers do; every argument is one value a journey, or one for all.
 
     A journey's first and last moments are recorded; between them fixes come about ``interval`` seconds apart.
-    Some journeys have a gap of minutes. The error of the position is one that drifts plus a white one.
+    A share ``gaps`` of the journeys has a gap of minutes, and under ground nothing is recorded. The error of
+    the position is one that drifts plus a white one, both times ``noise``. A logger that is switched on
+    ``late`` or off ``early``, by so many seconds, loses the ends. No loss swallows the ``marked`` stretch.
     """
+    n = len(motion.duration)
     steps = np.maximum(np.ceil(motion.duration / np.asarray(interval)), 1).astype(np.int64)
     count = steps + 1
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    of = np.repeat(np.arange(len(steps)), count)
+    of = np.repeat(np.arange(n), count)
     step = np.arange(count.sum()) - first[of]
     inner = (step > 0) & (step < steps[of])
     moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)), 0.0)
@@ -270,18 +228,29 @@ def record(motion: Motion, interval: ArrayLike, marked: ArrayLike, rng: np.rando
     metres = arc - motion.origin[of]
     bounds = np.asarray(marked, dtype=np.float64).reshape(-1, 2)[of]
     inside = (metres >= bounds[:, 0]) & (metres <= bounds[:, 1])
+    enough = np.minimum(np.bincount(of[inside], minlength=n), 5)
 
-    # Gaps; but one that would swallow the marked stretch is not made.
-    has_gap = (rng.random(len(steps)) < _GAP_SHARE) & (motion.duration > 600)
-    opens = rng.uniform(0.1, 0.6, len(steps)) * motion.duration
-    closes = opens + rng.uniform(90, 300, len(steps))
-    lost = inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])
-    left = np.bincount(of[inside & ~lost], minlength=len(steps))
-    enough = np.minimum(np.bincount(of[inside], minlength=len(steps)), 5)
-    keep = ~(lost & (left >= enough)[of])
+    def spare(lost: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
+        """What is lost of journeys that keep enough of the marked stretch, and so many fixes."""
+        left = np.bincount(of[inside & ~lost], minlength=n)
+        rest = np.bincount(of[~lost], minlength=n)
+        return np.asarray(lost & ((left >= enough) & (rest >= least))[of])
 
-    noisy = xy + _drift(motion.begin[of] + seconds, rng) + rng.normal(0, WHITE_NOISE, xy.shape)
-    return Fixes(of[keep], seconds[keep], noisy[keep], inside[keep])
+    has_gap = (rng.random(n) < gaps) & (motion.duration > 600)
+    opens = rng.uniform(0.1, 0.6, n) * motion.duration
+    closes = opens + rng.uniform(90, 300, n)
+    lost = spare(inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of]), 0)
+    if motion.underground.any():
+        lost |= spare(lost | motion.hidden(arc), 2)
+    on, off = np.broadcast_to(late, (n,)), np.broadcast_to(early, (n,))
+    if on.any() or off.any():
+        fits = np.minimum(1.0, 0.85 * motion.duration / np.maximum(on + off, 1e-9))
+        on, off = on * fits, motion.duration - off * fits
+        lost |= spare(lost | (seconds < on[of]) | (seconds > off[of]), _SHORTEST)
+
+    scale = np.broadcast_to(noise, (n,))[of, None]
+    noisy = xy + _drift(motion.begin[of] + seconds, rng) * scale + rng.normal(0, WHITE_NOISE, xy.shape) * scale
+    return Fixes(of[~lost], seconds[~lost], noisy[~lost], inside[~lost])
 
 
 def _drift(clock: Floats, rng: np.random.Generator) -> Floats:

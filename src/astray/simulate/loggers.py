@@ -1,0 +1,43 @@
+"""How people record: which trips, from when to when, and how well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Logger:
+    """One person's logger and the care taken with it; the default records every trip from end to end.
+
+    Attributes
+    ----------
+    noise
+        Error of the positions relative to everybody's.
+    gaps
+        Share of trips with a gap of minutes.
+    share
+        Share of trips that are recorded at all; about half of what is missing are whole days.
+    late, early
+        Share of trips that are switched on late, and off early.
+    minutes
+        How late or early, typically.
+    runs_on
+        Probability that the logger runs through a stop, so that one recording holds two trips.
+    stop
+        Minutes that such a stop lasts at most.
+    cuts
+        Share of recordings that break in the middle and go on as another recording.
+    span
+        From which to which share of the days there are recordings.
+    """
+
+    noise: float = 1.0
+    gaps: float = 0.08
+    share: float = 1.0
+    late: float = 0.0
+    early: float = 0.0
+    minutes: float = 0.0
+    runs_on: float = 0.0
+    stop: float = 0.0
+    cuts: float = 0.0
+    span: tuple[float, float] = (0.0, 1.0)
