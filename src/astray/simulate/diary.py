@@ -21,7 +21,8 @@ Life = Callable[["Diary", int], None]
 class Diary:
     """The trips that a person means to make, in order: one entry a trip in each list.
 
-    Departures are in seconds after the first midnight. Whoever is late leaves later than this.
+    Departures are in seconds after the first midnight. Whoever is late leaves later than this. A trip that
+    ``goes_on`` is one with the trip before it.
     """
 
     def __init__(self, town: Town, traveller: Traveller) -> None:
@@ -30,6 +31,7 @@ class Diary:
         self.mode: list[int] = []
         self.depart: list[float] = []
         self.phase: list[int] = []
+        self.goes_on: list[bool] = []
         self.town, self.places, self.who = town, town.places, traveller.who
         self.rng = stream(town.seed, 3, traveller.who.index)
         self._traveller, self._phase = traveller, 0
@@ -45,6 +47,12 @@ class Diary:
         home, hours = self.who.home, self.rng.uniform(*stay)
         self.tour(day, self.mode_to(there), [home, there, home], [begin, begin + hours])
 
+    def stroll(self, day: int, there: int, begin: float) -> None:
+        """From home to a place on foot and straight back: one trip that ends where it began."""
+        home, noted = self.who.home, len(self.depart)
+        self.tour(day, WALK, [home, there, home], [begin, begin + 0.01])
+        self.goes_on[noted + 1 :] = [True] * (len(self.depart) - noted - 1)
+
     def tour(self, day: int, mode: int, stops: list[int], hours: list[float]) -> None:
         """Trips from stop to stop, leaving at these hours; where one is already one does not go."""
         for (a, b), hour in zip(pairwise(stops), hours, strict=True):
@@ -54,6 +62,7 @@ class Diary:
                 self.mode.append(self._by_line(a, b) if mode >= BUS else mode)
                 self.depart.append(DAY * day + HOUR * hour)
                 self.phase.append(self._phase)
+                self.goes_on.append(False)
 
     def mode_to(self, place: int, origin: int = -1) -> int:
         """How the person goes to a place, from home if nothing else is said."""

@@ -51,7 +51,7 @@ def work_of(town: Town, index: int, home: int, rng: np.random.Generator) -> int:
         return work_of(town, index - 1, home_of(town, index - 1), stream(town.seed, 7, index - 1, 3))
     stock = town.places.of_kind("campus" if life == "student" else "work")
     far = town.places.distance(home, stock)
-    return _drawn(town, stock[far > min(600.0, float(far.max()) - 1.0)], home, float(np.median(far)), rng)
+    return _drawn(town, stock[far > min(600.0, float(far.max()) - 1.0)], home, 2 * float(np.median(far)), rng)
 
 
 def _alive(town: Town, index: int, interval: tuple[float, float]) -> Person:
@@ -61,6 +61,7 @@ def _alive(town: Town, index: int, interval: tuple[float, float]) -> Person:
     regular = rng.random()
     curiosity, looseness = (0.1, 0.4) if regular < 0.25 else (2.5, 2.0) if regular > 0.8 else (0.8, 1.0)
     near = 700.0 if life == "pensioner" else 1500.0
+    reach = near if life == "pensioner" else float(np.exp(rng.uniform(np.log(1000.0), np.log(12_000.0))))
     shops, leisure = town.places.of_kind("shop"), town.places.of_kind("leisure")
     neighbours = tuple(home_of(town, int(k)) for k in rng.integers(0, 60, 3))
     schools = town.places.of_kind("school")
@@ -70,8 +71,9 @@ def _alive(town: Town, index: int, interval: tuple[float, float]) -> Person:
         life=life,
         curiosity=curiosity * float(rng.uniform(0.7, 1.3)),
         looseness=looseness * float(rng.uniform(0.7, 1.3)),
+        errands=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])) if life != "taxi" else 0.0,
         shops=tuple(_drawn(town, shops, home, near, rng) for _ in range(int(rng.integers(1, 4)))),
-        haunts=tuple(_drawn(town, leisure, home, 2 * near, rng) for _ in range(int(rng.integers(2, 5)))),
+        haunts=tuple(_drawn(town, leisure, home, reach, rng) for _ in range(int(rng.integers(2, 5)))),
         friends=tuple(place if place != home else who.friends[0] for place in neighbours),
         school=nearest if life == "parent" else who.school if life == "commuter" else -1,
         speed=who.speed * (0.85 if life == "pensioner" else 1.0),
@@ -97,19 +99,23 @@ def _recording(town: Town, who: Person) -> Person:
     rng = stream(town.seed, 10, who.index)
     interval = float(np.exp(rng.uniform(np.log(1.0), np.log(120.0))))
     busy = who.life in ("taxi", "courier")
-    share = float(np.exp(rng.uniform(np.log(0.15), 0.0)))
+    share = float(rng.choice([1.0, np.exp(rng.uniform(np.log(0.1), 0.0))]))
     begin = float(rng.choice([0.0, rng.uniform(0.0, 0.5)]))
     end = float(rng.choice([1.0, rng.uniform(begin + 0.35, 1.0)]))
     whole = who.life == "courier" and rng.random() < 0.5
     logger = Logger(
         noise=float(np.exp(rng.normal(0.1, 0.45))),
         gaps=float(rng.uniform(0.0, 0.25)),
+        dropouts=float(np.exp(rng.uniform(np.log(0.2), np.log(10.0)))),
+        indoors=float(rng.beta(1.5, 1.0)),
+        spikes=float(rng.choice([0.0, 0.002])),
         share=share * (0.4 if busy and not whole else 1.0),
         late=float(rng.beta(0.8, 1.5)),
         early=float(rng.beta(0.8, 1.5)),
-        minutes=float(rng.uniform(1.0, 8.0)),
-        runs_on=0.95 if whole else float(rng.choice([0.0, rng.uniform(0.0, 0.6)])),
-        stop=float(rng.uniform(10.0, 60.0)),
+        minutes=float(rng.uniform(1.0, 12.0)),
+        idle=float(rng.choice([0.0, rng.uniform(0.0, 0.8), rng.uniform(0.0, 0.8)])),
+        runs_on=0.95 if whole else float(rng.choice([0.0, rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9)])),
+        stop=float(np.exp(rng.uniform(np.log(10.0), np.log(150.0)))),
         cuts=float(rng.choice([0.0, rng.uniform(0.0, 0.25)])),
         span=(begin, end),
     )

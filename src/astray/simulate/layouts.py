@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.simulate.streets import (
     AVENUE,
+    EXPRESS,
     RING,
     SIDE,
     Floats,
@@ -37,7 +38,13 @@ def lay_out(plan: str, radius: float, block: float, centre: tuple[float, float],
         across = bank[ends[:, 0]] != bank[ends[:, 1]]
         dry = ~across | (kinds > SIDE) | (rng.random(len(ends)) < 0.06)
         ends, kinds = ends[dry], kinds[dry]
-    return _streets(*largest_part(xy, ends, kinds), radius, river, centre)
+    if radius > 6000.0:
+        kinds = np.where(kinds == RING, EXPRESS, kinds)
+    xy, ends, kinds = largest_part(xy, ends, kinds)
+    middle = np.hypot(*xy[ends].mean(axis=1).T)
+    busy = np.array([0.2, 0.4, 0.35, 0.3])[kinds] + 0.2 * np.exp(-((3 * middle / radius) ** 2))
+    patience = float(rng.uniform(0.7, 2.5))
+    return Streets(xy, ends, kinds, busy * rng.uniform(0.5, 1.3), river, np.zeros((0, 2)), centre, patience)
 
 
 def grid(radius: float, block: float, rng: np.random.Generator) -> Web:
@@ -153,10 +160,11 @@ def with_resort(streets: Streets, rng: np.random.Generator) -> tuple[Streets, Re
     xy, ends, kinds = organic(float(rng.uniform(600, 1500)), 150.0, rng)
     old = (streets.xy, streets.edges, streets.road)
     points, edges, road = _linked([old, (xy + heart, ends, kinds)], np.stack([np.zeros(2), heart]), rng)
+    road[len(streets.edges) + len(ends) :] = EXPRESS
     own = np.zeros(len(edges), dtype=bool)
     own[len(streets.edges) : len(streets.edges) + len(ends)] = True
     congestion = np.append(streets.congestion, np.zeros(len(edges) - len(streets.edges)))
-    return Streets(points, edges, road, congestion, streets.river, streets.park, streets.centre), Resort(heart, own)
+    return replace(streets, xy=points, edges=edges, road=road, congestion=congestion), Resort(heart, own)
 
 
 # ---------------------------------------------------------------- parts
@@ -254,9 +262,3 @@ def _linked(webs: list[Web], hearts: Floats, rng: np.random.Generator) -> Web:
         kinds.append(np.full(bends + 1, RING))
         count += bends
     return np.concatenate(points), np.concatenate(ends), np.concatenate(kinds)
-
-
-def _streets(xy: Floats, ends: Ints, kinds: Ints, radius: float, river: Floats, centre: tuple[float, float]) -> Streets:
-    middle = np.hypot(*xy[ends].mean(axis=1).T)
-    congestion = np.array([0.2, 0.4, 0.35])[kinds] + 0.2 * np.exp(-((3 * middle / radius) ** 2))
-    return Streets(xy, ends, kinds, congestion, river, np.zeros((0, 2)), centre)

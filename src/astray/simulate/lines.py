@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -95,14 +95,12 @@ def join(streets: Streets, lines: Sequence[Line]) -> Network:
         line += [number] * len(one.stops)
         stop += list(range(len(one.stops)))
     more = len(edges)
-    graph = Streets(
-        np.concatenate([streets.xy, streets.xy[at].reshape(-1, 2)]),
-        np.concatenate([streets.edges, np.array(edges, dtype=np.int64).reshape(-1, 2)]),
-        np.concatenate([streets.road, np.full(more, SIDE)]),
-        np.concatenate([streets.congestion, np.zeros(more)]),
-        streets.river,
-        streets.park,
-        streets.centre,
+    graph = replace(
+        streets,
+        xy=np.concatenate([streets.xy, streets.xy[at].reshape(-1, 2)]),
+        edges=np.concatenate([streets.edges, np.array(edges, dtype=np.int64).reshape(-1, 2)]),
+        road=np.concatenate([streets.road, np.full(more, SIDE)]),
+        congestion=np.concatenate([streets.congestion, np.zeros(more)]),
     )
     return Network(graph, np.array(seconds), np.array(line, dtype=np.int64), np.array(stop, dtype=np.int64))
 
@@ -134,8 +132,8 @@ def unfold(streets: Streets, lines: Sequence[Line], network: Network, way: Seque
 
 def lay_lines(streets: Streets, hearts: Floats, radius: float, supply: float, rng: np.random.Generator) -> list[Line]:
     """Lines through the middle and between quarters, the more the greater the town and the ``supply``, 0 to 1."""
-    rails = round(supply * radius / 4000.0)
-    buses = round(supply * np.clip(radius / 800.0, 4, 14))
+    rails = round(supply * radius / 3000.0)
+    buses = round(supply * np.clip(radius / 500.0, 6, 20))
     mode = METRO if rng.random() < 0.6 else TRAIN
     turn = rng.uniform(0, np.pi)
     lines = []

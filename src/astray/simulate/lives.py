@@ -49,6 +49,8 @@ def _working_day(book: Diary, day: int) -> None:
 
 def _free_day(book: Diary, day: int) -> None:
     who, rng = book.who, book.rng
+    if who.errands > 0.25 and rng.random() < 0.5 and book.places.distance(who.home, who.haunts[-1]) < 4000.0:
+        book.stroll(day, who.haunts[-1], book.about(8.5, 0.5))
     if rng.random() < 0.7:
         book.outing(day, book.one_of(who.shops, novelty=0.2), book.about(10.6, 0.5))
     if rng.random() < 0.5:
@@ -93,8 +95,10 @@ def student(book: Diary, day: int) -> None:
 
 
 def pensioner(book: Diary, day: int) -> None:
-    """Late mornings at the shops near by, a walk in the afternoon, and seldom something farther."""
+    """Late mornings at the shops near by, walks, and seldom something farther."""
     who, rng = book.who, book.rng
+    if who.index % 2 and rng.random() < 0.6:
+        book.stroll(day, who.haunts[-1], book.about(8.2, 0.3))
     if rng.random() < 0.7:
         book.outing(day, book.one_of(who.shops, novelty=0.03), book.about(10.2, 0.5), (0.3, 1.2))
     if rng.random() < 0.45:

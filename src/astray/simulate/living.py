@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from astray.simulate.changes import Phase, note
 from astray.simulate.diary import Diary
 from astray.simulate.loggers import Logger
-from astray.simulate.movement import DAY, Motion, move, record
+from astray.simulate.movement import DAY, Motion, move
 from astray.simulate.people import Person
-from astray.simulate.places import Places, stream
-from astray.simulate.routes import NOWHERE
+from astray.simulate.places import PLACE_KINDS, Places, stream
+from astray.simulate.recording import record
+from astray.simulate.routes import BUS, NOWHERE
 from astray.simulate.streets import Floats, Ints
 from astray.simulate.town import Town
 from astray.simulate.ways import IMPROVISED, Plans, Stop, Traveller
@@ -25,7 +26,7 @@ _VARIANTS = (0.58, 0.74, 0.79)
 _PAUSE = 180.0
 """Least seconds between an arrival and the next departure."""
 
-_FEWEST, _MOST = 10, 700
+_FEWEST, _MOST = 14, 800
 """Trips that a person who does not record everything records at least, and at most."""
 
 _LONGEST = 6 * 3600.0
@@ -66,9 +67,15 @@ def live(town: Town, who: Person, told: Sequence[Phase], position: int, days: in
         _tuples([()] * n),
     )
     logger = who.logger
+    joined = np.array(book.goes_on, dtype=bool)
     if logger != Logger():
-        plans = plans.rows(np.flatnonzero(_recorded(plans.depart, logger, days, chance)))
-        plans = _run_on(plans, town.places, logger, chance)
+        kept = _recorded(plans.depart, logger, days, chance)
+        kept[1:] = np.where(joined[1:], kept[:-1], kept[1:])  # a trip that goes on is recorded with the one before it
+        plans, joined = plans.rows(np.flatnonzero(kept)), joined[kept]
+    joined[1:] |= _runs_through(plans, town.places, logger, chance)
+    plans = _errands(_joined(plans, town.places, joined), town, who, chance)
+    if logger.idle:
+        plans = _idle(plans, logger, chance)
     n = len(plans.depart)
     if n == 0:
         return Lived(plans, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 2)))
@@ -77,17 +84,16 @@ def live(town: Town, who: Person, told: Sequence[Phase], position: int, days: in
     busy = np.concatenate([[0.0], np.cumsum(motion.duration + _PAUSE)[:-1]])
     plans = replace(plans, depart=busy + np.maximum.accumulate(plans.depart - busy))
     if logger != Logger():
-        plans, motion = _switched(plans, motion, logger, chance)
+        plans, motion = _switched(plans, motion, who, chance)
     n = len(plans.depart)
     fixes = record(
         motion,
         np.full(n, who.interval),
         [NOWHERE] * n,
         rng,
-        noise=logger.noise,
-        gaps=logger.gaps,
-        late=plans.late,
-        early=plans.early,
+        loggers=[logger] * n,
+        late=np.maximum(plans.late, 0.0),
+        early=np.maximum(plans.early, 0.0),
     )
     lengths = np.bincount(fixes.journey, minlength=n)
     return Lived(plans, lengths, town.midnight + plans.depart[fixes.journey] + fixes.seconds, fixes.xy)
@@ -109,20 +115,30 @@ def _recorded(depart: Floats, logger: Logger, days: int, rng: np.random.Generato
     return np.asarray(((whim < 1.0) | (rank < _FEWEST)) & (rank < _MOST))
 
 
-def _run_on(plans: Plans, places: Places, logger: Logger, rng: np.random.Generator) -> Plans:
-    """Make one recording of trips with a short stop in between, where the logger runs through it."""
-    n = len(plans.depart)
-    if n == 0:
+def _travel(plans: Plans, places: Places) -> Floats:
+    """About how many seconds each trip takes."""
+    return np.asarray(60.0 + places.distance(plans.origin, plans.destination) / _PACE[plans.mode])
+
+
+def _runs_through(plans: Plans, places: Places, logger: Logger, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Of all trips but the first, whether the logger runs through the stop before it."""
+    if not logger.runs_on:
+        return np.zeros(max(len(plans.depart) - 1, 0), dtype=bool)
+    stays = plans.depart[1:] - (plans.depart + _travel(plans, places))[:-1]
+    return np.asarray((stays < 60.0 * logger.stop) & (rng.random(len(stays)) < logger.runs_on))
+
+
+def _joined(plans: Plans, places: Places, joined: NDArray[np.bool_]) -> Plans:
+    """Make one trip of those that go on and the one before them, with a stop in between."""
+    if not joined.any():
         return plans
-    travel = 60.0 + places.distance(plans.origin, plans.destination) / _PACE[plans.mode]
-    stays = plans.depart[1:] - (plans.depart + travel)[:-1]
-    joined = (stays < 60.0 * logger.stop) & (rng.random(n - 1) < logger.runs_on)
-    joined &= (plans.destination[:-1] == plans.origin[1:]) & (plans.phase[:-1] == plans.phase[1:])
+    travel = _travel(plans, places)
     first, last = [0], [0]
     via: list[tuple[Stop, ...]] = [()]
-    for k in range(1, n):
-        if joined[k - 1] and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
-            stay = float(max(stays[k - 1], 120.0))
+    for k in range(1, len(plans.depart)):
+        same = plans.destination[k - 1] == plans.origin[k] and plans.phase[k - 1] == plans.phase[k]
+        if joined[k] and same and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
+            stay = float(max(plans.depart[k] - plans.depart[k - 1] - travel[k - 1], 30.0))
             via[-1] += (Stop(int(plans.origin[k]), stay, int(plans.mode[k]), int(plans.variant[k])),)
             last[-1] = k
         else:
@@ -132,16 +148,42 @@ def _run_on(plans: Plans, places: Places, logger: Logger, rng: np.random.Generat
     return replace(plans.rows(np.array(first)), destination=plans.destination[last], via=_tuples(via))
 
 
-def _switched(plans: Plans, motion: Motion, logger: Logger, rng: np.random.Generator) -> tuple[Plans, Motion]:
-    """Switch the logger on late and off early, and break some recordings in two."""
+def _errands(plans: Plans, town: Town, who: Person, rng: np.random.Generator) -> Plans:
+    """Put short stops into some trips, at one of few places near the way."""
+    stock = np.flatnonzero(np.isin(town.places.kind, [PLACE_KINDS.index("shop"), PLACE_KINDS.index("leisure")]))
+    via = list(plans.via)
+    for k in np.flatnonzero(rng.random(len(via)) < who.errands).tolist():
+        a, b = int(plans.origin[k]), int(plans.destination[k])
+        if not via[k] and plans.mode[k] < BUS and a < town.local and b < town.local:
+            near = stock[np.argsort(town.places.distance(a, stock) + town.places.distance(b, stock))[:3]]
+            place = int(rng.choice(near, p=[0.7, 0.2, 0.1]))
+            if place not in (a, b):
+                stay = float(min(60.0 * np.exp(rng.normal(1.8, 0.8)), 3000.0))
+                via[k] = (Stop(place, stay, int(plans.mode[k]), int(plans.variant[k])),)
+    return replace(plans, via=_tuples(via))
+
+
+def _idle(plans: Plans, logger: Logger, rng: np.random.Generator) -> Plans:
+    """Let the logger run before some departures and after some arrivals."""
     n = len(plans.depart)
     late, early = (
-        np.where(
-            rng.random(n) < share, np.minimum(rng.exponential(60.0 * logger.minutes, n), 0.4 * motion.duration), 0.0
-        )
-        for share in (logger.late, logger.early)
+        np.where(rng.random(n) < logger.idle, -rng.exponential(60.0 * logger.minutes, n), 0.0) for _ in range(2)
     )
-    broken = (rng.random(n) < logger.cuts) & (motion.duration > 600.0)
+    return replace(plans, late=late, early=early)
+
+
+def _switched(plans: Plans, motion: Motion, who: Person, rng: np.random.Generator) -> tuple[Plans, Motion]:
+    """Switch the logger on late and off early, and break some recordings in two."""
+    n, logger = len(plans.depart), who.logger
+    broken = (rng.random(n) < logger.cuts) & (motion.duration > np.maximum(900.0, 50 * who.interval))
+    most = np.where(broken, 0.12, 0.4) * motion.duration
+
+    def ends(idle: Floats, share: float) -> Floats:
+        """Seconds lost at one end of each trip; where the logger idles there, nothing is lost."""
+        lost = np.minimum(rng.exponential(60.0 * logger.minutes, n), most)
+        return np.where(idle < 0, idle, np.where(rng.random(n) < share, lost, 0.0))
+
+    late, early = ends(plans.late, logger.late), ends(plans.early, logger.early)
     moment, pause = rng.uniform(0.42, 0.58, n) * motion.duration, rng.uniform(5.0, 120.0, n)
     rows = np.repeat(np.arange(n), 1 + broken)
     second = np.append(False, rows[1:] == rows[:-1])
@@ -149,6 +191,6 @@ def _switched(plans: Plans, motion: Motion, logger: Logger, rng: np.random.Gener
     plans = replace(
         plans.rows(rows),
         late=np.where(second, moment[rows] + pause[rows], late[rows]),
-        early=np.where(before, motion.duration[rows] - moment[rows], early[rows]),
+        early=np.where(before, (motion.duration - moment)[rows], early[rows]),
     )
     return plans, motion.take(rows)

@@ -15,12 +15,20 @@ class Logger:
         Error of the positions relative to everybody's.
     gaps
         Share of trips with a gap of minutes.
+    dropouts
+        Further gaps an hour, at random.
+    indoors
+        Share of stands of minutes during which nothing is received.
+    spikes
+        Share of fixes that are thrown off by 100 m or so.
     share
         Share of trips that are recorded at all; about half of what is missing are whole days.
     late, early
         Share of trips that are switched on late, and off early.
     minutes
-        How late or early, typically.
+        How late or early, and how long idle, typically.
+    idle
+        Share of trips with the logger running for some minutes before the departure, and after the arrival.
     runs_on
         Probability that the logger runs through a stop, so that one recording holds two trips.
     stop
@@ -33,10 +41,14 @@ class Logger:
 
     noise: float = 1.0
     gaps: float = 0.08
+    dropouts: float = 0.0
+    indoors: float = 0.0
+    spikes: float = 0.0
     share: float = 1.0
     late: float = 0.0
     early: float = 0.0
     minutes: float = 0.0
+    idle: float = 0.0
     runs_on: float = 0.0
     stop: float = 0.0
     cuts: float = 0.0

@@ -1,4 +1,4 @@
-"""How people move in a made city: speeds, accelerations, crossings, rush hours, and the loggers they carry.
+"""How people move in a made city: speeds, accelerations, crossings and rush hours.
 
 All journeys of a batch are laid end to end on one clock and one tape measure, so that a handful of array
 operations moves them all, however many they are.
@@ -18,9 +18,16 @@ from astray.simulate.streets import Floats, Ints, Streets
 HOUR, DAY = 3600.0, 86_400.0
 
 CRUISE = np.array(
-    [[1.4, 1.4, 1.4], [5.0, 5.0, 4.5], [8.3, 12.5, 17.5], [7.5, 11.0, 14.0], [20.0, 20.0, 20.0], [17.0, 17.0, 17.0]]
+    [
+        [1.4, 1.4, 1.4, 1.4],
+        [5.0, 5.0, 4.5, 4.0],
+        [8.3, 12.5, 17.5, 26.0],
+        [7.5, 11.0, 14.0, 22.0],
+        [20.0, 20.0, 20.0, 20.0],
+        [17.0, 17.0, 17.0, 17.0],
+    ]
 )
-"""Free speed in m/s, by mode and class of road (side street, avenue, ring road)."""
+"""Free speed in m/s, by mode and class of road (side street, avenue, ring road, expressway)."""
 
 _ACCELERATION = np.array([0.7, 0.8, 1.8, 1.1, 0.9, 1.0])
 _CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])
@@ -34,18 +41,6 @@ _WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
 
 _CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])
 """How much of a street's congestion each mode feels."""
-
-SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
-"""Standard deviations, per axis in metres, of the GPS error that drifts and of the one that does not."""
-
-_DRIFT = 40.0
-"""Seconds over which the drifting GPS error renews itself."""
-
-GAP_SHARE = 0.08
-"""Share of journeys with a gap of minutes in the record."""
-
-_SHORTEST = 4
-"""Fixes that a record keeps at least, however late the logger is switched on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +71,15 @@ class Motion:
     def hidden(self, arc: Floats) -> NDArray[np.bool_]:
         """Whether the sky is out of sight at so many metres of tape."""
         return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
+
+    def standing(self, clock: Floats) -> tuple[Ints, Floats]:
+        """The point of the routes passed last at times of the common clock, and seconds of standing there.
+
+        The seconds are those of the whole stand while it lasts, and none in motion.
+        """
+        piece = np.searchsorted(self.clock, clock, side="right") - 1
+        length = np.diff(self.clock, append=self.clock[-1])
+        return piece // 4, np.where(piece % 4 == 0, length[piece], 0.0)
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
         """Position and metres of tape at times of the common clock."""
@@ -130,15 +134,18 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     limit = np.where(sharp, np.minimum(limit, _CORNER[mode] * haste), limit)
     lights = np.where(node >= 0, streets.signals[node], False).astype(np.int64)
     stops = (node >= 0) & (rng.random(n) < _STOP[mode, lights])
-    wait = np.where(stops, rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0)
+    wait = np.where(
+        stops, streets.patience * rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0
+    )
     dwell = np.concatenate([j.route.stays for j in journeys])
     if dwell.any():
         wait = np.where(dwell > 0, dwell * rng.uniform(0.4, 1.6, n) / haste, wait)
     for k, journey in enumerate(journeys):
         if journey.halt is not None:
             wait[first[k] + journey.halt[0]] = journey.halt[1]
-    wait[first] = rng.uniform(5, 45, len(journeys)) / haste[first]
-    wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last]
+    idle = np.array([j.idle for j in journeys])
+    wait[first] = rng.uniform(5, 45, len(journeys)) / haste[first] + idle[:, 0]
+    wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last] + idle[:, 1]
     limit[wait > 0] = 0.0
 
     # What acceleration allows: v_i^2 <= v_j^2 + 2 a |s_i - s_j| for all points i and j. Journeys begin and
@@ -185,78 +192,3 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
         clock[4 * last + 1] - begin,
         mode == METRO,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Fixes:
-    """What loggers recorded: journey, seconds since departure, noisy position, and whether it is marked."""
-
-    journey: Ints
-    seconds: Floats
-    xy: Floats
-    marked: NDArray[np.bool_]
-
-
-def record(
-    motion: Motion,
-    interval: ArrayLike,
-    marked: ArrayLike,
-    rng: np.random.Generator,
-    *,
-    noise: float | Floats = 1.0,
-    gaps: float | Floats = GAP_SHARE,
-    late: ArrayLike = 0.0,
-    early: ArrayLike = 0.0,
-) -> Fixes:
-    """Sample the motion as GPS loggers do; every argument is one value a journey, or one for all.
-
-    A journey's first and last moments are recorded; between them fixes come about ``interval`` seconds apart.
-    A share ``gaps`` of the journeys has a gap of minutes, and under ground nothing is recorded. The error of
-    the position is one that drifts plus a white one, both times ``noise``. A logger that is switched on
-    ``late`` or off ``early``, by so many seconds, loses the ends. No loss swallows the ``marked`` stretch.
-    """
-    n = len(motion.duration)
-    steps = np.maximum(np.ceil(motion.duration / np.asarray(interval)), 1).astype(np.int64)
-    count = steps + 1
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    of = np.repeat(np.arange(n), count)
-    step = np.arange(count.sum()) - first[of]
-    inner = (step > 0) & (step < steps[of])
-    moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)), 0.0)
-    seconds = np.minimum(moment * (motion.duration / steps)[of], motion.duration[of])
-    xy, arc = motion.at(motion.begin[of] + seconds)
-    metres = arc - motion.origin[of]
-    bounds = np.asarray(marked, dtype=np.float64).reshape(-1, 2)[of]
-    inside = (metres >= bounds[:, 0]) & (metres <= bounds[:, 1])
-    enough = np.minimum(np.bincount(of[inside], minlength=n), 5)
-
-    def spare(lost: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
-        """What is lost of journeys that keep enough of the marked stretch, and so many fixes."""
-        left = np.bincount(of[inside & ~lost], minlength=n)
-        rest = np.bincount(of[~lost], minlength=n)
-        return np.asarray(lost & ((left >= enough) & (rest >= least))[of])
-
-    has_gap = (rng.random(n) < gaps) & (motion.duration > 600)
-    opens = rng.uniform(0.1, 0.6, n) * motion.duration
-    closes = opens + rng.uniform(90, 300, n)
-    lost = spare(inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of]), 0)
-    if motion.underground.any():
-        lost |= spare(lost | motion.hidden(arc), 2)
-    on, off = np.broadcast_to(late, (n,)), np.broadcast_to(early, (n,))
-    if on.any() or off.any():
-        fits = np.minimum(1.0, 0.85 * motion.duration / np.maximum(on + off, 1e-9))
-        on, off = on * fits, motion.duration - off * fits
-        lost |= spare(lost | (seconds < on[of]) | (seconds > off[of]), _SHORTEST)
-
-    scale = np.broadcast_to(noise, (n,))[of, None]
-    noisy = xy + _drift(motion.begin[of] + seconds, rng) * scale + rng.normal(0, WHITE_NOISE, xy.shape) * scale
-    return Fixes(of[~lost], seconds[~lost], noisy[~lost], inside[~lost])
-
-
-def _drift(clock: Floats, rng: np.random.Generator) -> Floats:
-    """A Gaussian error of constant variance that drifts: independent knots, blended in between."""
-    knots = rng.normal(0, SLOW_NOISE, (int(clock.max() // _DRIFT) + 2, 2))
-    k = (clock // _DRIFT).astype(np.int64)
-    share = (clock / _DRIFT - k)[:, None]
-    blend = (1 - share) * knots[k] + share * knots[k + 1]
-    return np.asarray(blend / np.sqrt((1 - share) ** 2 + share**2))

@@ -54,6 +54,8 @@ class Person:
         How often the person goes to new places, relative to a commuter of the city.
     looseness
         How much the person's hours vary, relative to a commuter of the city.
+    errands
+        Share of trips with a short stop on the way.
     ride
         How the person gets about; none for the rule of the city: walk where it is near, cycle or drive else.
     logger
@@ -82,6 +84,7 @@ class Person:
     life: str = "commuter"
     curiosity: float = 1.0
     looseness: float = 1.0
+    errands: float = 0.0
     ride: Ride | None = None
     logger: Logger = Logger()
 

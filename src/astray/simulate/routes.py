@@ -98,6 +98,8 @@ class Journey:
         Factor on speeds and accelerations, and divisor of waits; 1 is usual.
     halt
         Position in the chain of points and seconds of one deliberate stop there.
+    idle
+        Seconds of standing before the departure and after the arrival, beside the usual ones.
     marked
         The stretch, in metres along the way, that is anomalous.
     """
@@ -108,6 +110,7 @@ class Journey:
     speed: float
     haste: float = 1.0
     halt: tuple[int, float] | None = None
+    idle: tuple[float, float] = (0.0, 0.0)
     marked: tuple[float, float] = NOWHERE
 
 

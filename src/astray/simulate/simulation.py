@@ -12,9 +12,10 @@ from astray.errors import DataError
 from astray.simulate.anomalies import KINDS
 from astray.simulate.changes import Change
 from astray.simulate.injection import go_wrong
-from astray.simulate.movement import move, record
+from astray.simulate.movement import move
 from astray.simulate.people import Person
 from astray.simulate.places import Places
+from astray.simulate.recording import record
 from astray.simulate.routes import MODES
 from astray.simulate.streets import Floats, Streets, to_degrees
 from astray.simulate.town import Town
@@ -150,10 +151,9 @@ class Simulation:
             np.array([who.interval for who in owners]),
             [journey.marked for journey in journeys],
             rng,
-            noise=np.array([who.logger.noise for who in owners]),
-            gaps=np.array([who.logger.gaps for who in owners]),
-            late=plans.late,
-            early=plans.early,
+            loggers=[who.logger for who in owners],
+            late=np.maximum(plans.late, 0.0),
+            early=np.maximum(plans.early, 0.0),
         )
         depart = np.array([journey.depart for journey in journeys])
         lat, lon = to_degrees(fixes.xy, self.streets.centre)

@@ -25,7 +25,8 @@ METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 SIDE: int = 0
 AVENUE: int = 1
 RING: int = 2
-ROADS = ("side street", "avenue", "ring road")
+EXPRESS: int = 3
+ROADS = ("side street", "avenue", "ring road", "expressway")
 
 _COLUMNS, _ROWS = 16, 14
 """The grid reaches this many lines to the east and west, and to the north and south, of the centre."""
@@ -52,6 +53,8 @@ class Streets:
         Outlines for drawing: the river's middle line and the park's edge, in metres.
     centre
         Latitude and longitude of the centre.
+    patience
+        How long the waits at crossings are, relative to those of the city.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Streets:
     river: Floats
     park: Floats
     centre: tuple[float, float] = CENTRE
+    patience: float = 1.0
 
     @property
     def lat(self) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Traveller:
         middle = streets.xy[streets.edges].mean(axis=1)
         waves, phases = rng.normal(0, 1 / 900.0, (2, 4)), rng.uniform(0, 2 * np.pi, 4)
         parts_of_town = 0.2 * np.sin(middle @ waves + phases).sum(axis=1)
-        wide = np.array([0.0, 1.0, 1.3])[streets.road] * rng.normal(-0.15, 0.2)
+        wide = np.array([0.0, 1.0, 1.3, 1.3])[streets.road] * rng.normal(-0.15, 0.2)
         both_ways = 0.35 * rng.normal(size=n) + parts_of_town + wide
         self._taste = np.exp(np.tile(both_ways, 2) + 0.15 * rng.normal(size=2 * n))
         self._cost: dict[int, list[float]] = {}
@@ -132,7 +132,8 @@ def by_line(town: Town, origin: int, destination: int, way: list[int]) -> Route:
     """Join two doors to a way through the network of streets and lines."""
     nodes = _trimmed(town, origin, destination, way)
     if max(nodes, default=0) < len(town.streets.xy):
-        return door_to_door(town, origin, destination, nodes)
+        walk = door_to_door(town, origin, destination, nodes)
+        return replace(walk, mode=np.full(len(walk.node), WALK))
     legs = unfold(town.streets, town.lines, town.network, nodes)
     xy, edge = town.places.xy, town.places.edge
     ends = [town.streets.xy[[nodes[0]]], town.streets.xy[[nodes[-1]]]]
@@ -179,7 +180,8 @@ class Plans:
     depart
         Departure in seconds after the first midnight.
     late, early
-        Seconds after the departure at which the logger is switched on, and before the arrival off.
+        Seconds after the departure at which the logger is switched on, and before the arrival off; below zero
+        where it runs for so long before the departure, and after the arrival.
     phase
         The phase of the person's life.
     via
@@ -208,7 +210,8 @@ class Plans:
             ways = [(mode, variant), *((stop.mode, stop.variant) for stop in stops)]
             routes = [traveller.route(a, b, *way) for (a, b), way in zip(pairwise(places), ways, strict=True)]
             route = chain(routes, [m for m, _ in ways], [stop.seconds for stop in stops])
-        return Journey(route, mode, float(self.depart[trip]), traveller.who.speed)
+        idle = max(-float(self.late[trip]), 0.0), max(-float(self.early[trip]), 0.0)
+        return Journey(route, mode, float(self.depart[trip]), traveller.who.speed, idle=idle)
 
     def rows(self, chosen: Ints | slice) -> Plans:
         """Some of the plans."""
