@@ -107,7 +107,8 @@ def _moved(town: Town, who: Person, rng: np.random.Generator) -> Person:
 
 
 def _employed(town: Town, who: Person, rng: np.random.Generator) -> Person:
-    offices, cafes = town.places.of_kind("work"), town.places.of_kind("leisure")
+    offices = np.flatnonzero(town.places.kind == town.places.kind[who.work])  # a student changes the campus
+    cafes = town.places.of_kind("leisure")
     far = town.places.distance(who.work, offices)
     work = int(rng.choice(offices[far > min(800.0, float(far.max()) / 2)]))
     cafe = int(cafes[np.argmin(np.abs(town.places.distance(work, cafes) - 600.0))])

@@ -71,7 +71,7 @@ def _alive(town: Town, index: int, interval: tuple[float, float]) -> Person:
         life=life,
         curiosity=curiosity * float(rng.uniform(0.7, 1.3)),
         looseness=looseness * float(rng.uniform(0.7, 1.3)),
-        errands=float(rng.choice([0.0, rng.uniform(0.0, 0.4)])) if life != "taxi" else 0.0,
+        errands=float(rng.choice([0.0, rng.uniform(0.0, 0.5), rng.uniform(0.0, 0.5)])) if life != "taxi" else 0.0,
         shops=tuple(_drawn(town, shops, home, near, rng) for _ in range(int(rng.integers(1, 4)))),
         haunts=tuple(_drawn(town, leisure, home, reach, rng) for _ in range(int(rng.integers(2, 5)))),
         friends=tuple(place if place != home else who.friends[0] for place in neighbours),

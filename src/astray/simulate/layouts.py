@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,9 @@ def lay_out(plan: str, radius: float, block: float, centre: tuple[float, float],
         across = bank[ends[:, 0]] != bank[ends[:, 1]]
         dry = ~across | (kinds > SIDE) | (rng.random(len(ends)) < 0.06)
         ends, kinds = ends[dry], kinds[dry]
-    if radius > 6000.0:
-        kinds = np.where(kinds == RING, EXPRESS, kinds)
     xy, ends, kinds = largest_part(xy, ends, kinds)
+    if radius > 4000.0:
+        kinds = _expressways(xy, ends, np.where(kinds == RING, EXPRESS, kinds), radius, rng)
     middle = np.hypot(*xy[ends].mean(axis=1).T)
     busy = np.array([0.2, 0.4, 0.35, 0.3])[kinds] + 0.2 * np.exp(-((3 * middle / radius) ** 2))
     patience = float(rng.uniform(0.7, 2.5))
@@ -122,18 +123,12 @@ def villages(radius: float, block: float, rng: np.random.Generator) -> Web:
     """One larger and several smaller places with country roads between them."""
     n = int(rng.integers(3, 8))
     bearing = rng.uniform(0, 2 * np.pi) + 2.4 * np.arange(n)
-    hearts = (
-        radius * np.sqrt(np.arange(n) / n) * rng.uniform(0.8, 1.1, n) * np.stack([np.cos(bearing), np.sin(bearing)])
-    ).T
-    webs = [
-        organic(
-            float(np.clip(radius * rng.uniform(0.12, 0.22) * (2.0 if k == 0 else 1.0), 500, 5000)), 1.2 * block, rng
-        )
-        for k in range(n)
-    ]
-    return _linked(
-        [(xy + heart, ends, kinds) for heart, (xy, ends, kinds) in zip(hearts, webs, strict=True)], hearts, rng
-    )
+    away = radius * np.sqrt(np.arange(n) / n) * rng.uniform(0.8, 1.1, n)
+    hearts = (away * np.stack([np.cos(bearing), np.sin(bearing)])).T
+    sizes = np.clip(radius * rng.uniform(0.12, 0.22, n) * np.where(np.arange(n) == 0, 2.0, 1.0), 500, 5000)
+    webs = [organic(size, max(1.2 * block, size / 11), rng) for size in sizes.tolist()]
+    moved = [(xy + heart, ends, kinds) for heart, (xy, ends, kinds) in zip(hearts, webs, strict=True)]
+    return _linked(moved, hearts, rng)
 
 
 PLANS: dict[str, Callable[[float, float, np.random.Generator], Web]] = {
@@ -202,9 +197,7 @@ def _spacing(points: Floats, half: int, radius: float, block: float) -> Floats:
 def _bent(points: Floats, radius: float, rng: np.random.Generator) -> Floats:
     """Bend the ground in long waves, and turn it."""
     phase, strength = rng.uniform(0, 2 * np.pi, 2), rng.uniform(0.0, 0.05) * radius
-    waves = np.stack(
-        [np.sin(3 * points[:, 1] / radius + phase[0]), np.sin(3 * points[:, 0] / radius + phase[1])], axis=1
-    )
+    waves = np.sin(3 * points[:, ::-1] / radius + phase)
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     return np.asarray((points + strength * waves) @ turn.T)
@@ -239,6 +232,16 @@ def _widened(
         taken = [arc % len(ends) for arc in arcs_of(streets, way)]
         wide[taken] = np.maximum(wide[taken], road)
     return wide
+
+
+def _expressways(xy: Floats, ends: Ints, kinds: Ints, radius: float, rng: np.random.Generator) -> Ints:
+    """The classes of the streets with a fast ring round the middle and fast roads out of town."""
+    bearing = rng.uniform(0, 2 * np.pi) + np.arange(8) * np.pi / 4
+    compass = np.stack([np.cos(bearing), np.sin(bearing)], axis=1)
+    ring = [_nearest(xy, point) for point in rng.uniform(0.3, 0.55) * radius * compass]
+    rim = [_nearest(xy, point) for point in radius * compass]
+    out = [(ring[k], rim[k]) for k in rng.choice(8, 3, replace=False).tolist()]
+    return _widened(xy, ends, kinds, [*pairwise([*ring, ring[0]]), *out], EXPRESS, rng)
 
 
 def _linked(webs: list[Web], hearts: Floats, rng: np.random.Generator) -> Web:

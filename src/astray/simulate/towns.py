@@ -41,7 +41,7 @@ def found(seed: int, variety: Variety) -> Town:
 
 def _town(rng: np.random.Generator) -> tuple[Streets, Places]:
     plan = str(rng.choice(list(PLANS)))
-    radius = float(np.exp(rng.uniform(np.log(2000.0), np.log(20_000.0))))
+    radius = float(np.exp(rng.uniform(np.log(2200.0), np.log(20_000.0))))
     block = float(rng.uniform(130.0, 220.0) * (radius / 4000.0) ** 0.25)
     # Near the middle of a time zone, so that the whole town has the same solar hour.
     centre = float(rng.uniform(-45.0, 60.0)), float(15.0 * rng.integers(-8, 12) + rng.uniform(-5.0, 5.0))
