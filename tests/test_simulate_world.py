@@ -74,6 +74,9 @@ def test_the_city_is_what_it_always_was():
     assert set(trips.context["mode"].tolist()) <= {"walk", "cycle", "drive"}
     first = np.array([trips.columns[name][0] for name in COLUMNS])
     np.testing.assert_allclose(first, CITY_FIRST, rtol=0, atol=1e-7)
+    sparse = city(people=4, days=20, seed=9, interval=(100, 400)).trips  # where a gap takes most of a record
+    assert sparse.n_rows == 2189
+    assert sparse.columns["lat"].mean() == pytest.approx(44.99910838274678, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -276,6 +279,35 @@ def test_loggers_run_through_stops_and_break_recordings_in_two(worlds: list[Simu
         when = sim.trips.columns["time"]
         for k in np.flatnonzero(halves).tolist():
             assert when[sim.trips.offsets[k + 1] - 1] < when[sim.trips.offsets[k + 1]]
+
+
+def test_recordings_of_one_person_do_not_overlap_and_time_moves_on(worlds: list[Simulation]):
+    for sim in worlds:
+        when, offsets = sim.trips.columns["time"], sim.trips.offsets
+        same = np.diff(sim.plans.person) == 0
+        assert (when[offsets[1:-1]] > when[offsets[1:-1] - 1])[same].all()
+        assert (np.diff(when)[np.diff(sim.trips.trajectory_of_row) == 0] > 0).all()
+        assert (sim.trips.lengths >= 2).all()
+
+
+def test_loggers_lose_stands_and_signal_but_never_the_whole_truth():
+    xy = np.array([[0.0, 0.0], [500.0, 0.0], [1000.0, 0.0]])
+    route = Route(xy, np.full(3, -1), np.array([0, 0, -1]))
+    waiting = Journey(route, WALK, 0.0, 1.0, halt=(1, 900.0), marked=(499.0, 501.0))
+    motion = move(grow(np.random.default_rng(0)), [waiting, replace(waiting, marked=NOWHERE)], np.random.default_rng(0))
+
+    def fixes(logger: Logger) -> list[np.ndarray]:
+        taken = record(motion, [5.0, 5.0], [waiting.marked, NOWHERE], np.random.default_rng(1), loggers=[logger] * 2)
+        at_halt = np.abs(taken.xy[:, 0] - 500) < 40
+        assert taken.marked[taken.journey == 0].sum() >= 3
+        return [taken.seconds[(taken.journey == k) & at_halt] for k in range(2)]
+
+    assert len(fixes(Logger(gaps=0))[1]) > 150
+    wrong, normal = fixes(Logger(gaps=0, indoors=1.0))
+    assert len(wrong) - len(normal) == 3
+    assert np.diff(normal).max() > 800
+    assert len(fixes(Logger(gaps=0, rests=0.9))[1]) < 50
+    assert 0 < len(fixes(Logger(gaps=0, dropouts=20.0))[1]) < 150
 
 
 def test_a_chain_of_ways_stays_where_it_is_told_to():

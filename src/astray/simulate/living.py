@@ -167,7 +167,7 @@ def _idle(plans: Plans, logger: Logger, rng: np.random.Generator) -> Plans:
     """Let the logger run before some departures and after some arrivals."""
     n = len(plans.depart)
     late, early = (
-        np.where(rng.random(n) < logger.idle, -rng.exponential(60.0 * logger.minutes, n), 0.0) for _ in range(2)
+        np.where(rng.random(n) < logger.idle, -rng.exponential(120.0 * logger.minutes, n), 0.0) for _ in range(2)
     )
     return replace(plans, late=late, early=early)
 

@@ -13,12 +13,16 @@ class Logger:
     ----------
     noise
         Error of the positions relative to everybody's.
+    jitter
+        How irregular the intervals are, relative to everybody's.
     gaps
         Share of trips with a gap of minutes.
     dropouts
         Further gaps an hour, at random.
     indoors
         Share of stands of minutes during which nothing is received.
+    rests
+        Share of fixes that are left out while the person stands, as loggers do that count metres.
     spikes
         Share of fixes that are thrown off by 100 m or so.
     share
@@ -26,7 +30,7 @@ class Logger:
     late, early
         Share of trips that are switched on late, and off early.
     minutes
-        How late or early, and how long idle, typically.
+        How late or early, typically; idle loggers run twice as long.
     idle
         Share of trips with the logger running for some minutes before the departure, and after the arrival.
     runs_on
@@ -40,9 +44,11 @@ class Logger:
     """
 
     noise: float = 1.0
+    jitter: float = 1.0
     gaps: float = 0.08
     dropouts: float = 0.0
     indoors: float = 0.0
+    rests: float = 0.0
     spikes: float = 0.0
     share: float = 1.0
     late: float = 0.0

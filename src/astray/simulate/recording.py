@@ -27,8 +27,8 @@ _INDOORS = 2.5
 _SPIKE = 70.0
 """Standard deviation in metres, per axis, of the error of a fix that is thrown off."""
 
-_SHORTEST = 4
-"""Fixes that a record keeps at least, whatever is lost."""
+_SHORTEST, _MARKS = 4, 3
+"""Fixes that a record keeps at least, whatever is lost: in all, and of the marked stretch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,8 @@ def record(
     of = np.repeat(np.arange(n), count)
     step = np.arange(count.sum()) - first[of]
     inner = (step > 0) & (step < steps[of])
-    moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)), 0.0)
+    jitter = np.array([logger.jitter for logger in kit])[of]
+    moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)) * jitter, 0.0)
     seconds = np.minimum(moment * (motion.duration / steps)[of], motion.duration[of])
     clock = motion.begin[of] + seconds
     xy, arc = motion.at(clock)
@@ -74,41 +75,55 @@ def record(
     inside = (metres >= bounds[:, 0]) & (metres <= bounds[:, 1])
     truth = np.bincount(of[inside], minlength=n)
 
-    def spare(lost: NDArray[np.bool_], marks: int = 3, least: int = _SHORTEST) -> NDArray[np.bool_]:
+    def spare(lost: NDArray[np.bool_], marks: int, least: int) -> NDArray[np.bool_]:
         """What is lost of journeys that keep so many fixes of the marked stretch, and in all."""
         left = np.bincount(of[inside & ~lost], minlength=n)
         rest = np.bincount(of[~lost], minlength=n)
         return np.asarray(lost & ((left >= np.minimum(truth, marks)) & (rest >= least))[of])
 
-    lost = np.zeros(len(of), dtype=bool)
-    on, off = np.broadcast_to(late, (n,)), np.broadcast_to(early, (n,))
-    if on.any() or off.any():
+    off = np.zeros(len(of), dtype=bool)
+    ends = np.broadcast_to(late, (n,)), np.broadcast_to(early, (n,))
+    if np.any(ends):
         rest = np.maximum(0.15 * motion.duration, (_SHORTEST + 1) * np.asarray(interval))
-        fits = np.clip((motion.duration - rest) / np.maximum(on + off, 1e-9), 0.0, 1.0)
-        on, off = on * fits, motion.duration - off * fits
-        lost = spare((seconds < on[of]) | (seconds > off[of]))
+        fits = np.clip((motion.duration - rest) / np.maximum(ends[0] + ends[1], 1e-9), 0.0, 1.0)
+        before, after = ends[0] * fits, motion.duration - ends[1] * fits
+        off = spare((seconds < before[of]) | (seconds > after[of]), _MARKS, _SHORTEST)
     has_gap = (rng.random(n) < [logger.gaps for logger in kit]) & (motion.duration > 600)
     opens = rng.uniform(0.1, 0.6, n) * motion.duration
     closes = opens + rng.uniform(90, 300, n)
-    lost |= spare(lost | (inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])), 5, 1)
+    gone = spare(off | (inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])), 5, 1) | off
+    lost = gone.copy()
     scale = np.array([logger.noise for logger in kit])[of]
     if motion.underground.any():
-        lost |= spare(lost | motion.hidden(arc))
-    indoors = np.array([logger.indoors for logger in kit])
-    if indoors.any():
+        lost |= motion.hidden(arc)
+    indoors, rests = (np.array([getattr(logger, name) for logger in kit]) for name in ("indoors", "rests"))
+    if indoors.any() or rests.any():
         point, stand = motion.standing(clock)
         inert = stand > _LONG_STAND
         scale = np.where(inert, _INDOORS, 1.0) * scale
-        lost |= spare(lost | (inert & (rng.random(len(motion.tape))[point] < indoors[of])))
+        lost |= inert & (rng.random(len(motion.tape))[point] < indoors[of])
+        lost |= inner & (stand > 0) & (rng.random(len(of)) < rests[of])
     dropouts = np.array([logger.dropouts for logger in kit])
     if dropouts.any():
-        lost |= spare(lost | _dropped(motion.duration, dropouts, of, seconds, rng))
+        lost |= _dropped(motion.duration, dropouts, of, seconds, rng)
+    if (lost & ~gone).any():
+        lost &= ~_first(inside & ~gone, lost, of, _MARKS)
+        lost &= ~_first(~gone, lost, of, _SHORTEST)
 
     noisy = xy + _drift(clock, rng) * scale[:, None] + rng.normal(0, WHITE_NOISE, xy.shape) * scale[:, None]
     spikes = np.array([logger.spikes for logger in kit])
     if spikes.any():
         noisy += np.where(rng.random((len(of), 1)) < spikes[of, None], rng.normal(0, _SPIKE, xy.shape), 0.0)
     return Fixes(of[~lost], seconds[~lost], noisy[~lost], inside[~lost])
+
+
+def _first(wanted: NDArray[np.bool_], lost: NDArray[np.bool_], of: Ints, least: int) -> NDArray[np.bool_]:
+    """The first of the wanted fixes of those journeys that would keep fewer of them than so many."""
+    rank = np.cumsum(wanted)
+    count = np.bincount(of, wanted)
+    rank = rank - (np.cumsum(count) - count)[of]
+    short = np.bincount(of, wanted & ~lost) < least
+    return np.asarray(wanted & short[of] & (rank <= least))
 
 
 def _dropped(duration: Floats, rate: Floats, of: Ints, seconds: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
