@@ -304,7 +304,7 @@ def test_loggers_lose_stands_and_signal_but_never_the_whole_truth():
 
     assert len(fixes(Logger(gaps=0))[1]) > 150
     wrong, normal = fixes(Logger(gaps=0, indoors=1.0))
-    assert len(wrong) - len(normal) == 3
+    assert len(wrong) < 30
     assert np.diff(normal).max() > 800
     assert len(fixes(Logger(gaps=0, rests=0.9))[1]) < 50
     assert 0 < len(fixes(Logger(gaps=0, dropouts=20.0))[1]) < 150

@@ -102,7 +102,8 @@ def _recording(town: Town, who: Person) -> Person:
     share = float(rng.choice([1.0, np.exp(rng.uniform(np.log(0.1), 0.0))]))
     begin = float(rng.choice([0.0, rng.uniform(0.0, 0.5)]))
     end = float(rng.choice([1.0, rng.uniform(begin + 0.35, 1.0)]))
-    whole = who.life == "courier" and rng.random() < 0.5
+    whole = busy and rng.random() < (0.5 if who.life == "courier" else 0.1)
+    through = float(rng.choice([0.0, rng.uniform(0.1, 0.9), rng.uniform(0.5, 1.0)]))
     logger = Logger(
         noise=float(np.exp(rng.normal(0.1, 0.45))),
         jitter=float(rng.choice([0.02, 0.3, 1.0])),
@@ -116,7 +117,7 @@ def _recording(town: Town, who: Person) -> Person:
         early=float(rng.beta(0.8, 1.5)),
         minutes=float(rng.uniform(1.0, 12.0)),
         idle=float(rng.choice([0.0, rng.uniform(0.0, 0.8), rng.uniform(0.0, 0.8)])),
-        runs_on=0.95 if whole else float(rng.choice([0.0, rng.uniform(0.1, 0.9), rng.uniform(0.5, 1.0)])),
+        runs_on=0.95 if whole else 0.0 if busy else through,
         stop=float(np.exp(rng.uniform(np.log(10.0), np.log(150.0)))),
         cuts=float(rng.choice([0.0, rng.uniform(0.0, 0.25)])),
         span=(begin, end),
