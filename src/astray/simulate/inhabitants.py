@@ -99,6 +99,7 @@ def _recording(town: Town, who: Person) -> Person:
     rng = stream(town.seed, 10, who.index)
     interval = float(np.exp(rng.uniform(np.log(1.0), np.log(120.0))))
     busy = who.life in ("taxi", "courier")
+    interval = max(interval, 4.0) if busy else interval
     share = float(rng.choice([1.0, np.exp(rng.uniform(np.log(0.1), 0.0))]))
     begin = float(rng.choice([0.0, rng.uniform(0.0, 0.5)]))
     end = float(rng.choice([1.0, rng.uniform(begin + 0.35, 1.0)]))
@@ -106,6 +107,7 @@ def _recording(town: Town, who: Person) -> Person:
     through = float(rng.choice([0.0, rng.uniform(0.1, 0.9), rng.uniform(0.5, 1.0)]))
     logger = Logger(
         noise=float(np.exp(rng.normal(0.1, 0.45))),
+        white=float(min(interval / 6.0, 1.0) ** 0.8),
         jitter=float(rng.choice([0.02, 0.3, 1.0])),
         gaps=float(rng.uniform(0.0, 0.25)),
         dropouts=float(np.exp(rng.uniform(np.log(0.3), np.log(12.0)))),
@@ -122,4 +124,4 @@ def _recording(town: Town, who: Person) -> Person:
         cuts=float(rng.choice([0.0, rng.uniform(0.0, 0.25)])),
         span=(begin, end),
     )
-    return replace(who, interval=max(interval, 4.0) if busy else interval, logger=logger)
+    return replace(who, interval=interval, logger=logger)

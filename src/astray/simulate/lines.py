@@ -133,7 +133,7 @@ def unfold(streets: Streets, lines: Sequence[Line], network: Network, way: Seque
 def lay_lines(streets: Streets, hearts: Floats, radius: float, supply: float, rng: np.random.Generator) -> list[Line]:
     """Lines through the middle and between quarters, the more the greater the town and the ``supply``, 0 to 1."""
     rails = round(supply * radius / 3000.0)
-    buses = round(supply * np.clip(radius / 500.0, 6, 20))
+    buses = round(supply * np.clip(radius / 350.0, 8, 26))
     mode = METRO if rng.random() < 0.6 else TRAIN
     turn = rng.uniform(0, np.pi)
     lines = []

@@ -13,6 +13,8 @@ class Logger:
     ----------
     noise
         Error of the positions relative to everybody's.
+    white
+        How much of the error that is new with every fix is left; receivers that fix often smooth it away.
     jitter
         How irregular the intervals are, relative to everybody's.
     gaps
@@ -44,6 +46,7 @@ class Logger:
     """
 
     noise: float = 1.0
+    white: float = 1.0
     jitter: float = 1.0
     gaps: float = 0.08
     dropouts: float = 0.0

@@ -110,7 +110,8 @@ def record(
         lost &= ~_first(inside & ~gone, lost, of, _MARKS)
         lost &= ~_first(~gone, lost, of, _SHORTEST)
 
-    noisy = xy + _drift(clock, rng) * scale[:, None] + rng.normal(0, WHITE_NOISE, xy.shape) * scale[:, None]
+    white = scale * np.array([logger.white for logger in kit])[of]
+    noisy = xy + _drift(clock, rng) * scale[:, None] + rng.normal(0, WHITE_NOISE, xy.shape) * white[:, None]
     spikes = np.array([logger.spikes for logger in kit])
     if spikes.any():
         noisy += np.where(rng.random((len(of), 1)) < spikes[of, None], rng.normal(0, _SPIKE, xy.shape), 0.0)

@@ -18,6 +18,9 @@ from astray.simulate.routes import BUS, WALK, Journey, Route, chain
 from astray.simulate.streets import SIDE, Floats, Ints, Streets, arcs_of, cheapest_ways, follow_back
 from astray.simulate.town import Town
 
+_LONG_WALK = 2500.0
+"""Metres that nobody walks to and from stops, both ends together."""
+
 IMPROVISED = 3
 """Variants of a way from this number on are each taken once."""
 
@@ -79,13 +82,16 @@ class Traveller:
             places = self.town.places
             way = self.way(int(places.node[origin]), int(places.node[destination]), mode, variant)
             make = by_line if mode >= BUS else door_to_door
-            self._routes[key] = make(self.town, origin, destination, way)
+            route = make(self.town, origin, destination, way)
+            if mode >= BUS and variant > 0 and not ride_pays(route):
+                route = self.route(origin, destination, mode)
+            self._routes[key] = route
         return self._routes[key]
 
     def line_to(self, origin: int, destination: int) -> int:
         """The mode of the longest ride between two doors by public transport; walking if no ride pays."""
         route = self.route(origin, destination, BUS)
-        if not route.rides:
+        if not ride_pays(route):
             return WALK
         metres = np.bincount(route.modes(WALK)[:-1], np.diff(route.arc))
         return int(BUS + np.argmax(metres[BUS:]))
@@ -143,6 +149,14 @@ def by_line(town: Town, origin: int, destination: int, way: list[int]) -> Route:
     parts = [out, *legs, back]
     waits = [float(part.stays[0]) for part in parts[1:]]
     return chain(parts, [WALK] * len(parts), waits)
+
+
+def ride_pays(route: Route) -> bool:
+    """Whether a way is more by public transport than on foot, with no more than a long walk in it."""
+    ridden = route.modes(WALK)[:-1] >= BUS
+    metres = np.diff(route.arc)
+    walked = float(metres[~ridden].sum())
+    return bool(metres[ridden].sum() > walked) and walked < _LONG_WALK
 
 
 def _trimmed(town: Town, origin: int, destination: int, way: list[int]) -> list[int]:
