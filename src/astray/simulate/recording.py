@@ -88,10 +88,11 @@ def record(
         fits = np.clip((motion.duration - rest) / np.maximum(ends[0] + ends[1], 1e-9), 0.0, 1.0)
         before, after = ends[0] * fits, motion.duration - ends[1] * fits
         off = spare((seconds < before[of]) | (seconds > after[of]), _MARKS, _SHORTEST)
+    least = _SHORTEST if off.any() else 2  # the first and the last fix are never in a gap
     has_gap = (rng.random(n) < [logger.gaps for logger in kit]) & (motion.duration > 600)
     opens = rng.uniform(0.1, 0.6, n) * motion.duration
     closes = opens + rng.uniform(90, 300, n)
-    gone = spare(off | (inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])), 5, 1) | off
+    gone = spare(off | (inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])), 5, least) | off
     lost = gone.copy()
     scale = np.array([logger.noise for logger in kit])[of]
     if motion.underground.any():
