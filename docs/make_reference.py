@@ -36,7 +36,10 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "decisions": ("Decisions", {"astray.decide": ("decide", "doubt", "ByHour", "ByContext"), "astray.errors": ()}),
     "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
     "live": ("Live", {"astray.live": ()}),
-    "simulation": ("Simulation", {"astray.simulate": ("city", "Simulation", "ANOMALY_KINDS")}),
+    "simulation": (
+        "Simulation",
+        {"astray.simulate": ("city", "world", "Variety", "Simulation", "Change", "ANOMALY_KINDS")},
+    ),
     "learning": (
         "Learning, for experts",
         {

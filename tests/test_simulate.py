@@ -14,21 +14,11 @@ import astray.simulate as simulate
 from astray import Trajectories
 from astray.errors import DataError
 from astray.simulate import ANOMALY_KINDS, EPOCH, Simulation
-from astray.simulate.movement import (
-    CRUISE,
-    DRIVE,
-    HOUR,
-    MODES,
-    NOWHERE,
-    SLOW_NOISE,
-    WHITE_NOISE,
-    Journey,
-    Route,
-    move,
-    record,
-)
-from astray.simulate.streets import cheapest_ways, follow_back, grow, to_metres
-from astray.simulate.ways import IMPROVISED, Traveller, arcs_of
+from astray.simulate.movement import CRUISE, HOUR, move
+from astray.simulate.recording import SLOW_NOISE, WHITE_NOISE, record
+from astray.simulate.routes import DRIVE, MODES, NOWHERE, Journey, Route
+from astray.simulate.streets import arcs_of, cheapest_ways, follow_back, grow, to_metres
+from astray.simulate.ways import IMPROVISED, Traveller
 
 NOISE = 25.0
 """Metres that no fix is off: eight standard deviations of the GPS error of one axis."""

@@ -10,12 +10,27 @@
 from __future__ import annotations
 
 from astray.simulate.anomalies import KINDS
+from astray.simulate.changes import Change
 from astray.simulate.people import Person
 from astray.simulate.places import Places
-from astray.simulate.simulation import EPOCH, Simulation, city
+from astray.simulate.simulation import Simulation
 from astray.simulate.streets import Streets
+from astray.simulate.town import EPOCH
+from astray.simulate.variety import Variety
+from astray.simulate.worlds import city, world
 
 ANOMALY_KINDS = tuple(KINDS)
 """The kinds of anomaly that :meth:`Simulation.inject` knows."""
 
-__all__ = ["ANOMALY_KINDS", "EPOCH", "Person", "Places", "Simulation", "Streets", "city"]
+__all__ = [
+    "ANOMALY_KINDS",
+    "EPOCH",
+    "Change",
+    "Person",
+    "Places",
+    "Simulation",
+    "Streets",
+    "Variety",
+    "city",
+    "world",
+]

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.simulate.movement import DAY, EVERYWHERE, HOUR, Journey, Route, weekend
-from astray.simulate.streets import Floats, Ints, cheapest_ways, follow_back
-from astray.simulate.ways import Plans, Traveller, arcs_of
+from astray.simulate.movement import DAY, HOUR, weekend
+from astray.simulate.routes import EVERYWHERE, WALK, Journey, Route
+from astray.simulate.streets import Floats, Ints, arcs_of, cheapest_ways, follow_back
+from astray.simulate.ways import Plans, Traveller
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,8 @@ class Past:
         )
         known = np.zeros(len(self.traveller.town.streets.edges), dtype=bool)
         for origin, destination, mode, variant in ways[times >= 2].tolist():
-            known[self.traveller.route(origin, destination, mode, variant).edge[:-1]] = True
+            taken = self.traveller.route(origin, destination, mode, variant).edge
+            known[taken[taken >= 0]] = True
         return known
 
     def hours_from(self, depart: float, origin: int, destination: int) -> tuple[float, int]:
@@ -86,8 +88,11 @@ def detour(case: Case, rng: np.random.Generator) -> Journey | None:
     """Leaves the own way at a crossing, goes round by other streets, and is back on it some crossings later.
 
     Of several detours the one is taken that is mostly on streets which the person knows from other trips: the
-    places are familiar, the way is not. It adds 15 % to 80 % to the cost of the trip.
+    places are familiar, the way is not. It adds 15 % to 80 % to the cost of the trip. Trips by public
+    transport and trips with a stop on the way cannot carry it.
     """
+    if case.journey.route.mode is not None:
+        return None
     traveller, known = case.past.traveller, case.past.known_streets
     streets, cost, n = traveller.town.streets, traveller.cost(case.journey.mode), len(known)
     way = [node for node in case.journey.route.node.tolist() if node >= 0]
@@ -131,6 +136,8 @@ def loiter(case: Case, rng: np.random.Generator) -> Journey | None:
     length = float(case.journey.route.arc[-1])
     for share in rng.uniform(0.25, 0.75, 20).tolist():
         route, k = case.journey.route.with_point(share * length)
+        if route.rides and route.modes(WALK)[k] != WALK:
+            continue  # passengers cannot stop the bus
         if np.hypot(*(doors - route.xy[k]).T).min() >= 200.0:
             halt = (k, float(rng.uniform(480.0, 1500.0)))
             marked = (share * length - 1.0, share * length + 1.0)
@@ -157,7 +164,9 @@ def wrong_time(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def speeding(case: Case, rng: np.random.Generator) -> Journey | None:
-    """The same way two to three times faster."""
+    """The same way two to three times faster; passengers of public transport cannot."""
+    if case.journey.route.rides:
+        return None
     return replace(case.journey, haste=float(rng.uniform(2.0, 3.0)), marked=EVERYWHERE)
 
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from astray.errors import DataError
 from astray.simulate.anomalies import KINDS, Case, Past
-from astray.simulate.movement import Journey, weekend
+from astray.simulate.movement import weekend
 from astray.simulate.people import Person
-from astray.simulate.places import Town
+from astray.simulate.routes import Journey
 from astray.simulate.streets import Ints
+from astray.simulate.town import Town
 from astray.simulate.ways import Plans, Traveller
 
 Wrong = tuple[int, Journey, str]

@@ -1,4 +1,4 @@
-"""How people move in a made city: speeds, accelerations, crossings, rush hours, and the loggers they carry.
+"""How people move in a made city: speeds, accelerations, crossings and rush hours.
 
 All journeys of a batch are laid end to end on one clock and one tape measure, so that a handful of array
 operations moves them all, however many they are.
@@ -7,114 +7,40 @@ operations moves them all, however many they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from astray.simulate.routes import METRO, Journey
 from astray.simulate.streets import Floats, Ints, Streets
 
 HOUR, DAY = 3600.0, 86_400.0
 
-MODES = ("walk", "cycle", "drive")
-WALK, CYCLE, DRIVE = 0, 1, 2
+CRUISE = np.array(
+    [
+        [1.4, 1.4, 1.4, 1.4],
+        [5.0, 5.0, 4.5, 4.0],
+        [8.3, 12.5, 17.5, 26.0],
+        [7.5, 11.0, 14.0, 22.0],
+        [20.0, 20.0, 20.0, 20.0],
+        [17.0, 17.0, 17.0, 17.0],
+    ]
+)
+"""Free speed in m/s, by mode and class of road (side street, avenue, ring road, expressway)."""
 
-CRUISE = np.array([[1.4, 1.4, 1.4], [5.0, 5.0, 4.5], [8.3, 12.5, 17.5]])
-"""Free speed in m/s, by mode and class of road (side street, avenue, ring road)."""
-
-_ACCELERATION = np.array([0.7, 0.8, 1.8])
-_CORNER = np.array([1.4, 3.2, 5.0])
+_ACCELERATION = np.array([0.7, 0.8, 1.8, 1.1, 0.9, 1.0])
+_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])
 """Greatest speed through a sharp turn, by mode."""
 
-_STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4]])
+_STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4], [0.08, 0.35], [0.0, 0.0], [0.0, 0.0]])
 """Probability of a stop at a crossing, by mode and whether it has lights."""
 
 _WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
 """Shortest and longest wait in seconds, without and with lights."""
 
-_CONGESTED = np.array([0.0, 0.15, 1.0])
+_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])
 """How much of a street's congestion each mode feels."""
-
-SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
-"""Standard deviations, per axis in metres, of the GPS error that drifts and of the one that does not."""
-
-_DRIFT = 40.0
-"""Seconds over which the drifting GPS error renews itself."""
-
-_GAP_SHARE = 0.08
-"""Share of journeys with a gap of minutes in the record."""
-
-NOWHERE, EVERYWHERE = (np.inf, -np.inf), (-np.inf, np.inf)
-"""Marked stretches of a journey that has no anomaly, and of one that is anomalous throughout."""
-
-
-@dataclass(frozen=True, eq=False)
-class Route:
-    """A way on the streets as a chain of points.
-
-    Attributes
-    ----------
-    xy
-        The points in metres.
-    node
-        The crossing that each point is, -1 where it is none.
-    edge
-        The street from each point to the next; -1 at the last.
-    """
-
-    xy: Floats
-    node: Ints
-    edge: Ints
-
-    @property
-    def arc(self) -> Floats:
-        """Metres along the way at each point."""
-        return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.xy, axis=0).T))])
-
-    def reversed(self) -> Route:
-        """The same way from its end to its beginning."""
-        return Route(self.xy[::-1], self.node[::-1], np.append(self.edge[-2::-1], -1))
-
-    def with_point(self, metres: float) -> tuple[Route, int]:
-        """The same way with one more point so many metres along it, and its position in the chain."""
-        arc = self.arc
-        k = int(np.clip(np.searchsorted(arc, metres), 1, len(arc) - 1))
-        point = [np.interp(metres, arc, self.xy[:, axis]) for axis in (0, 1)]
-        return (
-            Route(
-                np.insert(self.xy, k, point, axis=0),
-                np.insert(self.node, k, -1),
-                np.insert(self.edge, k, self.edge[k - 1]),
-            ),
-            k,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Journey:
-    """One trip to be made.
-
-    Attributes
-    ----------
-    route, mode, depart
-        The way, an index into :data:`MODES`, and the departure in seconds after the first midnight.
-    speed
-        The person's speed relative to everybody's.
-    haste
-        Factor on speeds and accelerations, and divisor of waits; 1 is usual.
-    halt
-        Position in the chain of points and seconds of one deliberate stop there.
-    marked
-        The stretch, in metres along the way, that is anomalous.
-    """
-
-    route: Route
-    mode: int
-    depart: float
-    speed: float
-    haste: float = 1.0
-    halt: tuple[int, float] | None = None
-    marked: tuple[float, float] = NOWHERE
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +61,25 @@ class Motion:
     origin: Floats
     """Metres of tape at each journey's first point."""
     duration: Floats
+    underground: NDArray[np.bool_]
+    """Whether the leg after each point of the routes is out of sight of the sky."""
+
+    def take(self, journeys: Ints) -> Motion:
+        """The motion of some of the journeys, each as often as it is asked for."""
+        return replace(self, begin=self.begin[journeys], origin=self.origin[journeys], duration=self.duration[journeys])
+
+    def hidden(self, arc: Floats) -> NDArray[np.bool_]:
+        """Whether the sky is out of sight at so many metres of tape."""
+        return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
+
+    def standing(self, clock: Floats) -> tuple[Ints, Floats]:
+        """The point of the routes passed last at times of the common clock, and seconds of standing there.
+
+        The seconds are those of the whole stand while it lasts, and none in motion.
+        """
+        piece = np.searchsorted(self.clock, clock, side="right") - 1
+        length = np.diff(self.clock, append=self.clock[-1])
+        return piece // 4, np.where(piece % 4 == 0, length[piece], 0.0)
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
         """Position and metres of tape at times of the common clock."""
@@ -169,7 +114,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     xy = np.concatenate([j.route.xy for j in journeys])
     node = np.concatenate([j.route.node for j in journeys])
     edge = np.concatenate([j.route.edge for j in journeys])
-    mode = np.array([j.mode for j in journeys])[of]
+    mode = np.concatenate([j.route.modes(j.mode) for j in journeys])
     haste = np.array([j.haste for j in journeys])[of]
     busy = rush([j.depart for j in journeys])[of]
     n = len(xy)
@@ -189,12 +134,18 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     limit = np.where(sharp, np.minimum(limit, _CORNER[mode] * haste), limit)
     lights = np.where(node >= 0, streets.signals[node], False).astype(np.int64)
     stops = (node >= 0) & (rng.random(n) < _STOP[mode, lights])
-    wait = np.where(stops, rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0)
+    wait = np.where(
+        stops, streets.patience * rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0
+    )
+    dwell = np.concatenate([j.route.stays for j in journeys])
+    if dwell.any():
+        wait = np.where(dwell > 0, dwell * rng.uniform(0.4, 1.6, n) / haste, wait)
     for k, journey in enumerate(journeys):
         if journey.halt is not None:
             wait[first[k] + journey.halt[0]] = journey.halt[1]
-    wait[first] = rng.uniform(5, 45, len(journeys)) / haste[first]
-    wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last]
+    idle = np.array([j.idle for j in journeys])
+    wait[first] = rng.uniform(5, 45, len(journeys)) / haste[first] + idle[:, 0]
+    wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last] + idle[:, 1]
     limit[wait > 0] = 0.0
 
     # What acceleration allows: v_i^2 <= v_j^2 + 2 a |s_i - s_j| for all points i and j. Journeys begin and
@@ -239,55 +190,5 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
         begin,
         tape[first],
         clock[4 * last + 1] - begin,
+        mode == METRO,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Fixes:
-    """What loggers recorded: journey, seconds since departure, noisy position, and whether it is marked."""
-
-    journey: Ints
-    seconds: Floats
-    xy: Floats
-    marked: NDArray[np.bool_]
-
-
-def record(motion: Motion, interval: ArrayLike, marked: ArrayLike, rng: np.random.Generator) -> Fixes:
-    """Sample the motion as GPS loggers do; ``interval`` and the ``marked`` stretch are one each a journey.
-
-    A journey's first and last moments are recorded; between them fixes come about ``interval`` seconds apart.
-    Some journeys have a gap of minutes. The error of the position is one that drifts plus a white one.
-    """
-    steps = np.maximum(np.ceil(motion.duration / np.asarray(interval)), 1).astype(np.int64)
-    count = steps + 1
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    of = np.repeat(np.arange(len(steps)), count)
-    step = np.arange(count.sum()) - first[of]
-    inner = (step > 0) & (step < steps[of])
-    moment = step + np.where(inner, rng.uniform(-0.35, 0.35, len(of)), 0.0)
-    seconds = np.minimum(moment * (motion.duration / steps)[of], motion.duration[of])
-    xy, arc = motion.at(motion.begin[of] + seconds)
-    metres = arc - motion.origin[of]
-    bounds = np.asarray(marked, dtype=np.float64).reshape(-1, 2)[of]
-    inside = (metres >= bounds[:, 0]) & (metres <= bounds[:, 1])
-
-    # Gaps; but one that would swallow the marked stretch is not made.
-    has_gap = (rng.random(len(steps)) < _GAP_SHARE) & (motion.duration > 600)
-    opens = rng.uniform(0.1, 0.6, len(steps)) * motion.duration
-    closes = opens + rng.uniform(90, 300, len(steps))
-    lost = inner & has_gap[of] & (seconds > opens[of]) & (seconds < closes[of])
-    left = np.bincount(of[inside & ~lost], minlength=len(steps))
-    enough = np.minimum(np.bincount(of[inside], minlength=len(steps)), 5)
-    keep = ~(lost & (left >= enough)[of])
-
-    noisy = xy + _drift(motion.begin[of] + seconds, rng) + rng.normal(0, WHITE_NOISE, xy.shape)
-    return Fixes(of[keep], seconds[keep], noisy[keep], inside[keep])
-
-
-def _drift(clock: Floats, rng: np.random.Generator) -> Floats:
-    """A Gaussian error of constant variance that drifts: independent knots, blended in between."""
-    knots = rng.normal(0, SLOW_NOISE, (int(clock.max() // _DRIFT) + 2, 2))
-    k = (clock // _DRIFT).astype(np.int64)
-    share = (clock / _DRIFT - k)[:, None]
-    blend = (1 - share) * knots[k] + share * knots[k + 1]
-    return np.asarray(blend / np.sqrt((1 - share) ** 2 + share**2))

@@ -1,4 +1,4 @@
-"""The people of a made city: where they live and what they do every week.
+"""The people of a made city: where they live, what they do every week, and what they record with.
 
 A person is a pure function of the city's seed and the person's number, so "p07" is the same person whether
 the city has ten people or a hundred thousand.
@@ -7,13 +7,13 @@ the city has ten people or a hundred thousand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from astray.simulate.movement import CYCLE, DAY, DRIVE, HOUR, WALK
-from astray.simulate.places import Town, stream
+from astray.simulate.loggers import Logger
+from astray.simulate.places import stream
 from astray.simulate.streets import Ints
+from astray.simulate.town import Town
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,18 @@ class Person:
         Personal speed relative to everybody's.
     interval
         Typical seconds between two fixes of the person's logger.
+    life
+        The kind of life, a key of :data:`astray.simulate.lives.LIVES`.
+    curiosity
+        How often the person goes to new places, relative to a commuter of the city.
+    looseness
+        How much the person's hours vary, relative to a commuter of the city.
+    errands
+        Share of trips with a short stop on the way.
+    ride
+        How the person gets about; none for the rule of the city: walk where it is near, cycle or drive else.
+    logger
+        How the person records.
     """
 
     id: str
@@ -69,13 +81,46 @@ class Person:
     cyclist: bool
     speed: float
     interval: float
+    life: str = "commuter"
+    curiosity: float = 1.0
+    looseness: float = 1.0
+    errands: float = 0.0
+    ride: Ride | None = None
+    logger: Logger = Logger()
 
 
-def person(town: Town, index: int, interval: tuple[float, float]) -> Person:
-    """The person of this number; the logger's interval is drawn (log-uniform) from ``interval``."""
+@dataclass(frozen=True)
+class Ride:
+    """How a person gets about.
+
+    Attributes
+    ----------
+    walks, cycles
+        Metres, as the crow flies, up to which the person walks, and cycles.
+    usual
+        What the person takes farther than that, an index into :data:`astray.simulate.routes.MODES`; a bus
+        stands for all public transport.
+    fickle
+        Probability of taking something else.
+    """
+
+    walks: float
+    cycles: float
+    usual: int
+    fickle: float
+
+
+def person(
+    town: Town, index: int, interval: tuple[float, float], home: int | None = None, work: int | None = None
+) -> Person:
+    """The person of this number; the logger's interval is drawn (log-uniform) from ``interval``.
+
+    Home and work are drawn too unless they are given.
+    """
     rng = stream(town.seed, 2, index)
     places = town.places
-    home = int(rng.choice(places.of_kind("home")))
+    drawn = int(rng.choice(places.of_kind("home")))
+    home = drawn if home is None else home
 
     def around(kind: str, nearest: float, farthest: float = np.inf) -> Ints:
         """The places of a kind so far from home, or failing these all of them."""
@@ -84,7 +129,8 @@ def person(town: Town, index: int, interval: tuple[float, float]) -> Person:
         fit = (away >= nearest) & (away <= farthest)
         return stock[fit] if fit.any() else stock
 
-    work = int(rng.choice(around("work", 900.0)))
+    drawn = int(rng.choice(around("work", 900.0)))
+    work = drawn if work is None else work
 
     def on_the_way(kind: str, n: int) -> tuple[int, ...]:
         """Places of a kind that lengthen the way from work to home little."""
@@ -116,90 +162,3 @@ def person(town: Town, index: int, interval: tuple[float, float]) -> Person:
         speed=float(np.exp(rng.normal(0, 0.07))),
         interval=float(np.exp(rng.uniform(*np.log(interval)))),
     )
-
-
-# ---------------------------------------------------------------- habits
-
-
-class Diary:
-    """The trips that a person means to make, in order: one entry a trip in each list.
-
-    Departures are in seconds after the first midnight. Whoever is late leaves later than this.
-    """
-
-    def __init__(self, town: Town, who: Person, days: int) -> None:
-        self.origin: list[int] = []
-        self.destination: list[int] = []
-        self.mode: list[int] = []
-        self.depart: list[float] = []
-        self._places, self._who, self._rng = town.places, who, stream(town.seed, 3, who.index)
-        for day in range(days):
-            works = day % 7 < 5 and day % 7 != who.home_office and self._rng.random() > 0.05
-            if works:
-                self._working_day(day)
-            else:
-                self._free_day(day)
-
-    def _working_day(self, day: int) -> None:
-        who, rng = self._who, self._rng
-        mode = self._mode_to(who.work)
-        leaves, returns = who.leaves + 0.2 * rng.normal(), who.returns + 0.3 * rng.normal()
-        if who.school >= 0 and rng.random() < 0.8:
-            self._tour(day, mode, [who.home, who.school, who.work], [leaves - 0.3, leaves])
-        else:
-            self._tour(day, mode, [who.home, who.work], [leaves])
-        if rng.random() < who.visits:
-            client, begin = self._anywhere(), rng.uniform(9.5, 14.5)
-            ride = CYCLE if mode == WALK else mode
-            self._tour(day, ride, [who.work, client, who.work], [begin, begin + rng.uniform(0.8, 1.6)])
-        elif rng.random() < who.sociable and 300 < self._places.distance(who.work, who.cafe) < 1500:
-            begin = 12.3 + 0.2 * rng.normal()
-            self._tour(day, WALK, [who.work, who.cafe, who.work], [begin, begin + rng.uniform(0.7, 1.0)])
-        if day % 7 in who.gym_days and rng.random() < 0.9:
-            trained = returns + 1.7 + 0.15 * rng.normal()
-            self._tour(day, mode, [who.work, who.gym, who.home], [returns, trained])
-        elif rng.random() < 0.25:
-            shop = self._one_of(who.shops, novelty=0.15)
-            self._tour(day, mode, [who.work, shop, who.home], [returns, returns + 0.8 + 0.15 * rng.normal()])
-        else:
-            self._tour(day, mode, [who.work, who.home], [returns])
-        if rng.random() < who.sociable:
-            evening = max(20.0, who.returns + 2.6) + 0.4 * rng.normal()
-            self._outing(day, self._one_of(who.friends, novelty=0.3), evening)
-
-    def _free_day(self, day: int) -> None:
-        who, rng = self._who, self._rng
-        if rng.random() < 0.7:
-            self._outing(day, self._one_of(who.shops, novelty=0.2), 10.6 + 0.5 * rng.normal())
-        if rng.random() < 0.5:
-            self._outing(day, self._one_of(who.haunts + who.friends, novelty=0.35), 15.0 + 0.7 * rng.normal())
-
-    def _outing(self, day: int, there: int, begin: float) -> None:
-        home, stay = self._who.home, self._rng.uniform(1.0, 2.5)
-        self._tour(day, self._mode_to(there), [home, there, home], [begin, begin + stay])
-
-    def _tour(self, day: int, mode: int, stops: list[int], hours: list[float]) -> None:
-        """Trips from stop to stop, leaving at these hours; where one is already one does not go."""
-        for (a, b), hour in zip(pairwise(stops), hours, strict=True):
-            if a != b:
-                self.origin.append(a)
-                self.destination.append(b)
-                self.mode.append(mode)
-                self.depart.append(DAY * day + HOUR * hour)
-
-    def _mode_to(self, place: int) -> int:
-        far = float(self._places.distance(self._who.home, place))
-        return WALK if far < 1500 else CYCLE if self._who.cyclist and far < 5500 else DRIVE
-
-    def _anywhere(self) -> int:
-        """A place that need not be one of the person's own, 800 m or more from home and from work."""
-        while True:
-            place = int(self._rng.integers(len(self._places.kind)))
-            if self._places.distance(place, np.array([self._who.home, self._who.work])).min() > 800.0:
-                return place
-
-    def _one_of(self, habitual: tuple[int, ...], novelty: float) -> int:
-        """Mostly the favourite, sometimes another habitual place, now and then somewhere new."""
-        if self._rng.random() < novelty:
-            return self._anywhere()
-        return habitual[0] if self._rng.random() < 0.5 else int(self._rng.choice(habitual))

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from astray.errors import DataError
 from astray.simulate.anomalies import KINDS
+from astray.simulate.changes import Change
 from astray.simulate.injection import go_wrong
-from astray.simulate.movement import MODES, NOWHERE, move, record
-from astray.simulate.people import Diary, Person, person
-from astray.simulate.places import Places, Town, stream
-from astray.simulate.streets import Floats, Ints, Streets, to_degrees
-from astray.simulate.ways import IMPROVISED, Plans, Traveller
+from astray.simulate.movement import move
+from astray.simulate.people import Person
+from astray.simulate.places import Places
+from astray.simulate.recording import record
+from astray.simulate.routes import MODES
+from astray.simulate.streets import Floats, Streets, to_degrees
+from astray.simulate.town import Town
+from astray.simulate.ways import Plans, Traveller
 from astray.trajectories import Trajectories
-
-EPOCH = 1_736_121_600.0
-"""The first midnight: Monday 2025-01-06 00:00 UTC. The city's clocks show UTC."""
-
-_VARIANTS = (0.58, 0.74, 0.79)
-"""Up to here in [0, 1) a trip takes the usual way, the second, the third; the rest are improvised."""
-
-_PAUSE = 180.0
-"""Least seconds between an arrival and the next departure."""
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A made city and what its people did; made by :func:`city`.
+    """A made city and what its people did; made by :func:`city` or :func:`world`.
 
     Attributes
     ----------
     trips
         Everybody's normal trips, person by person in the order of time: columns ``time``, ``lat``, ``lon``,
-        context ``mode`` ("walk", "cycle", "drive").
+        context ``mode`` ("walk", "cycle", "drive"; in a world also "bus", "train", "metro"). A world has two
+        more: ``life`` (the kind of life) and ``phase`` (0, 1, ...; see ``changes``).
     people
         Who they are, what they do and where; places are numbers into ``places``.
     plans
         What each trip was meant to be, in the order of ``trips``.
     town
         The streets and places (also as ``streets`` and ``places``).
+    changes
+        What changed in people's lives and when, person by person in the order of time.
     """
 
     trips: Trajectories
     people: tuple[Person, ...]
     plans: Plans
     town: Town
+    changes: tuple[Change, ...] = ()
 
     @property
     def streets(self) -> Streets:
@@ -65,6 +64,7 @@ class Simulation:
 
         With ``random`` (a seed) the test trips are drawn at random instead.
 
+        >>> from astray.simulate import city
         >>> train, test = city(people=2, days=7).split(0.25)
         >>> bool(train.agent("p00").columns["time"].max() < test.agent("p00").columns["time"].min())
         True
@@ -82,7 +82,8 @@ class Simulation:
         """Latitudes and longitudes of the way on the streets that a normal trip took, corner by corner."""
         trip = self._trip(trajectory_id)
         who = self.people[int(self.plans.person[trip])]
-        return to_degrees(self.plans.journey(trip, Traveller(self.town, who)).route.xy)
+        way = self.plans.journey(trip, Traveller(self.town, who)).route.xy
+        return to_degrees(way, self.streets.centre)
 
     def inject(
         self, trips: Trajectories, kinds: Sequence[str] = tuple(KINDS), rate: float = 0.05, *, seed: int = 0
@@ -117,6 +118,7 @@ class Simulation:
 
         Examples
         --------
+        >>> from astray.simulate import city
         >>> sim = city(people=2, days=14)
         >>> labelled = sim.inject(sim.trips, kinds=("loiter",), rate=0.1, seed=1)
         >>> loitering = labelled[labelled.context["kind"] == "loiter"]
@@ -141,14 +143,23 @@ class Simulation:
 
         rows = np.array([row for row, _, _ in wrong])
         journeys = [journey for _, journey, _ in wrong]
-        intervals = np.array([self.people[i].interval for i in self.plans.person[numbers[rows]]])
+        plans = self.plans.rows(numbers[rows])
+        owners = [self.people[i] for i in plans.person]
         motion = move(self.town.streets, journeys, rng)
-        fixes = record(motion, intervals, [journey.marked for journey in journeys], rng)
+        fixes = record(
+            motion,
+            np.array([who.interval for who in owners]),
+            [journey.marked for journey in journeys],
+            rng,
+            loggers=[who.logger for who in owners],
+            late=np.maximum(plans.late, 0.0),
+            early=np.maximum(plans.early, 0.0),
+        )
         depart = np.array([journey.depart for journey in journeys])
-        lat, lon = to_degrees(fixes.xy)
+        lat, lon = to_degrees(fixes.xy, self.streets.centre)
         anomalous = Trajectories(
             {
-                "time": EPOCH + depart[fixes.journey] + fixes.seconds,
+                "time": self.town.midnight + depart[fixes.journey] + fixes.seconds,
                 "lat": lat,
                 "lon": lon,
                 "anomalous": fixes.marked,
@@ -156,7 +167,8 @@ class Simulation:
             np.concatenate([[0], np.cumsum(np.bincount(fixes.journey))]),
             trips.agent_ids[rows],
             trips.trajectory_ids[rows],
-            {
+            {name: values[rows] for name, values in trips.context.items()}
+            | {
                 "mode": np.array(MODES)[[journey.mode for journey in journeys]],
                 "kind": np.array([name for _, _, name in wrong], dtype=kind.dtype),
             },
@@ -188,93 +200,3 @@ class Simulation:
         if trajectory_id not in self._position:
             raise DataError(f"trip {trajectory_id!r} is not of this simulation; give trips of its .trips or .split()")
         return self._position[trajectory_id]
-
-
-def city(
-    people: int | Sequence[int] = 20,
-    days: int = 60,
-    seed: int = 0,
-    *,
-    interval: tuple[float, float] = (2.0, 12.0),
-) -> Simulation:
-    """Make a city and let its people live there.
-
-    The time taken is proportional to the number of people: on one core a second or two for 20 people and
-    60 days, and 6 ms a person for two days with ``interval=(30, 60)``.
-
-    Parameters
-    ----------
-    people
-        How many people, or the numbers of those wanted: ``people=range(500, 1000)`` is one part of a larger
-        city that several processes make together.
-    days
-        How many days from Monday 2025-01-06 on. Each person makes two to four trips a day.
-    seed
-        The same seed makes the same city; its person "p07" is the same, and does the same, whoever else is
-        there.
-    interval
-        Shortest and longest typical seconds between two fixes; each person's logger has its own.
-
-    Examples
-    --------
-    >>> sim = city(people=2, days=7, seed=0)
-    >>> sim.people[1].id, sim.trips.agents, list(sim.trips.columns)
-    ('p01', ['p00', 'p01'], ['time', 'lat', 'lon'])
-    >>> sim.trips.trajectory_ids[:2].tolist()
-    ['p00-0000', 'p00-0001']
-    """
-    numbers = list(range(people)) if isinstance(people, (int, np.integer)) else list(people)
-    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers) or days < 1:
-        raise DataError(f"people {people!r} for {days} days; give one or more of each, nobody twice")
-    if not 0 < interval[0] <= interval[1]:
-        raise DataError(f"interval is {interval}; give the shortest and longest seconds, such as (2, 12)")
-    town = Town.found(seed)
-    persons = tuple(person(town, number, interval) for number in numbers)
-    lives = [_live(town, who, position, days) for position, who in enumerate(persons)]
-    plans = Plans(*(np.concatenate([getattr(life.plans, f.name) for life in lives]) for f in fields(Plans)))
-    lat, lon = to_degrees(np.concatenate([life.xy for life in lives]))
-    trips = Trajectories(
-        {"time": np.concatenate([life.time for life in lives]), "lat": lat, "lon": lon},
-        np.concatenate([[0], np.cumsum(np.concatenate([life.lengths for life in lives]))]),
-        [who.id for who, life in zip(persons, lives, strict=True) for _ in life.lengths],
-        [f"{who.id}-{k:04d}" for who, life in zip(persons, lives, strict=True) for k in range(len(life.lengths))],
-        {"mode": np.array(MODES)[plans.mode]},
-    )
-    return Simulation(trips, persons, plans, town)
-
-
-@dataclass(frozen=True, eq=False)
-class _Life:
-    """One person's trips and the fixes of them."""
-
-    plans: Plans
-    lengths: Ints
-    time: Floats
-    xy: Floats
-
-
-def _live(town: Town, who: Person, position: int, days: int) -> _Life:
-    """Let one person live for so many days."""
-    rng = stream(town.seed, 5, who.index)
-    book = Diary(town, who, days)
-    n = len(book.depart)
-    if n == 0:
-        nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return _Life(Plans(none, none, none, none, none, nothing), none, nothing, np.zeros((0, 2)))
-    variant = np.searchsorted(_VARIANTS, rng.random(n), side="right")
-    plans = Plans(
-        np.full(n, position),
-        np.array(book.origin),
-        np.array(book.destination),
-        np.array(book.mode),
-        np.where(variant < IMPROVISED, variant, IMPROVISED + np.arange(n)),
-        np.array(book.depart),
-    )
-    traveller = Traveller(town, who)
-    motion = move(town.streets, [plans.journey(k, traveller) for k in range(n)], rng)
-    # Nobody leaves before arriving: t_k = max(meant_k, t_(k-1) + duration_(k-1) + pause), in closed form.
-    busy = np.concatenate([[0.0], np.cumsum(motion.duration + _PAUSE)[:-1]])
-    plans = replace(plans, depart=busy + np.maximum.accumulate(plans.depart - busy))
-    fixes = record(motion, np.full(n, who.interval), [NOWHERE] * n, rng)
-    lengths = np.bincount(fixes.journey, minlength=n)
-    return _Life(plans, lengths, EPOCH + plans.depart[fixes.journey] + fixes.seconds, fixes.xy)

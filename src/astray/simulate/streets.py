@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +25,8 @@ METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 SIDE: int = 0
 AVENUE: int = 1
 RING: int = 2
-ROADS = ("side street", "avenue", "ring road")
+EXPRESS: int = 3
+ROADS = ("side street", "avenue", "ring road", "expressway")
 
 _COLUMNS, _ROWS = 16, 14
 """The grid reaches this many lines to the east and west, and to the north and south, of the centre."""
@@ -49,6 +51,10 @@ class Streets:
         How much of its speed each street loses at the height of the rush, 0 to 1.
     river, park
         Outlines for drawing: the river's middle line and the park's edge, in metres.
+    centre
+        Latitude and longitude of the centre.
+    patience
+        How long the waits at crossings are, relative to those of the city.
 
     Examples
     --------
@@ -63,16 +69,18 @@ class Streets:
     congestion: Floats
     river: Floats
     park: Floats
+    centre: tuple[float, float] = CENTRE
+    patience: float = 1.0
 
     @property
     def lat(self) -> Floats:
         """Latitude of each crossing."""
-        return to_degrees(self.xy)[0]
+        return to_degrees(self.xy, self.centre)[0]
 
     @property
     def lon(self) -> Floats:
         """Longitude of each crossing."""
-        return to_degrees(self.xy)[1]
+        return to_degrees(self.xy, self.centre)[1]
 
     @cached_property
     def length(self) -> Floats:
@@ -101,23 +109,23 @@ class Streets:
         return leaving
 
 
-def to_degrees(xy: ArrayLike) -> tuple[Floats, Floats]:
+def to_degrees(xy: ArrayLike, centre: tuple[float, float] = CENTRE) -> tuple[Floats, Floats]:
     """Latitude and longitude of points given in metres around the city's centre."""
     points = np.asarray(xy, dtype=np.float64)
-    lat = CENTRE[0] + points[..., 1] / METRES_PER_DEGREE
-    lon = CENTRE[1] + points[..., 0] / (METRES_PER_DEGREE * np.cos(np.radians(CENTRE[0])))
+    lat = centre[0] + points[..., 1] / METRES_PER_DEGREE
+    lon = centre[1] + points[..., 0] / (METRES_PER_DEGREE * np.cos(np.radians(centre[0])))
     return lat, lon
 
 
-def to_metres(lat: ArrayLike, lon: ArrayLike) -> Floats:
+def to_metres(lat: ArrayLike, lon: ArrayLike, centre: tuple[float, float] = CENTRE) -> Floats:
     """Metres around the city's centre of points given in degrees.
 
     >>> lat, lon = to_degrees([[1200.0, -300.0]])
     >>> to_metres(lat, lon).round(6)
     array([[1200., -300.]])
     """
-    north = (np.asarray(lat, dtype=np.float64) - CENTRE[0]) * METRES_PER_DEGREE
-    east = (np.asarray(lon, dtype=np.float64) - CENTRE[1]) * METRES_PER_DEGREE * np.cos(np.radians(CENTRE[0]))
+    north = (np.asarray(lat, dtype=np.float64) - centre[0]) * METRES_PER_DEGREE
+    east = (np.asarray(lon, dtype=np.float64) - centre[1]) * METRES_PER_DEGREE * np.cos(np.radians(centre[0]))
     return np.stack([east, north], axis=-1)
 
 
@@ -171,6 +179,11 @@ def follow_back(before: Sequence[int], start: int, goal: int) -> list[int]:
             return []
         way.append(previous)
     return way[::-1]
+
+
+def arcs_of(streets: Streets, way: Sequence[int]) -> list[int]:
+    """The arcs that a sequence of neighbouring crossings runs along."""
+    return [next(arc for there, arc in streets.arcs[a] if there == b) for a, b in pairwise(way)]
 
 
 # ---------------------------------------------------------------- growing a city
@@ -230,7 +243,7 @@ def grow(rng: np.random.Generator) -> Streets:
     keep &= ~((kinds == SIDE) & (inside[a] | inside[b]))
     ends, kinds = ends[keep], kinds[keep]
 
-    xy, ends, kinds = _largest_part(xy, ends, kinds)
+    xy, ends, kinds = largest_part(xy, ends, kinds)
     middle = np.hypot(*xy[ends].mean(axis=1).T)
     congestion = np.array([0.25, 0.45, 0.4])[kinds] + 0.2 * np.exp(-((middle / 2000.0) ** 2))
     line, turn = np.linspace(-_COLUMNS - 1, _COLUMNS + 1, 120), np.linspace(0, 2 * np.pi, 60)
@@ -267,7 +280,7 @@ def _ground(rng: np.random.Generator) -> Callable[[Floats, Floats], Floats]:
     return ground
 
 
-def _largest_part(xy: Floats, ends: Ints, kinds: Ints) -> tuple[Floats, Ints, Ints]:
+def largest_part(xy: Floats, ends: Ints, kinds: Ints) -> tuple[Floats, Ints, Ints]:
     """Keep the largest connected part of the network and number its crossings afresh."""
     part = np.arange(len(xy))
     while True:  # every crossing takes the smallest number among its neighbours until nothing changes
