@@ -387,7 +387,7 @@ class IRLDetector(Detector):
         learned = begun
         if crowd is not None:
             view = view.among(crowd)
-            learned = go_on(begun, crowd, view.config, self, rng, self.progress) or begun
+            learned = go_on(begun, crowd, view.config, self.sharing, rng, self.iterations, self.progress) or begun
         if len(trips.agents) == 1:
             view = replace(view, popularity=view.popularity.seen_by(trips.agents[0]))
         weights = aspect_weights(learned.aspects, self.look_for)

@@ -4,48 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.decide import Bounds, Threshold
 from astray.detectors import crowd
-from astray.detectors.configuration import learn_config, view_config
+from astray.detectors.configuration import aspect_weights, view_config
 from astray.detectors.estimator import Detector
-from astray.detectors.finetune import Lessons, Mixed, Tuned, TuningConfig, alike, fine_tune, pack_tuned, unpack_tuned
 from astray.detectors.members import Common, Member, pack_members, unpack_members
-from astray.detectors.personal import Own
 from astray.detectors.scoring import Lens, Scores, Seen
-from astray.detectors.sharing import SharingConfig, share
+from astray.detectors.sharing import SharingConfig, go_on, popularity_of
 from astray.detectors.teaching import Progress, teachable
 from astray.detectors.updates import first_lesson
 from astray.errors import DataError
 from astray.explain import Explanation, explain_fixes
-from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
 from astray.mdp.context import Context
-from astray.mdp.haunts import Haunts
+from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
 from astray.mdp.view import ViewConfig, trip_names
-from astray.modelfile import FilePath, ModelFile, configured, pack_text, plain
+from astray.modelfile import ModelFile, pack_text, plain
 from astray.modelfile.parts import (
     Packed,
-    pack_haunts,
-    pack_posterior,
-    pack_scales,
-    pack_table,
-    unpack_haunts,
-    unpack_posterior,
-    unpack_scales,
-    unpack_table,
+    pack_popularity,
+    pack_reward,
+    unpack_popularity,
+    unpack_reward,
 )
-from astray.normality import Scale
-from astray.processes import cores
+from astray.modelfile.pretrained import pretrained, read_reward
+from astray.normality import Calibration
 from astray.trajectories import Trajectories
-
-if TYPE_CHECKING:
-    from astray.irl.config import LearnConfig
 
 Array = NDArray[Any]
 
@@ -53,69 +43,50 @@ Array = NDArray[Any]
 class FleetDetector(Detector):
     """One reward for many agents, each with a memory of its own.
 
-    The reward is learned once, from a sample of the agents, and looks at a trip only through its agent's memory (how
-    often was this agent here, in this direction, at this hour, ...). So it serves agents it has never met: they are
-    enrolled by counting their trips, and go on learning by counting further ones. A score says how much history stands
-    behind it.
+    The reward looks at a trip only through its agent's memory (how often was this agent here, did it ever stop here, at
+    this hour, ...). So it serves agents it has never met: they are enrolled by counting their trips, and go on learning
+    by counting further ones. It begins with the reward that ships with astray, and goes on learning from the agents
+    that it is fitted on.
 
-    Scores are measured against trips of agents with about as much history (``bands``), so that ``eps`` means the same
-    for a new agent as for an old one; and, the more trips of an agent there are, against its own past trips. A short
-    history widens the uncertainty by as much as scores would differ had as many other trips of the agent been seen.
-
-    Agents with many trips can be given rewards of their own (:meth:`fine_tune`).
+    Scores are measured against the agent's own past trips, each left out of the memory, and, while these are few,
+    against normal trips of agents with about as much history, so that a rate of false alarms means the same for a new
+    agent as for an old one. A short history widens the uncertainty.
 
     Parameters
     ----------
     max_agents
-        The reward is learned from at most so many agents, drawn at random; all are enrolled.
-    bands
-        Edges of the bands of history, in trips.
+        The reward goes on learning from at most so many agents, drawn at random; all are enrolled.
     ways
         How many past ways of each agent are kept to be shown.
-    iterations, heads, networks, explorers, weights
-        As for :class:`~astray.IRLDetector`; there is no policy.
-    eps, gamma, min_history, robust, window, n_jobs, seed, progress
+    look_for, reward, false_alarm_rate, eps, gamma, min_history, iterations, n_jobs, seed, progress
         As for :class:`~astray.IRLDetector`.
-    config, view
+    view, sharing
         For experts, likewise; a mapping of fields that differ from the default. The encoder is ``familiarity``, and
         landmarks, which belong to a place, are not for a fleet.
-    sharing
-        For experts: how agents stand in the training (:class:`~astray.detectors.sharing.SharingConfig`, or a mapping of
-        fields).
-    tuning
-        For experts: how :meth:`fine_tune` learns (:class:`~astray.detectors.finetune.TuningConfig`, likewise).
 
     Attributes
     ----------
-    posterior_
-        The shared reward heads, as arrays.
-    scales_, bands_
-        What scores are measured on, one for each band of history; and the bands' edges.
+    reward_
+        The shared reward of steps and trips.
     members_
-        Agent to :class:`~astray.detectors.members.Member`: its centre, memory and some ways.
-    haunts_
-        Where the agents that the reward was learned from go, for everybody else to see.
-    tuned_
-        Agent to :class:`~astray.detectors.finetune.Tuned`, its own reward and scale, for those that have them.
+        Agent to :class:`~astray.detectors.members.Member`: its centre, memory, scores and some ways.
+    popularity_
+        Where the agents that the fleet was fitted on go.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
-    history_
-        A table with one row for each iteration of learning.
 
     Examples
     --------
     >>> from astray.simulate import city
-    >>> trips = city(people=8, days=14, seed=0).trips
-    >>> fleet = FleetDetector(iterations=5, seed=0).fit(trips[~np.isin(trips.agent_ids, ["p06", "p07"])])
-    >>> new = trips.agent("p06")
+    >>> trips = city(people=4, days=14, seed=0).trips
+    >>> fleet = FleetDetector(iterations=1).fit(trips.without("p03"))
+    >>> new = trips.agent("p03")
     >>> fleet.enroll(new[:30])
     30
     >>> fleet.score(new[30:33])["history"].to_list()
     [30.0, 30.0, 30.0]
-    >>> fleet.observe(new[30:32])
-    2
-    >>> fleet.forget("p06")
-    >>> "p06" in fleet.agents
+    >>> fleet.forget("p03")
+    >>> "p03" in fleet.agents
     False
     """
 
@@ -124,152 +95,66 @@ class FleetDetector(Detector):
     def __init__(
         self,
         *,
-        max_agents: int = 64,
-        bands: Sequence[float] = (5.0, 20.0, 50.0, 200.0),
+        max_agents: int = 40,
         ways: int = 20,
-        iterations: int | None = None,
-        heads: int | None = None,
-        networks: int | None = None,
-        explorers: Sequence[str] | None = None,
-        weights: Mapping[str, float] | None = None,
-        eps: Threshold = -2.0,
+        look_for: Sequence[str] | Mapping[str, float] | None = None,
+        reward: str | None = None,
+        false_alarm_rate: float = 0.02,
+        eps: Threshold | None = None,
         gamma: Threshold = 1.5,
         min_history: float = 5,
-        robust: bool = False,
-        window: float | None = None,
+        iterations: int | None = None,
         n_jobs: int = 1,
         seed: int = 0,
         progress: Progress | None = None,
-        config: LearnConfig | Mapping[str, Any] | None = None,
         view: ViewConfig | Mapping[str, Any] | None = None,
         sharing: SharingConfig | Mapping[str, Any] | None = None,
-        tuning: TuningConfig | Mapping[str, Any] | None = None,
     ) -> None:
         self.max_agents = max_agents
-        self.bands = bands
         self.ways = ways
-        self.iterations = iterations
-        self.heads = heads
-        self.networks = networks
-        self.explorers = explorers
-        self.weights = weights
+        self.look_for = look_for
+        self.reward = reward
+        self.false_alarm_rate = false_alarm_rate
         self.eps = eps
         self.gamma = gamma
         self.min_history = min_history
-        self.robust = robust
-        self.window = window
+        self.iterations = iterations
         self.n_jobs = n_jobs
         self.seed = seed
         self.progress = progress
-        self.config = config
         self.view = view
         self.sharing = sharing
-        self.tuning = tuning
 
-    posterior_: RewardPosterior
-    scales_: tuple[Scale, ...]
-    history_: pl.DataFrame
+    reward_: Reward
     members_: dict[str, Member]
-    tuned_: dict[str, Tuned]
     anomalous_: frozenset[str]
-    bands_: tuple[float, ...]
     view_config_: ViewConfig
     context_: Context
-    haunts_: Haunts
+    popularity_: Popularity
 
     # ---------------------------------------------------------------- learning
 
     def fit(self, trips: Trajectories, y: ArrayLike | None = None) -> Self:
         """Learn the shared reward, and enrol everybody in ``trips``; those marked -1 in ``y`` do not teach."""
         self._check(trips)
-        if list(self.bands) != sorted(set(self.bands)) or not all(b > 1 for b in self.bands):
-            raise DataError(
-                f"bands are {list(self.bands)}; give rising numbers of trips above 1, such as (5, 20, 50, 200)"
-            )
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
         view = view_config(ViewConfig(), self.view)
         if view.encoder != "familiarity" or view.context.landmarks:
             raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
-        shared = share(
-            mine,
-            view,
-            self._learn_config(),
-            configured(SharingConfig(max_agents=self.max_agents), self.sharing),
-            self.bands,
-            rng,
-            robust=self.robust,
-            window=self.window,
-            progress=self.progress,
-        )
+        begun = pretrained() if self.reward is None else read_reward(self.reward)
+        given = {"max_agents": self.max_agents, **plain(self.sharing or {})}
+        learned = go_on(begun, mine, view, given, rng, self.iterations, self.progress) or begun
         context = Context.of(view.context, mine, Projection(0.0, 0.0))
-        bands = tuple(float(b) for b in self.bands)
-        common = Common(view, context, shared.posterior, shared.scales, bands, shared.haunts)
+        popularity = popularity_of(mine, view)
+        common = Common(view, context, learned, aspect_weights(learned.aspects, self.look_for), popularity)
         members = crowd.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
-        self.posterior_, self.scales_, self.bands_ = common.posterior, common.scales, common.bands
-        self.view_config_, self.context_, self.haunts_, self.history_ = view, context, shared.haunts, shared.history
-        self.members_, self.tuned_ = members, {}
+        self.reward_, self.view_config_, self.context_ = learned, view, context
+        self.popularity_, self.members_ = popularity, members
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         return self
-
-    def fine_tune(
-        self,
-        trips: Trajectories,
-        agents: Sequence[str] | None = None,
-        *,
-        n_jobs: int = -1,
-        folder: FilePath | None = None,
-        progress: Progress | None = None,
-    ) -> int:
-        """Give agents rewards of their own, which start from the shared one; returns how many have got one.
-
-        An agent's own reward is learned from its remembered trips, against counterfactuals of them and a sample of the
-        other agents' trips, and has a scale of its own. From then on the agent is scored by it; further trips are
-        counted as before. Trips that are not remembered yet are counted first; those confirmed as anomalous do not
-        teach. The result does not depend on the number of processes, nor on which agents are asked for.
-
-        Parameters
-        ----------
-        trips
-            The agents' past trips, and those of others.
-        agents
-            Who is to have a reward; by default all in ``trips`` of whom enough trips are remembered
-            (``least_trips`` of ``tuning``).
-        n_jobs
-            Processes, -1 for as many as there are cores. With more than one the calling program must be importable: on
-            its top level, everything that is to run once stands under ``if __name__ == "__main__":``.
-        folder
-            Every finished reward is written here at once, a small file each; a run that was killed goes on from there,
-            and comes to the same model. A folder of another fleet, or of other trips or settings, is refused.
-        progress
-            Called as ``progress(finished, agents, {})`` after each agent.
-
-        Examples
-        --------
-        >>> from astray.simulate import city
-        >>> trips = city(people=4, days=10, seed=0).trips
-        >>> fleet = FleetDetector(iterations=2, tuning={"iterations": 1}, seed=0).fit(trips)
-        >>> fleet.fine_tune(trips, ["p01"], n_jobs=1)
-        1
-        >>> fleet.reward("p01") is fleet.reward("p00")
-        False
-        """
-        self._require_fitted()
-        members = self.members_ | crowd.enrol(self._unknown(trips), self.members_, self._common, self.ways)
-        taught = trips[[n not in self.anomalous_ for n in trip_names(trips)]]
-        tuning = configured(TuningConfig(), self.tuning)
-        config = tuning.learning(self._learn_config())
-        lessons = Lessons(self._common, members, taught, tuning, config, self.robust, self.window, self.seed)
-        found = fine_tune(lessons, lessons.able(agents), processes=cores(n_jobs), folder=folder, progress=progress)
-        self.members_, self.tuned_ = members, self.tuned_ | found
-        return len(found)
-
-    def _learn_config(self) -> LearnConfig:
-        from astray.irl.config import LearnConfig
-
-        return learn_config(LearnConfig(rollouts=0, capacity=500_000, held_out=0.1), self)
 
     # ---------------------------------------------------------------- agents and their memories
 
@@ -304,11 +189,10 @@ class FleetDetector(Detector):
         return self.enroll(trips)
 
     def forget(self, agent: str) -> None:
-        """Remove an agent and all that is known of it, its own reward too."""
+        """Remove an agent and all that is known of it."""
         self._member(agent)
         del self.members_[agent]
-        self.tuned_.pop(agent, None)
-        self.haunts_ = self.haunts_.without([agent])
+        self.popularity_ = self.popularity_.without([agent])
         # The names of others may begin with this one's.
         longer = tuple(f"{other}/" for other in self.members_ if other.startswith(f"{agent}/"))
         its = (n for n in self.anomalous_ if n.startswith(f"{agent}/") and not n.startswith(longer))
@@ -317,8 +201,7 @@ class FleetDetector(Detector):
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Take trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
 
-        Returns how many were remembered. A reward of its own that the agent may have stays as it is, and so does where
-        others see it go; :meth:`forget` takes out both.
+        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` takes that out.
         """
         member = self._member(agent)
         names = {f"{agent}/{t}" for t in trajectories}
@@ -338,24 +221,15 @@ class FleetDetector(Detector):
         else:
             lat, lon = near
             member = Member.around(np.array([lat]), np.array([lon]), self.view_config_)
-        return Lens(member.view(agent, self._common), self._scale(agent, member), member.history)
-
-    def reward(self, agent: str) -> RewardPosterior:
-        """The reward that one agent's trips are scored by: its own, or the shared one."""
-        self._require_fitted()
-        return self.tuned_[agent].posterior if agent in self.tuned_ else self.posterior_
-
-    def _scale(self, agent: str, member: Member | None) -> Scale:
-        """What an agent's trips are measured on: its own reward's scale, or that of agents like it, made its own."""
-        if agent in self.tuned_:
-            return self.tuned_[agent].scale
-        if member is None:
-            return self.scales_[0]
-        return Own.of(member.scores).scale(self._common.like(member))
+        common = self._common
+        return Lens(
+            member.view(agent, common), member.calibration(common), member.calibration(common, True), member.history
+        )
 
     @property
     def _common(self) -> Common:
-        return Common(self.view_config_, self.context_, self.posterior_, self.scales_, self.bands_, self.haunts_)
+        weights = aspect_weights(self.reward_.aspects, self.look_for)
+        return Common(self.view_config_, self.context_, self.reward_, weights, self.popularity_)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
@@ -373,70 +247,58 @@ class FleetDetector(Detector):
     def _order(self, trips: Trajectories) -> Array:
         return crowd.by_agent(trips)
 
-    def _see(self, trips: Trajectories) -> Seen:
+    def _found(self, trips: Trajectories) -> dict[str, Member]:
+        """The members whose trips these are; somebody who is not enrolled has no history."""
+        return {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
+
+    def _see(self, trips: Trajectories, every: bool = False) -> Seen:
         self._check(trips)
-        # Somebody who is not enrolled has no history; where its centre lies does not matter then.
-        found = {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
+        found = self._found(trips)
         members = [found[a] for a in trips.agent_ids.tolist()]
-        sight = crowd.look(trips, members, self._common)
+        sight = crowd.look(trips, members, self._common, every)
         remembered = {n for m in found.values() for n in m.memory.trip_ids}
         own = np.array([n in remembered for n in trip_names(trips)], bool)
         history = np.maximum(crowd.histories(members) - own, 0.0)
         number = {agent: i for i, agent in enumerate(found)}
         return Seen.of_fixes(sight, history, np.array([number[a] for a in trips.agent_ids.tolist()], np.int64))
 
-    def _measures(self, trips: Trajectories, seen: Seen) -> tuple[RewardPosterior, Sequence[Scale]]:
-        # One scale for each agent, in the order in which the trips of a chunk stand.
-        agents = list(crowd.runs(trips))
-        own = [(run, self.tuned_[a].posterior) for a, run in agents if a in self.tuned_]
-        return Mixed.of(self.posterior_, own, seen.trip), [self._scale(a, self.members_.get(a)) for a, _ in agents]
+    def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        # One for each agent, in the order in which the trips of a chunk stand.
+        common = self._common
+        return [member.calibration(common) for member in self._found(trips).values()]
 
-    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
         member = self.members_.get(trip.agents[0]) or Member.of(trip, self.view_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
         view = member.view(trip.agents[0], self._common)
-        return explain_fixes(scores, bounds, view, trip_names(trip)[0], habitual)
+        return explain_fixes(scores, whole, bounds, view, trip_names(trip)[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 
     def _pack(self) -> Packed:
-        own = {
-            "bands": self.bands_,
-            "view_config": plain(self.view_config_),
-            "context": plain(self.context_),
-        }
+        own = {"view_config": plain(self.view_config_), "context": plain(self.context_)}
         return Packed.together(
             [
                 Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
-                pack_posterior("reward", self.posterior_),
-                pack_scales("scales", self.scales_),
-                pack_table("history", self.history_),
+                pack_reward("reward", self.reward_),
                 pack_members(self.members_),
-                pack_tuned(self.tuned_),
-                pack_haunts("haunts", self.haunts_),
+                pack_popularity("popularity", self.popularity_),
             ]
         )
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
         """The fleet that a file holds; see :func:`astray.load`."""
-        fleet = cls._of_parameters(model, bands=model.within("parameters").value("bands", tuple[float, ...]))
-        fleet.bands_ = model.value("bands", tuple[float, ...])
-        fleet.posterior_ = unpack_posterior(model, "reward")
-        fleet.scales_ = unpack_scales(model, "scales")
-        fleet.history_ = unpack_table(model, "history")
+        fleet = cls._of_parameters(model)
+        fleet.reward_ = unpack_reward(model, "reward")
         fleet.view_config_ = model.value("view_config", ViewConfig)
         fleet.context_ = model.value("context", Context)
-        fleet.haunts_ = unpack_haunts(model, "haunts")
+        fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
         fleet.members_ = unpack_members(model, fleet.view_config_)
-        fleet.tuned_ = unpack_tuned(model)
         fleet.anomalous_ = frozenset(model.text("anomalous"))
         blank = Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)
-        if len(fleet.scales_) != len(fleet.bands_) + 1 or len(blank.names) != len(fleet.posterior_.mean):
-            raise model.wrong("its reward, bands and view do not fit together")
-        if any(not alike(t.posterior, fleet.posterior_) for t in fleet.tuned_.values()):
-            raise model.wrong("its agents' own rewards do not have the shape of the shared one")
-        if not fleet.tuned_.keys() <= fleet.members_.keys():
-            raise model.wrong("an agent that is not enrolled has a reward of its own")
+        trip = fleet.reward_.trip
+        if trip is None or len(blank.statistics) != len(trip.mean) or len(blank.names) != len(fleet.reward_.step.mean):
+            raise model.wrong("its reward and its view do not fit together")
         return fleet

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.mdp.population import Population
+from astray.mdp.popularity import Popularity
 from astray.mdp.statistics import members
 from astray.mdp.trip_world import TripWorld
 from astray.mdp.view import View, ViewConfig, trip_names
@@ -53,7 +54,7 @@ class SharingConfig:
     short_demonstrations: int = 60  # and with a shorter one
     others: float = 2.0  # trips of other agents for each demonstration
     imagined: int = 30  # counterfactual trips of each aspect for each memory
-    reference: int = 400  # normal trips of each band of history that say what is usual
+    reference: int = 200  # normal trips of each band of history that say what is usual
 
 
 class Teacher(NamedTuple):
@@ -207,28 +208,26 @@ def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) 
     return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
 
 
-class LearningParameters(Protocol):
-    """What a detector says about how it goes on learning."""
-
-    iterations: int | None
-    sharing: SharingConfig | Mapping[str, Any] | None
+GOING_ON = SharingConfig(max_agents=40, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
+GO_ON_ITERATIONS = 20
 
 
 def go_on(
     reward: Reward,
     population: Trajectories,
     config: ViewConfig,
-    given: LearningParameters,
+    sharing: SharingConfig | Mapping[str, Any] | None,
     rng: np.random.Generator,
+    iterations: int | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
     """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
     from astray.irl.config import TRIPS
 
-    sharing = configured(GOING_ON, given.sharing)
-    learning = replace(TRIPS, learning_rate=TRIPS.learning_rate / 3, iterations=given.iterations or GO_ON_ITERATIONS)
-    return share([population], config, learning, sharing, rng, start=reward, progress=progress)
+    learning = replace(TRIPS, learning_rate=TRIPS.learning_rate / 3, iterations=iterations or GO_ON_ITERATIONS)
+    return share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
 
 
-GOING_ON = SharingConfig(max_agents=40, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
-GO_ON_ITERATIONS = 20
+def popularity_of(trips: Trajectories, config: ViewConfig) -> Popularity:
+    """Where the agents of trips go."""
+    return View.of(trips, config, np.random.default_rng(0)).among(trips).popularity

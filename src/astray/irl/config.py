@@ -64,7 +64,7 @@ KDD19 = LearnConfig(
 )
 
 TRIPS = LearnConfig(
-    reward=RewardConfig(heads=2, networks=5),
+    reward=RewardConfig(hidden=(32, 16), heads=2, networks=5),
     iterations=60,
     rollouts=0,
     capacity=2_000_000,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,40 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Trips of many agents, with their keys: made once, seen through anybody's memory."""
+    """Trips of many agents, with their keys: made once, seen through anybody's memory.
 
-    rows: TripRows
-    agents: NDArray[np.str_]  # who made each trip
+    Attributes
+    ----------
+    all_rows, all_agents
+        The rows of all trips, and who made each trip.
+    which
+        The trips that are meant.
+    """
+
+    all_rows: TripRows
+    all_agents: NDArray[np.str_]
+    which: NDArray[np.int64]
 
     @classmethod
     def of(cls, trips: Trajectories, view: View) -> Population:
         """Trips as the rows that trip statistics are made of."""
         paths = resample(view.paths(trips), view.config.interval)
-        return cls(view.trip_rows(view.steps(paths), len(trips)), trips.agent_ids)
+        return cls(view.trip_rows(view.steps(paths), len(trips)), trips.agent_ids, np.arange(len(trips)))
 
     def __len__(self) -> int:
-        return len(self.agents)
+        return len(self.which)
 
-    def __getitem__(self, which: Array) -> Population:
-        return Population(self.rows[which], self.agents[which])
+    @property
+    def rows(self) -> TripRows:
+        """The rows of the trips that are meant; made when asked for, so that many may stand side by side."""
+        return self.all_rows[self.which]
+
+    @property
+    def agents(self) -> NDArray[np.str_]:
+        """Who made them."""
+        return self.all_agents[self.which]
 
     def others(self, agent: str, n: int, rng: np.random.Generator) -> Population:
         """``n`` trips of anybody else, drawn at random; all, if there are fewer."""
-        found = np.flatnonzero(self.agents != agent)
-        return self[np.sort(rng.choice(found, min(n, len(found)), replace=False))]
+        found = np.flatnonzero(self.all_agents != agent)
+        return replace(self, which=np.sort(rng.choice(found, min(n, len(found)), replace=False)))

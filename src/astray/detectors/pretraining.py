@@ -1,0 +1,72 @@
+"""The shipped reward: learned from simulated people of many towns, by a recipe that anybody can run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from astray.detectors.sharing import SharingConfig, share
+from astray.irl.shared import Reward
+from astray.mdp.view import ViewConfig
+from astray.modelfile import plain
+from astray.simulate import Variety, world
+from astray.trajectories import Trajectories
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the shipped reward is made. The same recipe makes the same reward."""
+
+    towns: int = 16  # simulated ones
+    people: int = 30  # in each of them
+    days: int = 60  # of their lives
+    first_seed: int = 1000  # of the first town; the others follow. Towns of tests and examples have lower ones
+    seed: int = 0  # of learning
+    iterations: int = 80  # N of Algorithm 1
+    variety: Variety = Variety()
+    sharing: SharingConfig = SharingConfig()
+
+    @property
+    def seeds(self) -> Iterable[int]:
+        """The seeds of the towns."""
+        return range(self.first_seed, self.first_seed + self.towns)
+
+
+def pretrain(recipe: Recipe = Recipe(), progress: Progress | None = None) -> Reward:
+    """Learn a reward from simulated people; ``progress`` is called with the share that is done.
+
+    >>> from astray.detectors.sharing import SharingConfig
+    >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
+    >>> reward = pretrain(Recipe(towns=1, people=3, days=21, iterations=1, sharing=little))
+    >>> reward.aspects, reward.made["towns"]
+    (('place', 'route', 'manner', 'time'), 1)
+    """
+    from astray.irl.config import STEPS, TRIPS
+
+    done = progress or (lambda share: None)
+    places: list[Trajectories] = []
+    for seed in recipe.seeds:
+        places.append(world(seed, people=recipe.people, days=recipe.days, variety=recipe.variety).trips)
+        done(0.1 * len(places) / recipe.towns)
+
+    def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
+        done(0.6 + 0.3 * iteration / iterations)
+
+    reward = share(
+        places,
+        ViewConfig(),
+        replace(TRIPS, iterations=recipe.iterations),
+        recipe.sharing,
+        np.random.default_rng(recipe.seed),
+        step_learning=replace(STEPS, iterations=min(STEPS.iterations, recipe.iterations)),
+        progress=learned,
+    )
+    if reward is None:
+        raise ValueError("a recipe of so few people and days makes too few trips to learn from")
+    made: dict[str, Any] = plain(recipe)
+    return replace(reward, made=made)
