@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,18 +53,37 @@ class Step(NamedTuple):
 
     def row(self, given: Array) -> Steps:
         """The same as arrays of one row, with the trip's context."""
-        return Steps(
-            location=np.array([self.location]),
-            velocity=np.array([self.velocity]),
-            window=np.array([self.window]),
-            origin=np.array([self.origin]),
-            elapsed=np.array([self.elapsed]),
-            time=np.array([self.time]),
-            trail=np.array([self.trail]).reshape(1, -1, 2),
-            trip=np.zeros(1, np.int64),
-            first=np.array([self.first]),
-            given=given[None],
-        )
+        return steps_of_one_trip([self], given)
+
+    def numbers(self) -> list[float]:
+        """All of it as a row of numbers."""
+        trail = [value for place in self.trail for value in place]
+        pairs = [*self.location, *self.velocity, *self.origin]
+        return [self.time, self.window, self.elapsed, float(self.first), self.weight, *pairs, *trail]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Step:
+        """The step that gave these numbers."""
+        time, window, elapsed, first, weight, x, y, vx, vy, x0, y0, *trail = numbers
+        places = tuple(zip(trail[::2], trail[1::2], strict=True))
+        return cls(time, (x, y), (vx, vy), window, (x0, y0), elapsed, places, bool(first), weight)
+
+
+def steps_of_one_trip(steps: Sequence[Step], given: Array) -> Steps:
+    """Steps of one trip as arrays, with the trip's context."""
+    n = len(steps)
+    return Steps(
+        location=np.array([s.location for s in steps]),
+        velocity=np.array([s.velocity for s in steps]),
+        window=np.array([s.window for s in steps]),
+        origin=np.array([s.origin for s in steps]),
+        elapsed=np.array([s.elapsed for s in steps]),
+        time=np.array([s.time for s in steps]),
+        trail=np.array([s.trail for s in steps]).reshape(n, -1, 2),
+        trip=np.zeros(n, np.int64),
+        first=np.array([s.first for s in steps]),
+        given=np.repeat(given[None], n, axis=0),
+    )
 
 
 class Motion:

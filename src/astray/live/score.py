@@ -25,20 +25,19 @@ class TripScore(NamedTuple):
         When its first and last good fix were made, in seconds since 1970.
     fixes, faults
         How many fixes it has, and how many of them are the receiver's fault.
-    normality, uncertainty, worst_window, score, p_value, aspect
-        As in the table of ``det.score``. While the trip is open, of the trip so far.
+    normality, uncertainty, score, p_value, aspect
+        As in the table of ``det.score``. While the trip is open, of the trip as far as it had come when it was last
+        looked at (about every interval of the model), measured against past trips that were as unfinished.
     decision
         ``normal``, ``anomaly`` or ``review``.
     history
         How many past trips stand behind it.
     stretch
-        The stretch in which the trip lost most normality; None if there is none. A trip may score low though none of
-        its fixes does for long; then it is the worst window (where ``det.score``, which can look back over the whole
-        trip, gives the fixes around it that are below the window's mean).
+        The stretch in which a finished trip lost most normality; None if there is none.
     ended
         Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
-        (the receiver woke up at another place), ``closed`` (somebody ended it), ``evicted`` (to make room for other
-        agents). Empty while the trip is open.
+        (the receiver woke up at another place), ``closed`` (somebody ended it), ``long`` (it lasted for
+        days), ``evicted`` (to make room for other agents). Empty while the trip is open.
     """
 
     agent: str
@@ -49,7 +48,6 @@ class TripScore(NamedTuple):
     faults: int
     normality: float
     uncertainty: float
-    worst_window: float
     score: float
     p_value: float
     aspect: str
@@ -73,11 +71,8 @@ class Score(NamedTuple):
     normality, uncertainty, aspect
         n(s, a) of the fix, its standard deviation over the heads, and the side of it that is lowest; as in the table
         of ``det.score_fixes``.
-    window
-        The normality of the last two minutes, measured against the worst two minutes of normal trips; not a number
-        until a minute of the trip has passed.
     alert
-        ``anomaly`` or ``review`` from when ``window`` falls to ``eps`` until it is half-way back; otherwise empty.
+        ``anomaly`` or ``review`` from when the trip so far scores low until it is half-way back; otherwise empty.
     stretch
         The stretch that is not normal and still lasts; None if there is none.
     trip
@@ -93,7 +88,6 @@ class Score(NamedTuple):
     normality: float
     uncertainty: float
     aspect: str
-    window: float
     alert: str
     stretch: Stretch | None
     trip: TripScore | None

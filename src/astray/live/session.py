@@ -1,4 +1,4 @@
-"""One agent's open trip: a score at every fix, O(1), and the model is never changed."""
+"""One agent's open trip: a score at every fix, and the model is never changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.decide import Threshold, level
+from astray.decide import Threshold, level, threshold
 from astray.errors import DataError
 from astray.live.fix import one_fix, read_fix
 from astray.live.motion import Place
@@ -18,6 +18,8 @@ from astray.mdp.faults import FAULT_NAMES, GOOD
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
+    from astray.detectors.scoring import Lens
+    from astray.trajectories import Trajectories
 
 Spot = tuple[float, float, float]  # time, lat, lon
 Fix = Any  # a sequence, a mapping or an object with time, lat and lon
@@ -70,7 +72,7 @@ class Session:
     >>> from astray.simulate import city
     >>> trips = city(people=2, days=10, seed=0).trips
     >>> mine, last = trips.agent("p00")[:-1], trips.agent("p00")[-1:]
-    >>> detector = IRLDetector(iterations=3, seed=0).fit(mine, population=trips.agent("p01")[:20])
+    >>> detector = IRLDetector().fit(mine)
     >>> session = detector.open("p00")
     >>> for fix in zip(*(last.columns[name].tolist() for name in ("time", "lat", "lon"))):
     ...     score = session.update(fix)
@@ -101,8 +103,8 @@ class Session:
         detector._require_fitted()
         lens = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         lens.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
-        if false_alarm_rate is not None:
-            level(false_alarm_rate, lens.scale.calibration.trips)  # says so if it cannot be promised
+        if eps is not None and false_alarm_rate is not None:
+            raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.stay, self.stay_radius = stay, stay_radius
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
@@ -116,6 +118,17 @@ class Session:
         self._second = (0, 0)  # the last full second, and how many fixes it has had
         self._open: OpenTrip | None = None
         self._resting: Rest | None = None
+        if false_alarm_rate is not None:
+            self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), lens)  # says so if it cannot be promised
+
+    def levels(self, trip: Trajectories, lens: Lens) -> tuple[float, float]:
+        """The thresholds of a trip that begins: when it is whole, and as long as it goes on."""
+        given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector._eps()
+        if given is not None:
+            eps = float(threshold(given, trip)[0])
+            return eps, eps
+        rate = self.detector.false_alarm_rate if self.false_alarm_rate is None else self.false_alarm_rate
+        return level(rate, lens.calibration.normal), level(rate, lens.unfinished.normal)
 
     # ---------------------------------------------------------------- fixes
 
@@ -163,7 +176,7 @@ class Session:
     @property
     def trip(self) -> TripScore | None:
         """The open trip so far."""
-        return None if self._open is None else self._open.score(self.agent)
+        return None if self._open is None else self._open.so_far
 
     @property
     def pending(self) -> int:
@@ -232,24 +245,17 @@ class Session:
     def _go_on(self, trip: OpenTrip, fix: Spot, at: Place, ended: TripScore | None) -> Score:
         """A good fix of the open trip."""
         time = fix[0]
-        low, uncertainty = trip.add(time, at)
-        score = trip.score(self.agent)
+        n, uncertainty, aspect = (float(values[0]) for values in trip.add(time, at))
+        score = trip.so_far
         if self.stay is not None and trip.stays(time, at, self.stay, self.stay_radius):
-            score = ended = score._replace(ended="stay")
+            score = ended = trip.finished()._replace(ended="stay")
             self._open, self._resting = None, Rest(trip, fix)
-        return Score(
-            time,
-            "",
-            low.value,
-            uncertainty,
-            trip.gauge.aspects[low.aspect],
-            trip.tally.window,
-            trip.alert,
-            trip.tally.stretch,
-            score,
-            ended,
-            len(self._pending),
-        )
+        elif trip.full:
+            score = ended = trip.finished()._replace(ended="long")
+            self._open, self._resting = None, Rest(trip, fix)
+        named = trip.reward.step.aspects[int(aspect)]
+        pending = len(self._pending)
+        return Score(time, "", n, uncertainty, named, trip.alert, trip.stretch, score, ended, pending)
 
     def _rest(self, rest: Rest, fix: Spot, at: Place) -> Score:
         """A good fix while the agent rests: still there, or leaving."""
@@ -264,16 +270,15 @@ class Session:
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:
             return None
-        final = self._open.score(self.agent)._replace(ended=why)
+        final = self._open.finished()._replace(ended=why)
         self._open = None
         return final
 
     def _said(self, time: float, fault: str) -> Score:
         """What is said of a fix that is not scored."""
         of = self._open
-        alert, window = ("", math.nan) if of is None else (of.alert, of.tally.window)
-        stretch = None if of is None else of.tally.stretch
-        return Score(time, fault, math.nan, math.nan, "", window, alert, stretch, self.trip, None, len(self._pending))
+        alert, stretch = ("", None) if of is None else (of.alert, of.stretch)
+        return Score(time, fault, math.nan, math.nan, "", alert, stretch, self.trip, None, len(self._pending))
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where the model has no memory to compare with."""

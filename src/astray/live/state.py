@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 3
+VERSION = 4
 
 
 @dataclass
@@ -83,21 +83,20 @@ class State:
 
 
 def fingerprint(model: Detector) -> str:
-    """What tells one reward, its scales and its view from another; enrolling further trips does not change it."""
-    posterior = model.posterior_
-    view = model.lens("", (0.0, 0.0)).view
+    """What tells one reward and its view from another; enrolling further trips does not change it."""
+    lens = model.lens("", (0.0, 0.0))
+    rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
 
     def parts() -> Iterable[bytes]:
-        yield repr((model.KIND, view.config, posterior.clip, posterior.aspects)).encode()
-        for array in (posterior.mean, posterior.scale, *(a for layer in posterior.layers for a in layer)):
-            yield np.ascontiguousarray(array).tobytes()
-        for scale in model.scales_:
-            c = scale.calibration
-            yield repr(
-                (c.step, c.trip, c.window, c.overall, c.tolerance, c.softness, c.window_seconds, c.scale)
-            ).encode()
-            yield repr((scale.step_noise, scale.trip_noise)).encode()
-            yield c.trips.tobytes()
+        yield repr((model.KIND, lens.view.config)).encode()
+        for reward in rewards:
+            yield repr((reward.clip, reward.aspects)).encode()
+            for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):
+                yield np.ascontiguousarray(array).tobytes()
+        if model.reward_.trip is None:
+            c = lens.calibration
+            yield repr((c.step, c.trip, c.window, c.weights, c.window_length, c.scale)).encode()
+            yield c.normal.scores.tobytes()
 
     told = hashlib.blake2b(digest_size=16)
     for part in parts():

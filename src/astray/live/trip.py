@@ -1,27 +1,37 @@
-"""An open trip: all that it takes to score its next fix, and to go on after a restart."""
+"""An open trip: all that it takes to score its next fix, and to go on after a restart.
+
+Its rows, one about every interval, are kept; the trip so far is scored from them by the functions that score a file, so
+that a finished trip has the scores that the same fixes have in one.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import ANOMALY, NORMAL, REVIEW, level, threshold
+from astray.decide import ANOMALY, NORMAL, REVIEW, leaving, segments, threshold
+from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
 from astray.live.eye import Eye
 from astray.live.fix import one_fix
-from astray.live.motion import Motion, Place, Plane, Step
-from astray.live.score import TripScore, moment
-from astray.live.tally import Gauge, Lowest, Tally
+from astray.live.motion import Motion, Place, Plane, Step, steps_of_one_trip
+from astray.live.score import Stretch, TripScore, moment
 from astray.live.tape import Tape
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FaultFilter
+from astray.mdp.statistics import TripRows
+from astray.normality import StepScores, step_normality
 
 if TYPE_CHECKING:
+    from astray.detectors.scoring import Lens
     from astray.live.session import Session
 
 Array = NDArray[Any]
+
+MAX_ROWS = 10_000  # of a trip, which then ends: it has lasted for days
+SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
 
 class Anchor:
@@ -43,37 +53,49 @@ class Anchor:
         self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
 
 
+class Row(NamedTuple):
+    """A step that the trip is scored by: its keys, its features and its n(s, a)."""
+
+    step: Step
+    keys: Array
+    features: NDArray[np.float32]
+    normality: float
+
+
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("alert", "anchor", "eps", "eye", "faults", "fixes", "gamma", "gauge", "given", "history", "judge"),
-        *("last_step", "min_history", "motion", "name", "plane", "tally"),
+        *("_last", "_rows", "_running", "_scored", "_tick", "agent", "alert", "anchor", "eps", "eye", "faults"),
+        *("fixes", "gamma", "given", "history", "judge", "lens", "min_history", "motion", "name", "one", "open_eps"),
+        *("plane", "reward", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
         detector = session.detector
-        lens = detector.lens(session.agent, session._near)
-        view = lens.view
-        one = one_fix(session.agent, time, lat, lon, session.context)
-        eps = detector.eps if session.eps is None else session.eps
-        gamma = detector.gamma if session.gamma is None else session.gamma
+        self.lens: Lens = detector.lens(session.agent, session._near)
+        view = self.lens.view
+        self.agent, self.reward = session.agent, detector.reward_
+        self.one = one = one_fix(session.agent, time, lat, lon, session.context)
         self.name = moment(time)
         self.fixes = self.faults = 0
-        self.eye = Eye(lens, detector.reward(session.agent))
-        self.gauge = Gauge(lens.scale)
-        self.history, self.min_history = lens.history, float(detector.min_history)
+        self.start = time
+        self.eye = Eye(view)
+        self.history, self.min_history = self.lens.history, float(detector.min_history)
         self.given: Array = view.context.given(one)[0]
-        rate, left_out = session.false_alarm_rate, lens.scale.calibration.trips
-        self.eps = float(threshold(eps, one)[0]) if rate is None else level(rate, left_out)
+        self.eps, self.open_eps = session.levels(one, self.lens)
+        gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.plane = Plane(view.projection)
         self.judge = FaultFilter(view.config.faults)
         self.motion = Motion(view.config.interval, view.encoder.lags)
-        self.tally = Tally(self.gauge, self.eps)
         self.alert = ""
         self.anchor = Anchor(time, self.place(lat, lon))
-        self.last_step: Step | None = None
+        self._rows: list[Row] = []
+        self._tick = -1
+        self._scored = 0  # rows that the trip so far was scored by
+        self._last: Row | None = None  # the last fix, which a trip ends with
+        self._running: TripScore | None = None
 
     def place(self, lat: float, lon: float) -> Place:
         """A place in metres."""
@@ -81,60 +103,134 @@ class OpenTrip:
 
     def degrees(self, at: Place) -> Place:
         """Latitude and longitude of a place in metres."""
-        lat, lon = self.eye.lens.view.projection.to_degrees(np.array([at]))
+        lat, lon = self.lens.view.projection.to_degrees(np.array([at]))
         return float(lat[0]), float(lon[0])
 
-    def add(self, time: float, at: Place) -> tuple[Lowest, float]:
-        """Count a good fix: its n(s, a), and the spread over the heads."""
-        self.fixes += 1
-        self.last_step = step = self.motion.step(time, at)
-        rewards = self.eye.rewards(step, self.given)
-        n = self.gauge.of_aspects(rewards)
-        low = self.gauge.step(n)
-        self.tally.add(time, step.weight, n, rewards, low.value)
-        self._watch_window()
-        return low, self.gauge.step_uncertainty(rewards, low.aspect)
+    @property
+    def full(self) -> bool:
+        """Whether the trip has lasted for too long to go on."""
+        return len(self._rows) >= MAX_ROWS
 
-    def low(self, score: float) -> bool:
-        """Whether a score is one to object to."""
-        return score <= self.eps
+    # ---------------------------------------------------------------- adding
+
+    def add(self, time: float, at: Place) -> StepScores:
+        """Count a good fix: its n(s, a), the spread over the heads, and the lowest aspect."""
+        self.fixes += 1
+        step = self.motion.step(time, at)
+        tick = self._tick_of(step)
+        due = step.first or tick != self._tick
+        scores = self._keep(step, due)
+        if due:
+            self._scored = len(self._rows)
+            self._running = self._score(finished=False)
+            self._watch(time)
+        return scores
+
+    def _tick_of(self, step: Step) -> int:
+        """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
+        return math.floor(step.elapsed / self.lens.view.config.interval + 0.5)
+
+    def _keep(self, step: Step, due: bool) -> StepScores:
+        """Score a step, and keep it if the trip is scored by it: without a memory, by every one."""
+        features = self.eye.features(step, self.given)
+        scores = step_normality(self.reward.step(features), self.lens.calibration)
+        self._last = Row(step, self.eye.keys, features, float(scores.normality[0]))
+        self._tick = self._tick_of(step)
+        if due or not self.lens.view.counts:
+            self._rows.append(self._last)
+        return scores
+
+    # ---------------------------------------------------------------- scoring
+
+    def _all_rows(self) -> list[Row]:
+        rows, last = self._rows, self._last
+        return rows if last is None or (rows and rows[-1] is last) else [*rows, last]
+
+    def _scores(self, rows: list[Row], finished: bool) -> Scores:
+        """The rows as the one trip of a file."""
+        steps = steps_of_one_trip([r.step for r in rows], self.given)
+        view, n = self.lens.view, len(rows)
+        since = np.diff(steps.time, prepend=steps.time[:1])
+        weight = np.where(steps.first, 0.0, np.minimum(since, view.config.interval))
+        statistics = None
+        if view.counts and self.reward.trip is not None:
+            whole = TripRows(steps, np.stack([r.keys for r in rows]), view.frame, 1, np.array([finished]))
+            maker = view.popularity.number_of([self.agent])
+            statistics = view.survey(whole, None, maker if maker[0] >= 0 else None)[1]
+        seen = Seen(
+            np.concatenate([r.features for r in rows]),
+            steps.trip,
+            steps.time,
+            weight,
+            np.arange(n),
+            np.zeros(n, np.int8),
+            np.array([self.history]),
+            np.zeros(1, np.int64),
+            LEAST_SEGMENT,
+            steps,
+            statistics,
+        )
+        calibration = self.lens.calibration if finished else self.lens.unfinished
+        return Scores(self.one, seen, self.reward, [calibration])
+
+    def _score(self, finished: bool) -> TripScore:
+        rows = self._all_rows() if finished else self._rows[: self._scored]
+        scores = self._scores(rows, finished)
+        of, eps = scores.of_trips, self.eps if finished else self.open_eps
+        worst = worst_segments(scores, np.array([self.eps]))[0] if finished else None
+        score, uncertainty = float(of.score[0]), float(of.uncertainty[0])
+        return TripScore(
+            self.agent,
+            self.name,
+            rows[0].step.time,
+            rows[-1].step.time,
+            self.fixes,
+            self.faults,
+            float(of.normality[0]),
+            uncertainty,
+            score,
+            float(of.p_value[0]),
+            scores.aspects[int(of.aspect[0])],
+            self.sure(uncertainty) if score <= eps else NORMAL,
+            self.history,
+            None
+            if worst is None
+            else Stretch(rows[worst.start].step.time, rows[worst.stop - 1].step.time, worst.normality),
+        )
 
     def sure(self, uncertainty: float) -> str:
         """What a low score is called: an anomaly, or, where the heads disagree or the past is short, for review."""
         return REVIEW if uncertainty > self.gamma or self.history < self.min_history else ANOMALY
 
-    def score(self, agent: str) -> TripScore:
-        """The trip so far."""
-        r = self.tally.running()
-        return TripScore(
-            agent,
-            self.name,
-            self.tally.start,
-            self.tally.end,
-            self.fixes,
-            self.faults,
-            r.normality,
-            r.uncertainty,
-            r.worst_window,
-            r.score,
-            r.p_value,
-            self.gauge.aspects[r.aspect],
-            self.sure(r.uncertainty) if self.low(r.score) else NORMAL,
-            self.history,
-            self.tally.worst(r.score),
-        )
+    @property
+    def so_far(self) -> TripScore:
+        """The trip as it stood when it was last looked at, about every interval."""
+        assert self._running is not None and self._last is not None
+        return self._running._replace(end=self._last.step.time, fixes=self.fixes, faults=self.faults)
 
-    def _watch_window(self) -> None:
-        """Raise or lower the alert by the last window: what it objects to, the trip's score cannot take back.
+    def finished(self) -> TripScore:
+        """The whole trip: the scores that ``det.score`` gives of the same fixes."""
+        return self._score(finished=True)
 
-        Where the mean alone decides (``scale="step"``, as in the paper), by the mean so far.
-        """
-        if math.isnan(self.tally.window):
+    @property
+    def stretch(self) -> Stretch | None:
+        """The stretch that is not normal and still lasts."""
+        rows = self._rows
+        n, time = np.array([r.normality for r in rows]), np.array([r.step.time for r in rows])
+        level = np.array([self.eps])
+        found = segments(n, np.zeros(len(n), np.int64), time, level, leaving(level), LEAST_SEGMENT)
+        if not found or found[-1].stop < len(n):
+            return None
+        return Stretch(float(time[found[-1].start]), float(time[-1]), found[-1].normality)
+
+    def _watch(self, time: float) -> None:
+        """Raise or lower the alert by the trip so far."""
+        running = self._running
+        if running is None or time - self.start < SETTLED:
             return
-        now = self.tally.running().normality if self.gauge.by_mean else self.tally.window
-        if self.low(now):
-            self.alert = self.alert or self.sure(self.tally.running().uncertainty)
-        elif not self.low(2 * now):
+        if running.score <= self.open_eps:
+            self.alert = self.alert or self.sure(running.uncertainty)
+        elif running.score > leaving(self.open_eps):
             self.alert = ""
 
     def stays(self, time: float, at: Place, seconds: float, radius: float) -> bool:
@@ -148,25 +244,30 @@ class OpenTrip:
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
-        encoder = self.eye.lens.view.encoder
-        if self.last_step is None or not isinstance(encoder, FamiliarityEncoder):
+        encoder = self.lens.view.encoder
+        if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
         from astray.explain.words import familiar_words
 
-        return familiar_words(self.last_step.row(self.given), encoder, -1)[0]
+        return familiar_words(self._last.step.row(self.given), encoder, -1)[0]
+
+    # ---------------------------------------------------------------- keeping
 
     def freeze(self, tape: Tape) -> None:
         """Put all that changes on a tape."""
         judge, anchor = self.judge, self.anchor
-        tape.put(self.tally.start, *self.degrees(self.motion.origin), self.fixes, self.faults)
-        tape.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.gamma)
+        tape.put(self.start, *self.degrees(self.motion.origin), self.fixes, self.faults)
+        tape.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
         tape.put_many(self.given.tolist())
         tape.put_many(judge.last or ())
         tape.put(*judge.velocity)
         tape.put_many(value for suspect in judge.suspects for value in suspect)
         tape.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
         self.motion.freeze(tape)
-        self.tally.freeze(tape)
+        rows = self._all_rows()
+        tape.put(len(rows), len(self._rows), self._scored)
+        for row in rows:
+            tape.put_many(row.step.numbers())
 
     @classmethod
     def thawed(cls, session: Session, tape: Tape) -> OpenTrip:
@@ -174,8 +275,7 @@ class OpenTrip:
         trip = cls(session, tape.take(), tape.take(), tape.take())
         trip.fixes, trip.faults = tape.count(), tape.count()
         trip.alert = ("", ANOMALY, REVIEW)[tape.count()]
-        trip.eps, trip.gamma = tape.take(), tape.take()
-        trip.tally = Tally(trip.gauge, trip.eps)
+        trip.eps, trip.open_eps, trip.gamma = tape.take(), tape.take(), tape.take()
         trip.given = np.array(tape.many(), np.float32)
         last = tape.many().tolist()
         trip.judge.last = (last[0], last[1], last[2]) if last else None
@@ -186,5 +286,10 @@ class OpenTrip:
         anchor.sum, anchor.rows = (tape.take(), tape.take()), tape.count()
         trip.anchor = anchor
         trip.motion.thaw(tape)
-        trip.tally.thaw(tape)
+        total, chosen, scored = tape.count(), tape.count(), tape.count()
+        for number in range(total):
+            trip._keep(Step.of(tape.many().tolist()), number < chosen)
+        trip._scored = min(scored, len(trip._rows))
+        if trip._scored:
+            trip._running = trip._score(finished=False)
         return trip

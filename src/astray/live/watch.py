@@ -120,7 +120,7 @@ def watch(
     >>> from astray import IRLDetector
     >>> from astray.simulate import city
     >>> trips = city(people=1, days=10, seed=0).trips
-    >>> model = IRLDetector(iterations=3, seed=0).fit(trips[:-1])
+    >>> model = IRLDetector().fit(trips[:-1])
     >>> fixes = zip(*(trips[-1:].columns[name].tolist() for name in ("time", "lat", "lon")))
     >>> lines = ['{"agent": "p00", "time": %r, "lat": %r, "lon": %r}' % fix for fix in fixes]
     >>> out = io.StringIO()
@@ -132,8 +132,7 @@ def watch(
     """
     model._require_fitted()
     if false_alarm_rate is not None:
-        fewest = min((scale.calibration.trips for scale in model.scales_), key=len)
-        level(false_alarm_rate, fewest)  # says so if it cannot be promised
+        level(false_alarm_rate, model.lens("", (0.0, 0.0)).calibration.normal)  # says so if it cannot be promised
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     kept_in = None if state is None else Path(state)
