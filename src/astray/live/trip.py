@@ -68,7 +68,7 @@ class OpenTrip:
     __slots__ = (
         *("_last", "_rows", "_running", "_scored", "_tick", "agent", "alert", "anchor", "eps", "eye", "faults"),
         *("fixes", "gamma", "given", "history", "judge", "lens", "min_history", "motion", "name", "one", "open_eps"),
-        *("plane", "reward", "start"),
+        *("plane", "reward", "start", "stretch"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
@@ -96,6 +96,7 @@ class OpenTrip:
         self._scored = 0  # rows that the trip so far was scored by
         self._last: Row | None = None  # the last fix, which a trip ends with
         self._running: TripScore | None = None
+        self.stretch: Stretch | None = None  # that is not normal and still lasts
 
     def place(self, lat: float, lon: float) -> Place:
         """A place in metres."""
@@ -122,9 +123,13 @@ class OpenTrip:
         scores = self._keep(step, due)
         if due:
             self._scored = len(self._rows)
-            self._running = self._score(finished=False)
+            self._look_back()
             self._watch(time)
         return scores
+
+    def _look_back(self) -> None:
+        """Score the trip so far."""
+        self._running, self.stretch = self._score(finished=False), self._lasting()
 
     def _tick_of(self, step: Step) -> int:
         """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
@@ -212,10 +217,9 @@ class OpenTrip:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
         return self._score(finished=True)
 
-    @property
-    def stretch(self) -> Stretch | None:
+    def _lasting(self) -> Stretch | None:
         """The stretch that is not normal and still lasts."""
-        rows = self._rows
+        rows = self._rows[: self._scored]
         n, time = np.array([r.normality for r in rows]), np.array([r.step.time for r in rows])
         level = np.array([self.eps])
         found = segments(n, np.zeros(len(n), np.int64), time, level, leaving(level), LEAST_SEGMENT)
@@ -291,5 +295,5 @@ class OpenTrip:
             trip._keep(Step.of(tape.many().tolist()), number < chosen)
         trip._scored = min(scored, len(trip._rows))
         if trip._scored:
-            trip._running = trip._score(finished=False)
+            trip._look_back()
         return trip

@@ -197,43 +197,65 @@ class TripRows:
     @cached_property
     def trip_keys(self) -> tuple[Keys, Keys]:
         """Of each present trip the keys that are looked up, and those that are remembered: (trips, habits, grids)."""
-        starts, n = self.starts, len(self.starts)
-        ends = {
-            "start": self.frame.projection.to_grid(self.steps.location[starts]),
-            "stop": self.frame.projection.to_grid(self.steps.location[starts + self.lengths - 1]),
-        }
-        began = (self.steps.time[starts] + self.frame.utc_offset) % DAY / DAY * round(24 / HOURS)
+        ends = self.starts + self.lengths - 1
+        places = {"start": self.steps.location[self.starts], "stop": self.steps.location[ends]}
+        began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
         bands = {
             "hour": began,
             "length": LENGTH_BANDS * self.motion[:, 0],
             "duration": DURATION_BANDS * self.motion[:, 1],
             "speed": SPEED_BANDS * self.motion[:, 2],
         }
-        looked_up, remembered = (np.empty((n, len(TRIP_HABITS), GRIDS), np.uint64) for _ in range(2))
-        for grid, shift in enumerate(SHIFTS):
-
-            def word(part: str, size: float, shift: float = shift) -> Keys:
-                if part in ends:
-                    row, column = (v.astype(np.int64).view(np.uint64) for v in cells(ends[part], size, shift))
-                    return mix(row, column)
-                band = np.floor(bands[part] + shift).astype(np.int64)
-                return (band % round(24 / HOURS) if part == "hour" else band).view(np.uint64)
-
-            for h, habit in enumerate(TRIP_HABITS):
-                # What is counted under a key is what past trips had: two habits that ask for it share the key.
-                salt = _salt(habit.past, habit.size, grid)
-                for keys, parts in ((looked_up, habit.now), (remembered, habit.past)):
-                    key = np.full(n, salt, np.uint64)
-                    for part in parts:
-                        key = mix(key, word(part, habit.size))
-                    keys[:, h, grid] = key
-        return looked_up, remembered
+        shifts = np.array(SHIFTS)
+        words = np.zeros((len(self.starts), len(_WORDS), GRIDS), np.uint64)
+        for w, (part, size) in enumerate(_WORDS):
+            if part in places:
+                on_grid = self.frame.projection.to_grid(places[part])[:, :, None]
+                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(on_grid, size, shifts))
+                words[:, w] = mix(row, column)
+            elif part in bands:
+                band = np.floor(bands[part][:, None] + shifts).astype(np.int64)
+                words[:, w] = (band % SLOTS if part == "hour" else band).view(np.uint64)
+        return _mixed(words, _LOOKED_UP), _mixed(words, _REMEMBERED)
 
 
-def _salt(past: tuple[str, ...], size: float, grid: int) -> int:
-    """A number that no other kind of key begins with."""
-    kinds = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
-    return (1 << 32) + GRIDS * kinds.index((past, size)) + grid
+SLOTS = round(24 / HOURS)  # of the day
+_NO_WORD = ("", 0.0)
+_WORDS = tuple(
+    dict.fromkeys(
+        [
+            _NO_WORD,
+            *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now),
+        ]
+    )
+)
+"""What keys of trips are made of, each with its size; the first is none."""
+
+
+def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
+    """For each habit the numbers of its words, (habits, most words); 0 where it has no more."""
+    number = {word: i for i, word in enumerate(_WORDS)}
+    rows = [[number[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
+    most = max(map(len, rows))
+    return np.array([row + [0] * (most - len(row)) for row in rows])
+
+
+_LOOKED_UP = _word_numbers([(h.now, h.size) for h in TRIP_HABITS])
+_REMEMBERED = _word_numbers([(h.past, h.size) for h in TRIP_HABITS])
+# What is counted under a key is what past trips had: two habits that ask for the same share the key.
+_KINDS = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
+_SALTS = np.array(
+    [[(1 << 32) + GRIDS * _KINDS.index((h.past, h.size)) + g for g in range(GRIDS)] for h in TRIP_HABITS], np.uint64
+)
+
+
+def _mixed(words: Keys, numbers: NDArray[np.int64]) -> Keys:
+    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word."""
+    keys = np.broadcast_to(_SALTS, (len(words), *_SALTS.shape)).copy()
+    for column in numbers.T:
+        here = np.flatnonzero(column)
+        keys[:, here] = mix(keys[:, here], words[:, column[here]])
+    return keys
 
 
 class Statistic(NamedTuple):
