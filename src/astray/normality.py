@@ -7,8 +7,10 @@ normality score), N(tau) the same of a trip: of the trip reward R(tau) where the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,10 @@ from astray.irl.posterior import combined
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+
+
+FAR = 30.0  # standard deviations beyond which probabilities are reckoned in logarithms
+LARGEST = 7.0  # above the centre: what lies higher is as normal as can be
 
 
 class Location(NamedTuple):
@@ -204,9 +210,7 @@ def mean_normality(
     uncertainty = np.hypot(by_head.std(axis=0) / calibration.trip.spread, calibration.trip_noise)
     score = mean
     if calibration.window is not None:
-        lowest = calibration.window.standardise(
-            lowest_windows(n, means, trip, time, weight, calibration.window_length)
-        )
+        lowest = calibration.window.standardise(lowest_windows(n, means, trip, time, weight, calibration.window_length))
         score = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
     aspect = np.where(np.isnan(score), -1, 0)
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
@@ -217,18 +221,19 @@ def lowest_of(lowest: Array, count: Array) -> Floats:
 
     >>> lowest_of(np.array([-3.0]), np.array([1.0])).round(3).tolist()
     [-3.0]
-    >>> lowest_of(np.array([-2.0]), np.array([30.0])).round(1).tolist()  # of thirty, the lowest is about as low as this
-    [0.0]
+    >>> lowest_of(np.array([-2.5]), np.array([30.0])).round(1).tolist()  # of thirty, one in six is as low as this
+    [-1.0]
     """
-    from statistics import NormalDist
-
     normal = NormalDist()
     found = np.full(len(lowest), np.nan)
     for i, (z, n) in enumerate(zip(lowest.tolist(), count.tolist(), strict=True)):
-        if z == z:
-            # In logarithms, for the smallest probabilities round to 0 otherwise.
-            as_low = -np.expm1(n * np.log1p(-normal.cdf(z))) if z > -8 else min(n * normal.cdf(max(z, -37.0)), 0.5)
-            found[i] = normal.inv_cdf(min(max(float(as_low), 1e-300), 1.0 - 1e-12)) if as_low > 1e-300 else z
+        if z < -FAR:
+            # Probabilities would round to 0; out there they fall as exp(-z^2 / 2) / |z|.
+            near = math.sqrt(z * z - 2.0 * math.log(n))
+            found[i] = -math.sqrt(z * z - 2.0 * math.log(n * near / -z))
+        elif not math.isnan(z):
+            below = 0.5 * math.erfc(-min(z, LARGEST) / math.sqrt(2.0))
+            found[i] = normal.inv_cdf(min(-math.expm1(n * math.log1p(-below)), 1.0 - 1e-12))
     return found
 
 

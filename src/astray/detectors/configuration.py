@@ -66,9 +66,7 @@ PLACE_FIRST = 0.3  # how much the other aspects count, against place
 """Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
 
 
-def aspect_weights(
-    aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None
-) -> tuple[float, ...]:
+def aspect_weights(aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None) -> tuple[float, ...]:
     """How much each aspect counts; by default place most.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import PAPER_EPS, Bounds, Threshold
+from astray.decide import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.detectors.configuration import aspect_weights, learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
@@ -63,7 +63,8 @@ class IRLDetector(Detector):
     reward
         The reward to begin with: that of a file which ``astray pretrain`` wrote; by default the shipped one.
     false_alarm_rate
-        About this share of normal trips is flagged.
+        About this share of normal trips is flagged. A reward of the agent's own that has left too few trips out to
+        promise it decides by -2 instead, as the paper does.
     eps
         Instead of that rate: trips that score at most this are anomalies (the paper's is -2): a number, or a function
         of the trips (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).
@@ -210,7 +211,6 @@ class IRLDetector(Detector):
         self.sharing = sharing
 
     reward_: Reward
-    calibration_: Calibration
     view_: View | None
     world_: StepWorld | None
     own_: OwnScores
@@ -335,7 +335,9 @@ class IRLDetector(Detector):
             view = replace(view, popularity=view.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         if view is not None and self.is_shared:
-            taught = self._enrol(both, view, crowd, rng, self.reward_, self.suspects_)
+            # Those that are given again are judged anew.
+            doubted = tuple(name for name in self.suspects_ if name not in trip_names(new))
+            taught = self._enrol(both, view, crowd, rng, self.reward_, doubted)
         else:
             world: GeoWorld | StepWorld
             if view is not None:
@@ -430,7 +432,10 @@ class IRLDetector(Detector):
         return [self._calibration()]
 
     def _eps(self) -> Threshold | None:
-        return PAPER_EPS if self.eps is None and self.preset == "kdd19" else self.eps
+        if self.eps is not None or self._own_calibration is None:
+            return self.eps
+        few = least_rate(self._own_calibration.normal.total) > self.false_alarm_rate
+        return PAPER_EPS if self.preset == "kdd19" or few else None
 
     @property
     def agents(self) -> list[str]:

@@ -37,7 +37,7 @@ class Recipe:
         return range(self.first_seed, self.first_seed + self.towns)
 
 
-def pretrain(recipe: Recipe = Recipe(), progress: Progress | None = None) -> Reward:
+def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
     """Learn a reward from simulated people; ``progress`` is called with the share that is done.
 
     >>> from astray.detectors.sharing import SharingConfig
@@ -48,6 +48,7 @@ def pretrain(recipe: Recipe = Recipe(), progress: Progress | None = None) -> Rew
     """
     from astray.irl.config import STEPS, TRIPS
 
+    recipe = Recipe() if recipe is None else recipe
     done = progress or (lambda share: None)
     places: list[Trajectories] = []
     for seed in recipe.seeds:

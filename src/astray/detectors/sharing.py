@@ -1,4 +1,4 @@
-"""One reward for everybody: learned from many agents, each of whom is compared with others and with what might have been.
+"""One reward for everybody: learned from many agents, each compared with others and with what might have been.
 
 The statistics of a trip are relative to its agent's memory, so what is learned from some agents serves all, also those
 that nobody has met. So that the reward knows how little a short history means, every agent teaches several times, with
@@ -20,8 +20,8 @@ from astray.detectors.teaching import remember, sample
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
-from astray.mdp.population import Population
 from astray.mdp.popularity import Popularity
+from astray.mdp.population import Population
 from astray.mdp.statistics import members
 from astray.mdp.trip_world import TripWorld
 from astray.mdp.view import View, ViewConfig, trip_names
@@ -64,7 +64,9 @@ class Teacher(NamedTuple):
     others: Population
 
 
-def teachers(trips: Trajectories, config: ViewConfig, sharing: SharingConfig, rng: np.random.Generator) -> list[Teacher]:
+def teachers(
+    trips: Trajectories, config: ViewConfig, sharing: SharingConfig, rng: np.random.Generator
+) -> list[Teacher]:
     """The agents of one place as teachers, each with several memories."""
     agents, counts = np.unique(trips.agent_ids, return_counts=True)
     able = agents[(counts >= sharing.least_trips) & (agents != "")]
@@ -159,7 +161,8 @@ def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng
     """What normal trips usually score, from the trips that agents have shown."""
     assert reward.trip is not None
     n_bands = len(BANDS) + 1
-    trips, prefixes, steps, typical = ([[] for _ in range(n_bands)] for _ in range(4))  # type: list[list[Array]]
+    parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
+    trips, prefixes, steps, typical = parts
     moved: list[float] = []
     for world, _ in taught:
         rows, ends = world.demonstrations(), members(world.view.statistics, "end")
@@ -225,7 +228,8 @@ def go_on(
     from astray.irl.config import TRIPS
 
     learning = replace(TRIPS, learning_rate=TRIPS.learning_rate / 3, iterations=iterations or GO_ON_ITERATIONS)
-    return share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
+    found = share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
+    return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
 
 
 def popularity_of(trips: Trajectories, config: ViewConfig) -> Popularity:

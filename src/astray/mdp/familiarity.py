@@ -89,7 +89,10 @@ class Frame(NamedTuple):
     utc_offset: float = 0.0
 
 
-def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = Frame()) -> NDArray[np.uint64]:
+GRID_ORIGIN = Frame()
+
+
+def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
     """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
     keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
     for h, grid, key in _keys(steps, habits, frame):
@@ -273,7 +276,7 @@ class StepKeys:
 
     __slots__ = ("_frame", "_keys", "_last", "_plan", "changed")
 
-    def __init__(self, habits: Sequence[Habit], frame: Frame = Frame()) -> None:
+    def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
         self._frame = frame
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
@@ -298,7 +301,8 @@ class StepKeys:
         now = list(self._last)
         on_grid = self._frame.projection.to_grid(np.array(places)).T.tolist()
         for w, which, size, shift in plan.cells:
-            now[w] = cell(*on_grid[which], size, shift)
+            x, y = on_grid[which]
+            now[w] = cell(x, y, size, shift)
         for w, shift in plan.sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
         for w, shift in plan.paces:
@@ -319,7 +323,7 @@ class StepKeys:
         return self._keys
 
 
-def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = Frame()) -> dict[int, NDArray[np.uint64]]:
+def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> dict[int, NDArray[np.uint64]]:
     """The distinct keys of each trip (by its number in ``steps.trip``), as a memory takes them."""
     if not len(steps):
         return {}
@@ -336,7 +340,7 @@ def familiarity_of(
     steps: Steps,
     habits: Sequence[Habit],
     memory: Memory,
-    frame: Frame = Frame(),
+    frame: Frame = GRID_ORIGIN,
     without: Array | None = None,
     out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.mdp.context import Context, ContextSpec
 from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, Habit, familiarity, keys_of
+from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.mdp.faults import FaultRules
 from astray.mdp.memory import Forgetting, Memory
-from astray.mdp.popularity import Popularity
 from astray.mdp.paths import paths_of, resample, trace
+from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
-from astray.mdp.statistics import Statistic, TripRows, statistics, statistics_of
+from astray.mdp.statistics import TRIP_HABITS, Statistic, TripRows, statistics, statistics_of
 from astray.mdp.steps import Steps, chosen, steps_of
 from astray.trajectories import Trajectories
 
@@ -132,7 +132,8 @@ class View:
             return self
         names, paths = trip_names(fixes), self.paths(fixes)
         whole = self._rows(self.steps(paths), len(fixes))
-        of_trips = dict(zip(whole.present.tolist(), whole.trip_keys[1].reshape(len(whole.present), -1), strict=True))
+        keys = whole.trip_keys[1].reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
+        of_trips = dict(zip(whole.present.tolist(), keys, strict=True))
         steps = steps_of(self._traces(paths), self.config.interval, self.encoder.lags)
         return replace(self, encoder=self.encoder.remember(steps, names, of_trips))
 
@@ -239,7 +240,8 @@ class View:
         """
         paths, fault = self._paths(fixes)
         steps = self.steps(paths)
-        kept = np.arange(len(steps)) if every or not self.counts else np.flatnonzero(chosen(steps, self.config.interval))
+        every = every or not self.counts
+        kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, self.config.interval))
         steps = steps if len(kept) == len(steps) else steps[kept]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
@@ -248,8 +250,8 @@ class View:
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
         if every or not isinstance(self.encoder, FamiliarityEncoder):
-            features = self._in_context(steps, self.encoder.encode(steps, None if without is None else without[steps.trip]))
-            return Sight(features, steps, row, weight, fault)
+            features = self.encoder.encode(steps, None if without is None else without[steps.trip])
+            return Sight(self._in_context(steps, features), steps, row, weight, fault)
         maker = self.popularity.number_of(fixes.agent_ids)
         rows = self.trip_rows(steps, len(fixes))
         familiar, found = self.survey(rows, without, maker if (maker >= 0).any() else None)
