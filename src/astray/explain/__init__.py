@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from astray.explain.explanation import Explanation, Stretch, explain_fixes, explain_steps, position_of
+from astray.explain.reasons import Reason
 from astray.explain.ways import HABITUAL, Way, ways_on
 from astray.explain.words import ASPECTS, familiar_words
 
@@ -10,6 +11,7 @@ __all__ = [
     "ASPECTS",
     "HABITUAL",
     "Explanation",
+    "Reason",
     "Stretch",
     "Way",
     "explain_fixes",

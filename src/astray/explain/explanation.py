@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import Bounds, Segment, decide, leaving
+from astray.decide import NORMAL, Bounds, Segment, decide, leaving
 from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
+from astray.explain.reasons import Reason, reasons
 from astray.explain.ways import Way, expected_ways
 from astray.explain.words import (
     ASPECTS,
@@ -68,7 +69,9 @@ class Explanation:
         The stretches that are not normal, in order.
     aspect
         Which aspect of the trip (place, route, manner, time) is lowest; empty if none can be told.
-    trip_normality, trip_uncertainty, worst_window, score, p_value
+    reasons
+        What lowered the score of the trip most, the most important first.
+    trip_normality, trip_uncertainty, score, p_value
         The scores of the whole trip.
     history
         How many past trips stand behind them.
@@ -97,7 +100,6 @@ class Explanation:
     segments: tuple[Stretch, ...]
     trip_normality: float
     trip_uncertainty: float
-    worst_window: float
     score: float
     aspect: str
     p_value: float
@@ -109,18 +111,23 @@ class Explanation:
     passed: Floats = field(default_factory=lambda: np.zeros(0))
     habitual: tuple[Way, ...] = ()
     expected: tuple[Way, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reasons in one line; empty for a normal trip, or if there are none."""
+        return "" if self.decision == NORMAL else "; ".join(reason.words for reason in self.reasons)
 
     @property
     def lowest(self) -> str:
-        """What is unusual, in words: over the whole trip, or in its worst window if that decides.
+        """Which aspect of the whole trip is unusual, in words.
 
         A stretch may be unusual in another aspect, and then both are said: a trip may be at an unusual time throughout,
         and go an unusual way for a while.
         """
         if self.aspect not in ASPECTS:
             return ""
-        by_window = self.score == self.worst_window and self.score < self.trip_normality
-        said = f"{'in the worst window' if by_window else 'over the whole trip'}: {ASPECTS[self.aspect]}"
+        said = f"over the whole trip: {ASPECTS[self.aspect]}"
         for number, stretch in enumerate(self.segments, 1):
             if stretch.aspect != self.aspect and stretch.aspect in ASPECTS:
                 return f"{said}; in stretch {number}: {ASPECTS[stretch.aspect]}"
@@ -129,9 +136,11 @@ class Explanation:
     def __str__(self) -> str:
         lines = [
             f"Trip {self.trajectory} of {self.agent or 'the agent'}: {self.decision} (score {self.score:.1f} against "
-            f"{self.eps:g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, p = {self.p_value:.2g}, "
-            f"{self.history:.0f} past trips)"
+            f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
+            f"p = {self.p_value:.2g}, {self.history:.0f} past trips)"
         ]
+        if self.why:
+            lines.append(f"  {self.why}")
         if self.score <= self.eps and self.lowest:
             lines.append(f"  {self.lowest}")
         for s in self.segments:
@@ -150,16 +159,19 @@ class Explanation:
 
 def explain_fixes(
     scores: Scores,
+    whole: Scores,
     bounds: Bounds,
     view: View,
     name: str,
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """The explanation of the one GPS trip in ``scores``, which the view may remember under ``name``.
+    """The explanation of one GPS trip, which the view may remember under ``name``.
 
-    The expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
+    ``scores`` are of its every fix; ``whole`` has the statistics of the trip, by which it is scored as a whole. The
+    expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
+    scores = replace(scores, seen=scores.seen._replace(statistics=whole.seen.statistics))
     stretches = scores.segments(np.array([bounds.eps]))
     steps = scores.seen.steps
     if steps is None or not len(steps):
@@ -175,7 +187,24 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
-    return _explanation(scores, bounds, stretches, words, habitual, expected, passed)
+    said = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
+    return replace(said, reasons=_reasons(scores, view))
+
+
+def _reasons(scores: Scores, view: View) -> tuple[Reason, ...]:
+    """What lowered the score of the trip as a whole."""
+    seen, others = scores.seen, view.popularity
+    if seen.statistics is None:
+        return ()
+    return reasons(
+        seen.statistics[0],
+        scores.reward,
+        scores.calibrations[int(seen.scale[0])],
+        habits=view.config.habits,
+        cells=others.cells,
+        history=float(seen.history[0]),
+        others=len(others.agents) - int(others.viewer in others.agents.trip_ids),
+    )
 
 
 def explain_steps(scores: Scores, bounds: Bounds) -> Explanation:
@@ -221,7 +250,6 @@ def _explanation(
         segments=tuple(_stretch(scores, s, *said) for s, said in zip(stretches, words, strict=True)),
         trip_normality=float(of.normality[0]),
         trip_uncertainty=float(of.uncertainty[0]),
-        worst_window=float(of.worst_window[0]),
         score=float(of.score[0]),
         aspect=scores.aspects[of.aspect[0]] if of.aspect[0] >= 0 else "",
         p_value=float(of.p_value[0]),

@@ -28,23 +28,22 @@ def heading(e: Explanation) -> str:
 
 
 def grounds(e: Explanation) -> list[str]:
-    """The scores behind the decision, as lines."""
+    """What speaks against the trip, if anything does, and the scores behind the decision, as lines."""
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
     against = "at or under" if e.score <= e.eps else "above"
     chance = f"p = {e.p_value:.2g}: {frequency(e.p_value)}" if np.isfinite(e.p_value) else "no p-value"
-    lines = [
-        minus(
-            f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f} for the whole trip, {e.worst_window:.1f} for "
-            f"its worst window; the lower is {against} the threshold of {e.eps:g}"
-        ),
-    ]
+    scores = f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f}"
+    # A reward of steps alone also looks for the worst part of a trip.
+    scores += "" if e.score == e.trip_normality else f", the worst of it {e.score:.1f}"
+    lines = [e.why[0].upper() + e.why[1:]] if e.why else []
+    lines.append(minus(f"{scores}: {against} the threshold of {round(e.eps, 2):g}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
     lines.append(f"{chance}; {e.history:.0f} past trips were learned from")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
-        lines.append(minus(f"no single fix is at or under {e.eps:g}: what is marked is the worst of the trip"))
+        lines.append(minus(f"no single fix is at or under {round(e.eps, 2):g}: what is marked is the worst of the trip"))
     return lines
 
 
