@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types tests bench docs clean
+.PHONY: demo test lint types tests bench pretrain docs clean
 
 demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to demo/
 	$(BIN)/astray demo
@@ -25,6 +25,9 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/trpo.py
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/detection.py
+
+pretrain: $(VENV)/.installed  ## makes src/astray/modelfile/pretrained.safetensors again; about a quarter of an hour
+	$(BIN)/astray pretrain -o src/astray/modelfile/pretrained.safetensors
 
 docs: $(VENV)/.installed  ## the reference from the docstrings, and into the pages what their examples print
 	$(BIN)/python docs/make_reference.py

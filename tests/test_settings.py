@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from astray.settings import NAMES, Settings, SettingsError, reference
+from astray.modelfile.pretrained import pretrained
+from astray.settings import ASPECTS, NAMES, Settings, SettingsError, reference
 
 
 def file_with(folder: Path, text: str) -> Path:
@@ -20,6 +21,22 @@ def test_the_environment_overrides_the_file_and_flags_override_both(tmp_path: Pa
     environ = {"ASTRAY_GAMMA": "1.25", "ASTRAY_SEED": "2", "PATH": "/bin"}
     settings = Settings.gather(file, environ, {"seed": 3, "eps": None})
     assert (settings.eps, settings.gamma, settings.seed, settings.skip_bad) == (-3.0, 1.25, 3, True)
+
+
+def test_of_two_ways_to_decide_the_one_given_last_counts(tmp_path: Path):
+    file = file_with(tmp_path, "eps = -3")
+    assert Settings.gather(file).eps == -3.0
+    settings = Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"})
+    assert (settings.eps, settings.false_alarm_rate) == (None, 0.05)
+    settings = Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}, {"eps": -1.0})
+    assert (settings.eps, settings.false_alarm_rate) == (-1.0, None)
+    with pytest.raises(SettingsError, match="--eps and --false-alarm-rate: each decides by itself"):
+        Settings.gather(flags={"eps": -1.0, "false_alarm_rate": 0.05})
+
+
+def test_aspects_are_those_of_the_shipped_reward():
+    assert pretrained().aspects == ASPECTS
+    assert Settings.gather(environ={"ASTRAY_LOOK_FOR": "time, place"}).look_for == ("time", "place")
 
 
 def test_without_anything_given_nothing_is_set():
@@ -61,6 +78,8 @@ def test_truth_has_many_words(word: str):
         ("seed = -1", "seed in .*: -1 cannot be used; give 0 or more"),
         ("eps = nan", "eps in .*: nan is not a number"),
         ("false_alarm_rate = 2.0", "give a share between 0 and 1"),
+        ("look_for = ['weather']", "give some of place, route, manner, time"),
+        ("look_for = []", "give some of place, route, manner, time"),
         ("preset = 'best'", "give one of default, kdd19"),
         ("format = 7", "format in .*: 7 is not a text"),
         ("users = 7", "users in .*: 7 is not a list of texts"),

@@ -17,6 +17,9 @@ from astray.errors import AstrayError
 
 PREFIX = "ASTRAY_"
 ROLES = ("time", "lat", "lon", "agent", "trajectory")
+ASPECTS = ("place", "route", "manner", "time")
+EXCLUSIVE = ("eps", "false_alarm_rate")
+"""Either decides by itself; what is given last counts."""
 FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson")
 
 Check = tuple[Callable[[Any], bool], str]
@@ -77,24 +80,27 @@ class Settings:
     preset: str | None = _setting("default, or kdd19: the paper to the letter", check=_one_of("default", "kdd19"))
     encoder: str | None = _setting("what the reward sees of a step", check=_one_of("familiarity", "fourier", "raw"))
     objective: str | None = _setting("step, or trajectory: the paper's Eq. 9", check=_one_of("step", "trajectory"))
-    interval: float | None = _setting("seconds between the steps that are learned from", check=_POSITIVE)
+    interval: float | None = _setting("seconds between the steps that are looked at", check=_POSITIVE)
+    look_for: tuple[str, ...] | None = _setting(
+        "aspects of a trip that are asked about; by default all, place most",
+        check=((lambda names: names and set(names) <= set(ASPECTS)), f"some of {', '.join(ASPECTS)}"),
+    )
+    reward: str | None = _setting("file of the reward to begin with, by astray pretrain; by default the shipped one")
     iterations: int | None = _setting("iterations of learning", check=_POSITIVE)
     heads: int | None = _setting("reward heads: their spread is the uncertainty", check=_POSITIVE)
     networks: int | None = _setting("independent networks of so many heads each", check=_POSITIVE)
     explorers: tuple[str, ...] | None = _setting("counterfactuals in the background, by name")
     window: float | None = _setting("seconds of the worst window", check=_POSITIVE)
     robust: bool | None = _setting("scales by median and quantile, for heavy tails")
-    keep: int | None = _setting("past trips that the model keeps, thinned, to go on learning from", check=_POSITIVE)
-    max_trips: int | None = _setting("trips that the reward is learned from, at most", check=_POSITIVE)
-    max_population: int | None = _setting("trips of others in the background, at most", check=_POSITIVE)
-    max_agents: int | None = _setting("agents that a fleet's reward is learned from, at most", check=_POSITIVE)
+    keep: int | None = _setting("past trips that the model keeps, thinned", check=_POSITIVE)
+    max_trips: int | None = _setting("trips that a reward of the agent's own is learned from, at most", check=_POSITIVE)
+    max_population: int | None = _setting("trips of others to learn from, at most", check=_POSITIVE)
+    max_agents: int | None = _setting("agents that a fleet's reward goes on learning from, at most", check=_POSITIVE)
 
     # deciding
-    eps: float | None = _setting("trips that score at most this are anomalies")
+    false_alarm_rate: float | None = _setting("about this share of normal trips is flagged", None, _SHARE)
+    eps: float | None = _setting("instead of false_alarm_rate: trips that score at most this are anomalies")
     gamma: float | None = _setting("above this uncertainty a low score is for review", check=_POSITIVE)
-    false_alarm_rate: float | None = _setting(
-        "instead of eps: the share of normal trips that may be flagged", None, _SHARE
-    )
     min_history: float | None = _setting(
         "with fewer past trips than this a low score is for review", None, _NOT_NEGATIVE
     )
@@ -117,22 +123,26 @@ class Settings:
         flags
             Setting to value.
         """
-        given: dict[str, Any] = {}
         environ = {} if environ is None else environ
         named = environ.get(f"{PREFIX}CONFIG")
         file = config if config is not None else Path(named) if named else None
-        if file is not None:
-            for name, value in _read(file).items():
-                given[name] = _checked(name, value, f"{name} in {file}")
+        of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}
+        of_environ = {}
         for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
             name = key.removeprefix(PREFIX).lower()
             if name in NAMES:
-                given[name] = _checked(name, environ[key], f"{key} in the environment")
+                of_environ[name] = environ[key], f"{key} in the environment"
             elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
                 raise SettingsError(f"{key} in the environment is no setting; did you mean {PREFIX}{close[0].upper()}?")
-        for name, value in (flags or {}).items():
-            if value is not None:
-                given[name] = _checked(name, value, f"--{name.replace('_', '-')}")
+        of_flags = {n: (v, f"--{n.replace('_', '-')}") for n, v in (flags or {}).items() if v is not None}
+        given: dict[str, Any] = {}
+        for layer in (of_file, of_environ, of_flags):
+            both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
+            if len(both) > 1:
+                raise SettingsError(f"{' and '.join(both)}: each decides by itself; give one of them")
+            if both:
+                given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
+            given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
         return cls(**given)
 
     def given(self, names: Sequence[str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "update": "Go on learning from further trips; what proved anomalous never teaches.",
     "forget": "Remove an agent, or some of its trips, from a model.",
     "info": "Say what a model is, what it has seen, and how it decides.",
+    "pretrain": "Learn from simulated people the reward that every model begins with.",
     "demo": "Simulate a city, find the trips that went astray, draw them.",
     "benchmark": "Measure astray and its rivals by fixed protocols, on your copy of the data.",
 }

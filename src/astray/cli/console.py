@@ -96,18 +96,6 @@ def leaving_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def leaving_when_tidied() -> Iterator[None]:
-    """Let Ctrl-C end the process as soon as all that is done here has been tidied up.
-
-    The training library takes seconds to close down, for which nobody has to wait.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        _leave(128 + signal.SIGINT)
-
-
 def _leave(code: int) -> NoReturn:
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
@@ -137,10 +125,10 @@ def say_suspects(names: Sequence[str], *, quiet: bool = False) -> None:
     """That some trips look like other agents', and what to do about it."""
     if names:
         shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        verb = "looks" if len(names) == 1 else "look"
+        verb, were = ("looks", "was") if len(names) == 1 else ("look", "were")
         say(
-            f"{number_of(len(names), 'trip')} {verb} like other agents', and did not teach: {shown}. astray info MODEL "
-            "lists all such; name with --anomalous those that are wrong",
+            f"{number_of(len(names), 'trip')} {verb} like somebody else's, and {were} taken out of the memory: {shown}"
+            ". astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one",
             quiet=quiet,
         )
 

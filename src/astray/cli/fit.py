@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import (
-    Advance,
-    leaving_at_once,
-    leaving_when_tidied,
-    progress,
-    say,
-    say_if_several,
-    say_suspects,
-)
+from astray.cli.console import Advance, leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
 from astray.settings import SettingsError
 
@@ -32,8 +23,11 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 LEARNING = "Learning"
-EVERYBODY = ("iterations", "heads", "networks", "explorers", "eps", "gamma", "min_history", "robust", "window")
-ONE = ("preset", "encoder", "objective", "interval", "max_trips", "max_population", "keep")
+OF_ITS_OWN = "Learning a reward of the agent's own"
+
+EVERYBODY = ("iterations", "look_for", "reward", "false_alarm_rate", "eps", "gamma", "min_history")
+ONE = ("preset", "encoder", "interval", "max_population", "keep")
+OWN = ("objective", "heads", "networks", "explorers", "window", "robust", "max_trips")
 FLEET = ("max_agents",)
 
 
@@ -56,80 +50,29 @@ def command(
             "--anomalous", metavar="TRIP", help="A trip known to be anomalous, which must not teach. May be repeated."
         ),
     ] = None,
-    fine_tune: Annotated[
-        bool,
-        Option(
-            "--fine-tune",
-            help="For a fleet: also a reward of its own for each agent, on all cores. Takes long; if "
-            "it is killed, the same command goes on from there.",
-        ),
-    ] = False,
-    checkpoints: Annotated[
-        Path | None,
-        Option(
-            "--checkpoints",
-            metavar="FOLDER",
-            help="Where finished agents are kept. Default: MODEL.parts, which is removed when the model is whole.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None, Option("--preset", help="default, or kdd19: the paper to the letter.", rich_help_panel=LEARNING)
-    ] = None,
-    encoder: Annotated[
+    look_for: Annotated[
         str | None,
         Option(
-            "--encoder", help="What the reward sees of a step: familiarity, fourier or raw.", rich_help_panel=LEARNING
+            "--look-for",
+            metavar="A,B,...",
+            help="What to ask about a trip: some of place, route, manner and time. By default all, place most.",
+            rich_help_panel=LEARNING,
         ),
     ] = None,
-    objective: Annotated[
-        str | None, Option("--objective", help="step, or trajectory: the paper's Eq. 9.", rich_help_panel=LEARNING)
-    ] = None,
-    interval: Annotated[
-        float | None,
-        Option("--interval", help="Seconds between the steps that are learned from.", rich_help_panel=LEARNING),
+    reward: Annotated[
+        str | None,
+        Option(
+            "--reward",
+            metavar="FILE",
+            help="Begin with the reward that astray pretrain wrote here, instead of the one that ships with astray.",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
     iterations: Annotated[
-        int | None, Option("--iterations", help="Iterations of learning.", rich_help_panel=LEARNING)
-    ] = None,
-    heads: Annotated[
-        int | None, Option("--heads", help="Reward heads: their spread is the uncertainty.", rich_help_panel=LEARNING)
-    ] = None,
-    networks: Annotated[
-        int | None, Option("--networks", help="Independent networks of so many heads each.", rich_help_panel=LEARNING)
-    ] = None,
-    explorers: Annotated[
-        str | None,
-        Option(
-            "--explorers",
-            metavar="A,B,...",
-            help="Counterfactuals in the background, by name: the ways of going wrong to look for.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    window: Annotated[
-        float | None,
-        Option("--window", help="Seconds of the worst window, which finds what is short.", rich_help_panel=LEARNING),
-    ] = None,
-    robust: Annotated[
-        bool | None,
-        Option(
-            "--robust",
-            help="Scales by median and quantile, for heavy tails.",
-            rich_help_panel=LEARNING,
-            show_default=False,
-        ),
-    ] = None,
-    keep: Annotated[
         int | None,
         Option(
-            "--keep", help="Past trips that the model keeps, thinned, to go on learning from.", rich_help_panel=LEARNING
-        ),
-    ] = None,
-    max_trips: Annotated[
-        int | None,
-        Option(
-            "--max-trips",
-            help="Learn the reward from at most so many trips; all are remembered.",
+            "--iterations",
+            help="Iterations of learning, where there are others to learn from.",
             rich_help_panel=LEARNING,
         ),
     ] = None,
@@ -140,11 +83,65 @@ def command(
         int | None,
         Option(
             "--max-agents",
-            help="Learn a fleet's reward from at most so many agents; all are enrolled.",
+            help="A fleet's reward goes on learning from at most so many agents; all are enrolled.",
             rich_help_panel=LEARNING,
         ),
     ] = None,
+    keep: Annotated[
+        int | None,
+        Option("--keep", help="Past trips that the model keeps, thinned, to show.", rich_help_panel=LEARNING),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        Option("--interval", help="Seconds between the steps that are looked at.", rich_help_panel=LEARNING),
+    ] = None,
+    preset: Annotated[
+        str | None, Option("--preset", help="default, or kdd19: the paper to the letter.", rich_help_panel=OF_ITS_OWN)
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        Option(
+            "--encoder",
+            help="What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
+            rich_help_panel=OF_ITS_OWN,
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None, Option("--objective", help="step, or trajectory: the paper's Eq. 9.", rich_help_panel=OF_ITS_OWN)
+    ] = None,
+    heads: Annotated[
+        int | None, Option("--heads", help="Reward heads: their spread is the uncertainty.", rich_help_panel=OF_ITS_OWN)
+    ] = None,
+    networks: Annotated[
+        int | None, Option("--networks", help="Independent networks of so many heads each.", rich_help_panel=OF_ITS_OWN)
+    ] = None,
+    explorers: Annotated[
+        str | None,
+        Option(
+            "--explorers",
+            metavar="A,B,...",
+            help="Counterfactuals in the background, by name: the ways of going wrong to look for.",
+            rich_help_panel=OF_ITS_OWN,
+        ),
+    ] = None,
+    window: Annotated[
+        float | None,
+        Option("--window", help="Seconds of the worst window, which finds what is short.", rich_help_panel=OF_ITS_OWN),
+    ] = None,
+    robust: Annotated[
+        bool | None,
+        Option(
+            "--robust",
+            help="Scales by median and quantile, for heavy tails.",
+            rich_help_panel=OF_ITS_OWN,
+            show_default=False,
+        ),
+    ] = None,
+    max_trips: Annotated[
+        int | None, Option("--max-trips", help="Learn from at most so many trips.", rich_help_panel=OF_ITS_OWN)
+    ] = None,
     eps: o.Eps = None,
+    false_alarm_rate: o.FalseAlarmRate = None,
     gamma: o.Gamma = None,
     min_history: o.MinHistory = None,
     format: o.Format = None,
@@ -155,7 +152,6 @@ def command(
     cache: o.Cache = None,
     read: o.ReadOptions = None,
     skip_bad: o.SkipBad = None,
-    workers: o.Workers = None,
     seed: o.Seed = None,
     config: o.Config = None,
     quiet: o.Quiet = None,
@@ -167,13 +163,18 @@ def command(
     a memory for each, and new agents are enrolled later by counting. With [b]--pooled[/b] all agents are learned as if
     they were one: is this normal for anybody here?
 
-    The trips should be normal ones; name those you know to be wrong with --anomalous. Told from others, an agent is
-    also guarded against trips that look like theirs: they do not teach, and are named.
+    The reward that judges trips ships with astray, so one agent alone takes a second: its trips are counted. Where
+    there are others, the reward goes on learning from them for some tens of seconds.
+
+    The trips should be normal ones; name those you know to be wrong with --anomalous. Trips that are almost surely
+    somebody else's are taken out of the memory, and named.
 
     [b]Examples[/b]
 
       astray fit past.csv -o fleet.astray
       astray fit past.csv -o ana.astray --agent ana
+      [dim]# only where she goes and when, and one false alarm in two hundred normal trips[/dim]
+      astray fit past.csv -o ana.astray --agent ana --look-for place,time --false-alarm-rate 0.005
       [dim]# columns with names of their own; bad rows left out and listed[/dim]
       astray fit log.csv -o me.astray --columns lat=Breite,lon=Laenge --skip-bad
       [dim]# GeoLife, one person told from the others[/dim]
@@ -182,9 +183,8 @@ def command(
     settings = o.gathered(locals())
     from astray.cli.reading import Source
     from astray.detectors.detector import IRLDetector
-    from astray.detectors.fleet import FleetDetector
 
-    _check(output, agent, pooled, fine_tune, checkpoints)
+    _check(output, agent, pooled)
     source = Source(file, settings)
     trips = source.load()
     source.say_left_out()
@@ -194,35 +194,29 @@ def command(
         others = crowd.load()
         crowd.say_left_out()
     alone = agent is not None or pooled or len(trips.agents) == 1
-    _check_kind(file, alone, others is not None, fine_tune, settings)
+    _check_kind(file, alone, others is not None, settings)
     marks = _marks(trips, anomalous or [], settings)
     with leaving_at_once():
         model = _one(trips, marks, agent, others, settings) if alone else _fleet(trips, marks, settings)
-    if fine_tune and isinstance(model, FleetDetector):
-        _fine_tune(model, trips, checkpoints or _parts(output), settings)
     model.save(output)
-    if fine_tune and checkpoints is None:
-        shutil.rmtree(_parts(output), ignore_errors=True)
     say(f"{output}: {_described(model)}", quiet=settings.quiet)
     if isinstance(model, IRLDetector):
         say_suspects(model.suspects_, quiet=settings.quiet)
 
 
-def _check(output: Path, agent: str | None, pooled: bool, fine_tune: bool, checkpoints: Path | None) -> None:
+def _check(output: Path, agent: str | None, pooled: bool) -> None:
     """Refuse what cannot be meant, before anything takes long."""
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other; give one of them")
-    if fine_tune and (agent is not None or pooled):
-        raise AstrayError("--fine-tune is for a fleet; without --agent and --pooled a file with many agents makes one")
-    if checkpoints is not None and not fine_tune:
-        raise SettingsError("--checkpoints is for --fine-tune; add that, or leave it out")
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the model cannot be written there; name a file in a folder that exists")
 
 
-def _check_kind(file: Path, alone: bool, has_population: bool, fine_tune: bool, settings: Settings) -> None:
-    """Refuse what the kind of model that is made, of one agent or pool or of a fleet, does not know."""
-    for name in settings.given(FLEET if alone else ONE):
+def _check_kind(file: Path, alone: bool, has_population: bool, settings: Settings) -> None:
+    """Refuse what the kind of model that is made does not know, instead of ignoring it."""
+    if has_population and not alone:
+        raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")
+    for name in settings.given(FLEET if alone else ONE + OWN):
         flag = f"--{name.replace('_', '-')}"
         if alone:
             raise SettingsError(f"{flag} is for a fleet, and this model is of one agent or pool; leave it out")
@@ -230,15 +224,15 @@ def _check_kind(file: Path, alone: bool, has_population: bool, fine_tune: bool, 
             f"{flag} is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several "
             "agents; add --agent NAME or --pooled, or leave it out"
         )
-    if has_population and not alone:
-        raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")
-    if fine_tune and alone:
-        raise SettingsError(f"{file}: all trips are of one agent; --fine-tune is for a fleet of many")
-
-
-def _parts(output: Path) -> Path:
-    """Where the rewards of agents wait until the model is whole."""
-    return output.with_name(f"{output.name}.parts")
+    learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
+    for name in settings.given(("look_for", "reward") if learns_its_own else OWN):
+        flag = f"--{name.replace('_', '-')}"
+        if learns_its_own:
+            raise SettingsError(f"{flag} is of the reward that serves everybody; leave out --preset and --encoder")
+        raise SettingsError(
+            f"{flag} says how a reward of the agent's own is learned, and this model begins with the one that serves "
+            "everybody; add --preset kdd19 or --encoder fourier, or leave it out"
+        )
 
 
 def _marks(trips: Trajectories, anomalous: list[str], settings: Settings) -> NDArray[np.int64]:
@@ -268,7 +262,7 @@ def _one(
         others = Trajectories.concat(rest) if rest else None
     what = f"learning from {len(mine):,} trips"
     with progress(what, quiet=settings.quiet) as done:
-        detector = IRLDetector(seed=settings.seed, progress=_iterations(done), **settings.given(EVERYBODY + ONE))
+        detector = IRLDetector(seed=settings.seed, progress=_iterations(done), **settings.given(EVERYBODY + ONE + OWN))
         return detector.fit(mine, y, population=others)
 
 
@@ -279,11 +273,6 @@ def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) ->
     with progress(what, quiet=settings.quiet) as done:
         fleet = FleetDetector(seed=settings.seed, progress=_iterations(done), **settings.given(EVERYBODY + FLEET))
         return fleet.fit(trips, marks)
-
-
-def _fine_tune(fleet: FleetDetector, trips: Trajectories, folder: Path, settings: Settings) -> None:
-    with leaving_when_tidied(), progress("fine-tuning agents", quiet=settings.quiet) as done:
-        fleet.fine_tune(trips, n_jobs=settings.workers or -1, folder=folder, progress=_iterations(done))
 
 
 def _iterations(done: Advance) -> Callable[[int, int, Mapping[str, float]], None]:

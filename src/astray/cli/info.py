@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,8 +43,9 @@ def command(
     detector = load(model)
     about = _of_file(model) | _seen(detector)
     parameters = plain(dict(kept.values["parameters"]))
-    about["thresholds"] = {name: parameters[name] for name in ("eps", "gamma", "min_history")}
-    about["scales"] = [_scale(scale) for scale in detector.scales_]
+    about["thresholds"] = {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")}
+    about["reward"] = {"aspects": list(detector.reward_.aspects), "made": detector.reward_.made}
+    about["calibration"] = _calibration(detector)
     about["learning"] = _learning(detector)
     about["settings"] = {name: value for name, value in parameters.items() if value is not None}
     print(json.dumps(about, indent=2, default=str) if as_json else _text(_facts(about, detector)))
@@ -79,11 +80,11 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "kind": "a fleet: one reward for all, a memory for each",
             "sees": "GPS trips",
             "agents": len(trips),
-            "fine_tuned": len(model.tuned_),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
             "period": _period([float(t) for memory in memories for t in memory.times]),
             "anomalous": len(model.anomalous_),
+            "popularity": len(model.popularity_.agents),
         }
     agents = model.agents
     gps = model.view_ is not None
@@ -99,7 +100,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": list(model.suspects_),
-        "population": 0 if model.population_ is None else len(model.population_),
+        "popularity": 0 if model.view_ is None else len(model.view_.popularity.agents),
     }
 
 
@@ -108,20 +109,31 @@ def _period(starts: list[float]) -> list[str]:
     return [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
 
 
-def _scale(scale: Any) -> dict[str, Any]:
-    """What scores are measured on: how many left-out trips, and the spread that a short history adds."""
-    return {
-        "left_out_trips": len(scale.calibration.trips),
-        "window_seconds": scale.calibration.window_seconds,
-        "trip_noise": round(float(scale.trip_noise), 3),
+def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
+    """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
+    from astray.detectors.fleet import FleetDetector
+    from astray.detectors.own_scale import ENOUGH_TRIPS
+
+    if isinstance(model, FleetDetector):
+        return {"trips": ENOUGH_TRIPS, "stand_ins": True}  # at least, for everybody
+    found = model.calibration_
+    about = {
+        "trips": round(found.normal.total, 6),
+        "stand_ins": model.is_shared,
+        "trip": {"centre": round(found.trip.centre, 4), "spread": round(found.trip.spread, 4)},
+        "step": {"centre": round(found.step.centre, 4), "spread": round(found.step.spread, 4)},
+        "trip_noise": round(found.trip_noise, 4),
     }
+    return about | ({} if found.window is None else {"window_length": found.window_length})
 
 
 def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
-    """The last row of the history of learning."""
-    history = model.history_
-    if not history.height:
+    """The last row of the history of learning a reward of the agent's own."""
+    from astray.detectors.fleet import FleetDetector
+
+    if isinstance(model, FleetDetector) or not model.history_.height:
         return {"iterations": 0}
+    history = model.history_
     last = {name: round(value, 4) for name, value in history.tail(1).row(0, named=True).items() if value is not None}
     return {"iterations": history.height} | last
 
@@ -131,27 +143,24 @@ def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 
 def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict[str, str]:
     """The model in a few words each, by heading."""
-    from astray.decide import least_rate
-
-    window = about["scales"][0]["window_seconds"]
-    steps = "steps" if about["sees"] == "states and actions" else "seconds"
-    fleet = "names" not in about
-    fewest = min(scale["left_out_trips"] for scale in about["scales"])
+    calibration, fleet = about["calibration"], "names" not in about
+    low = _low(model)
+    if "window_length" in calibration:
+        steps = "steps" if about["sees"] == "states and actions" else "seconds"
+        low += f", over the whole trip or its worst {calibration['window_length']:g} {steps}"
     facts = {
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
         "of": _whose(about),
-        "learned from": number_of(about["trips"], "trip")
-        + _when(about["period"])
-        + (", told from trips of others" if about.get("population") else ""),
+        "learned from": number_of(about["trips"], "trip") + _when(about["period"]),
+        "reward": _reward(about["reward"]["made"]) + _asked(model),
+        "others": f"where {number_of(about['popularity'], 'agent')} go is known" if about["popularity"] else "",
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
-        "look like others'": ", ".join(about.get("suspects", [])),
+        "taken out": _suspects(about.get("suspects", [])),
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
-        "anomaly": f"a score of {_level(model.eps)} or less, over the whole trip or its worst {window:g} {steps}",
+        "anomaly": low,
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
         f"{model.min_history:g} past trips stand behind it",
-        "calibrated": f"on {number_of(fewest, 'past trip')}, left out of learning"
-        + (", or more, by how much history an agent has" if len(about["scales"]) > 1 else "")
-        + f"; --false-alarm-rate can be as low as {least_rate(fewest):g}",
+        "calibrated": _calibrated(calibration, fleet),
         "size": _size(about["bytes"]),
         "seed": str(about["settings"].get("seed", 0)),
         "version": f"format {about['format']} of model files, read by astray {about['astray']}",
@@ -159,14 +168,63 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
     return {name: words for name, words in facts.items() if words}
 
 
+def _low(model: IRLDetector | FleetDetector) -> str:
+    """What is called low."""
+    from astray.decide import PAPER_EPS
+    from astray.detectors.detector import IRLDetector
+
+    eps = model.eps
+    if eps is None and isinstance(model, IRLDetector) and model.preset == "kdd19":
+        eps = PAPER_EPS
+    if eps is not None:
+        return f"a score of {_level(eps)} or less"
+    return f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
+
+
+def _reward(made: Mapping[str, Any]) -> str:
+    """Where the reward comes from.
+
+    >>> _reward({"towns": 16, "people": 30, "days": 60, "went_on": 1})
+    'learned from 60 days of 30 simulated people in each of 16 towns, then from trips of others here'
+    """
+    if "towns" not in made:
+        return "learned from these trips"
+    towns = "one town" if made["towns"] == 1 else f"each of {made['towns']} towns"
+    begun = f"learned from {made['days']} days of {made['people']} simulated people in {towns}"
+    return begun + (", then from trips of others here" if made.get("went_on") else "")
+
+
+def _asked(model: IRLDetector | FleetDetector) -> str:
+    """What it is asked about, if not all."""
+    return f"; asked about {', '.join(model.look_for)}" if model.look_for else ""
+
+
+def _suspects(names: Sequence[str]) -> str:
+    return f"{', '.join(names)}: almost surely somebody else's" if names else ""
+
+
+def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
+    from astray.decide import least_rate
+
+    n = calibration["trips"]
+    if not n:
+        return ""
+    if not calibration["stand_ins"]:
+        said = f"on {number_of(round(n), 'past trip')}, left out of learning"
+    else:
+        whose = "an agent's" if fleet else "the agent's"
+        said = (
+            f"on {n:,.0f} normal trips{' or more' if fleet else ''}: {whose} own, and others' for those that it lacks"
+        )
+    return f"{said}; --false-alarm-rate can be as low as {least_rate(n):g}"
+
+
 def _whose(about: Mapping[str, Any]) -> str:
     names = about.get("names")
     if names is None:
-        spread, tuned = about["trips_of_an_agent"], about["fine_tuned"]
+        spread = about["trips_of_an_agent"]
         trips = ", with {least:,} to {most:,} trips each, {median:,} in the middle".format(**spread) if spread else ""
-        return (
-            number_of(about["agents"], "agent") + trips + (f"; {tuned:,} with a reward of their own" if tuned else "")
-        )
+        return number_of(about["agents"], "agent") + trips
     rest = about["agents"] - len(names)
     return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
 

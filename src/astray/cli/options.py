@@ -122,8 +122,8 @@ Eps = Annotated[
     float | None,
     Option(
         "--eps",
-        help="Trips that score at most this are anomalies; normal trips score about 0, give or take 1. "
-        "Default: the model's, -2.",
+        help="Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about "
+        "0, give or take 1; the paper's threshold is -2.",
         rich_help_panel=DECIDING,
     ),
 ]
@@ -141,7 +141,7 @@ FalseAlarmRate = Annotated[
     Option(
         "--false-alarm-rate",
         metavar="SHARE",
-        help="Instead of --eps: flag at most this share of normal trips, such as 0.01.",
+        help="Flag about this share of normal trips. Default: the model's, 0.02.",
         rich_help_panel=DECIDING,
     ),
 ]

@@ -54,16 +54,17 @@ def command(
     """Say how normal each trip of a file is.
 
     Normality is about 0, give or take 1, for trips like the past ones, and falls the further a trip leaves them. The
-    score, the lower of the whole trip's normality and that of its worst few minutes, decides: [b]normal[/b];
-    [b]anomaly[/b], if it is at most eps; or [b]review[/b], if it is low but the model is not sure, or has seen too few
-    past trips. The p-value is the share of normal trips that score as low. Large files are streamed on all cores.
+    p-value is the share of normal trips that score as low, and decides: [b]normal[/b]; [b]anomaly[/b], if it is at most
+    the rate of false alarms, 2 in a hundred by default; or [b]review[/b], if it is low but the model is not sure, or
+    has seen too few past trips. With --eps the score decides instead. The aspect is the side of a trip that speaks most
+    against it: place, route, manner or time. Large files are streamed on all cores.
 
     [b]Examples[/b]
 
       astray score me.astray new.csv
       astray score me.astray new.csv --to jsonl | jq .trajectory
       astray score fleet.astray new.parquet -o scores.parquet
-      [dim]# flag at most one normal trip in a hundred[/dim]
+      [dim]# flag about one normal trip in a hundred[/dim]
       astray score me.astray new.csv -o scores.csv --false-alarm-rate 0.01
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson

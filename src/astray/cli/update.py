@@ -49,9 +49,9 @@ def command(
 ) -> None:
     """Go on learning from further trips; what proved anomalous never teaches.
 
-    A model of one agent goes on training from where it was, on the new trips and those it kept; a fleet model counts
-    the trips of agents that are enrolled. Either takes seconds. Teach only trips that are known, or believed, to be
-    normal: what a model is taught becomes normal.
+    The trips are counted: those of the agent that the model is of, or of agents that a fleet has enrolled. That takes
+    a second; only a reward of the agent's own (--preset kdd19) goes on training. Teach only trips that are known, or
+    believed, to be normal: what a model is taught becomes normal.
 
     [b]Examples[/b]
 
