@@ -16,7 +16,6 @@ from astray.irl.config import KDD19, LearnConfig
 from astray.irl.learn import Learned, learn
 from astray.irl.policy import Improvement, Rollout
 from astray.irl.reward import RewardConfig, RewardHeads
-from astray.irl.strays import likely_strays
 from astray.mdp.dynamics import LearnedDynamics
 from astray.mdp.view import View, ViewConfig
 from astray.mdp.world import GeoWorld, Rows, StepWorld
@@ -317,39 +316,6 @@ def test_the_prior_pulls_every_weight_towards_zero_as_a_gaussian_does():
     trunk, heads = reward.weights
     torch.testing.assert_close(trunk.grad, trunk.detach() / 0.5)
     torch.testing.assert_close(heads.grad, heads.detach() / 0.5 / 5)
-
-
-class TestStrays:
-    """Demonstrations that are somebody else's, told by how other agents' trips score."""
-
-    rng = np.random.default_rng(0)
-    own = rng.normal(0.0, 1.0, 400)
-    others = rng.normal(-6.0, 1.0, 300)
-    strays = rng.normal(-5.0, 1.0, 20)
-
-    def test_of_clean_demonstrations_none_is_suspected(self) -> None:
-        assert not likely_strays(self.own, self.others, 10.0).any()
-
-    def test_most_strays_are_found_and_few_others(self) -> None:
-        found = likely_strays(np.r_[self.own, self.strays], self.others, 10.0)
-        assert found[400:].sum() >= 15
-        assert found[:400].sum() <= 5
-
-    def test_never_more_than_a_quarter(self) -> None:
-        found = likely_strays(self.others[:200], self.others, 10.0)
-        assert 0 < found.sum() <= 51
-
-    def test_what_has_no_score_is_not_suspected(self) -> None:
-        scores = np.r_[self.own, self.strays, np.nan]
-        assert likely_strays(scores, self.others, 10.0).any()
-        assert not likely_strays(scores, self.others, 10.0)[-1]
-
-    @pytest.mark.parametrize(
-        ("demonstrations", "others", "suspicion"), [(30, 300, 10.0), (400, 10, 10.0), (400, 0, 10.0), (400, 300, 0.0)]
-    )
-    def test_too_little_to_tell(self, demonstrations: int, others: int, suspicion: float) -> None:
-        scores = np.r_[self.strays, self.own][:demonstrations]
-        assert not likely_strays(scores, self.others[:others], suspicion).any()
 
 
 def test_a_constant_feature_is_constant_over_however_many_rows() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray import Trajectories
 from astray.errors import DataError
 from astray.mdp.encoders import FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.familiarity import DAY, DEFAULT_HABITS, Habit, familiarity, keys_by_trip, keys_of
+from astray.mdp.familiarity import DAY, DEFAULT_HABITS, Frame, Habit, familiarity, keys_by_trip, keys_of
 from astray.mdp.faults import REPEATED, TELEPORT
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.projection import Projection
@@ -252,9 +252,11 @@ def test_keys_are_spread_over_the_whole_range():
     assert (np.abs(share * 256 - 1) < 0.25).all()
 
 
-def test_no_two_habits_share_a_key():
-    keys = keys_of(steps(np.zeros((1, 2))), [*DEFAULT_HABITS, *DEFAULT_HABITS])
+def test_no_two_habits_share_a_key_and_one_habit_has_the_same_wherever_it_stands():
+    keys = keys_of(steps(np.zeros((1, 2))), DEFAULT_HABITS)
     assert len(np.unique(keys)) == keys.size
+    again = keys_of(steps(np.zeros((1, 2))), DEFAULT_HABITS[::-1])
+    assert np.array_equal(again, keys[:, ::-1])
 
 
 def test_a_cell_is_shared_on_both_grids_on_one_or_on_none():
@@ -307,7 +309,7 @@ def test_what_a_habit_takes_for_the_same(habit: Habit, one: Any, other: Any, exp
 def test_the_hour_and_the_weekend_are_local():
     habit = Habit(hours=2, weekend=True)
     friday_evening_utc, saturday = steps([0, 0], time=1.95 * DAY), steps([0, 0], time=2.2 * DAY)
-    here = keys_of(friday_evening_utc, [habit], utc_offset=0.25 * DAY)
+    here = keys_of(friday_evening_utc, [habit], Frame(utc_offset=0.25 * DAY))
     assert (here == keys_of(saturday, [habit])).all()
 
 
@@ -514,6 +516,7 @@ def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
         ({"interval": 0.0}, "interval is 0.0; give a positive number"),
         ({"trace_spacing": float("nan")}, "trace_spacing is nan"),
         ({"lags": (60.0,)}, "not among the 1 lags"),
+        ({"popularity": (123.0,)}, "give sizes that are habits"),
     ],
 )
 def test_a_view_that_cannot_be_is_refused(config: dict[str, Any], complaint: str):

@@ -14,16 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from astray.aggregate import SOFTNESS, Runs, over_trips, trip_means
+from astray.aggregate import Runs, lowest_windows
 from astray.decide import Segment, segments
 from astray.errors import DataError
-from astray.irl.posterior import RewardPosterior
+from astray.irl.posterior import RewardPosterior, combined
 from astray.normality import (
-    WINDOW_TOLERANCE,
+    Calibration,
     Location,
+    Sample,
     calibrate,
     locate,
-    p_values,
+    lowest_aspect,
+    lowest_of,
+    mean_normality,
+    over_heads,
+    shrunk,
     step_normality,
     trip_normality,
 )
@@ -54,8 +59,8 @@ def test_r_bar_and_sigma_bar_are_the_mean_and_the_deviation_of_the_mean_reward()
     data = rewarded(30)
     calibration = calibrate(**data)
     mean_reward = data["rewards"][:, 0].mean(axis=1)
-    assert calibration.step[0].centre == pytest.approx(mean_reward.mean())
-    assert calibration.step[0].spread == pytest.approx(mean_reward.std())
+    assert calibration.step.centre == pytest.approx(mean_reward.mean())
+    assert calibration.step.spread == pytest.approx(mean_reward.std())
     n, spread, _ = step_normality(data["rewards"], calibration)
     np.testing.assert_allclose(n, (mean_reward - mean_reward.mean()) / mean_reward.std())
     np.testing.assert_allclose(spread, data["rewards"][:, 0].std(axis=1) / mean_reward.std())
@@ -66,18 +71,17 @@ def test_r_bar_and_sigma_bar_are_the_mean_and_the_deviation_of_the_mean_reward()
 def test_left_out_trips_are_the_unit_of_trip_scores():
     data = rewarded(50)
     calibration = calibrate(**data)
-    scores = trip_normality(**data, calibration=calibration, n_trips=50)
-    for values in (scores.normality, scores.worst_window * WINDOW_TOLERANCE):
-        assert values.mean() == pytest.approx(0.0, abs=1e-9)
-        assert values.std() == pytest.approx(1.0)
-    np.testing.assert_array_equal(scores.score, np.minimum(scores.normality, scores.worst_window))
-    np.testing.assert_array_equal(np.sort(scores.score), calibration.trips)
+    scores = mean_normality(**data, calibration=calibration, n_trips=50)
+    assert scores.normality.mean() == pytest.approx(0.0, abs=1e-9)
+    assert scores.normality.std() == pytest.approx(1.0)
+    assert (scores.score <= scores.normality).all()  # a window that is worse decides
+    np.testing.assert_array_equal(np.sort(scores.score), calibration.normal.scores)
 
 
 def test_the_papers_trip_score_is_the_plain_mean_of_n():
     data = rewarded(20)
     calibration = calibrate(**data, scale="step")
-    scores = trip_normality(**data, calibration=calibration, n_trips=20)
+    scores = mean_normality(**data, calibration=calibration, n_trips=20)
     n = step_normality(data["rewards"], calibration).normality
     means = [np.average(n[data["trip"] == k], weights=data["weight"][data["trip"] == k]) for k in range(20)]
     np.testing.assert_allclose(scores.normality, means)
@@ -94,7 +98,7 @@ def test_scores_do_not_depend_on_the_scale_and_zero_of_the_reward(robust: bool, 
     for a, b in ((1.0, 0.0), (factor, offset)):
         calibration = calibrate(**{**left_out, "rewards": a * left_out["rewards"] + b}, robust=robust)
         rewards = a * new["rewards"] + b
-        scores = trip_normality(**{**new, "rewards": rewards}, calibration=calibration, n_trips=15)
+        scores = mean_normality(**{**new, "rewards": rewards}, calibration=calibration, n_trips=15)
         results.append([*step_normality(rewards, calibration), *scores])
     for before, after in zip(*results, strict=True):
         np.testing.assert_allclose(after, before, atol=1e-6)
@@ -103,13 +107,14 @@ def test_scores_do_not_depend_on_the_scale_and_zero_of_the_reward(robust: bool, 
 def test_the_uncertainty_of_a_trip_is_the_deviation_of_its_mean_over_the_heads():
     calibration = calibrate(**rewarded(30, seed=1))
     data = rewarded(10, seed=3)
-    scores = trip_normality(**data, calibration=calibration, n_trips=10)
+    scores = mean_normality(**data, calibration=calibration, n_trips=10)
     for k in range(10):
         own = data["trip"] == k
         per_head = np.average(data["rewards"][own, 0], axis=0, weights=data["weight"][own])
-        assert scores.uncertainty[k] == pytest.approx(per_head.std() / calibration.step[0].spread)
+        n = calibration.step.standardise(per_head)
+        assert scores.uncertainty[k] == pytest.approx(n.std() / calibration.trip.spread)
     agreed = {**data, "rewards": np.repeat(data["rewards"][:, :, :1], 4, axis=2)}
-    assert trip_normality(**agreed, calibration=calibration, n_trips=10).uncertainty == pytest.approx(0.0, abs=1e-12)
+    assert mean_normality(**agreed, calibration=calibration, n_trips=10).uncertainty == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_robust_scale_bears_five_per_cent_of_wild_values():
@@ -136,122 +141,107 @@ def test_what_has_no_spread_keeps_the_unit_of_the_reward():
 
 def test_one_left_out_trip_is_enough_to_go_on():
     data = rewarded(1)
-    scores = trip_normality(**data, calibration=calibrate(**data), n_trips=1)
-    assert np.isfinite([scores.normality[0], scores.worst_window[0], scores.p_value[0]]).all()
+    scores = mean_normality(**data, calibration=calibrate(**data), n_trips=1)
+    assert np.isfinite([scores.normality[0], scores.score[0], scores.p_value[0]]).all()
 
 
 def test_trips_may_have_any_numbers_when_the_scale_is_set():
     data = rewarded(12)
     sparse = calibrate(**{**data, "trip": data["trip"] * 7 + 100})
-    np.testing.assert_array_equal(sparse.trips, calibrate(**data).trips)
+    np.testing.assert_array_equal(sparse.normal.scores, calibrate(**data).normal.scores)
+
+
+def test_few_values_are_shrunk_towards_what_everybody_has():
+    everybody = Location(0.0, 1.0)
+    assert shrunk(np.zeros(0), everybody, 10.0) == everybody
+    half = shrunk(np.tile([-4.0, 0.0], 5), everybody, 10.0)
+    assert half.centre == pytest.approx(-1.0)
+    assert half.spread == pytest.approx(np.sqrt((4.0 + 1.0) / 2))
+    assert shrunk(np.tile([-4.0, 0.0], 5000), everybody, 10.0) == pytest.approx((-2.0, 2.0), rel=0.01)
 
 
 # ---------------------------------------------------------------- aspects
 
-
-@pytest.mark.parametrize("off", [(), (9.0, 9.0, 9.0), (9.0, 2.0, 0.1)])
-def test_with_several_aspects_left_out_steps_and_trips_are_still_the_unit(off: tuple[float, ...]):
-    data = rewarded(60, aspects=3)
-    backgrounds = [np.random.default_rng(0).normal(-far, 1.0, 50) for far in off]
-    calibration = calibrate(**data, aspects=("place", "manner", "time"), backgrounds=backgrounds)
-    scores = trip_normality(**data, calibration=calibration, n_trips=60)
-    worst = scores.worst_window * WINDOW_TOLERANCE
-    for values in (step_normality(data["rewards"], calibration).normality, scores.normality, worst):
-        assert values.mean() == pytest.approx(0.0, abs=1e-9)
-        assert values.std() == pytest.approx(1.0)
+rewards_of_aspects = st.integers(1, 4).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.floats(-20, 20), min_size=n, max_size=n), st.lists(st.floats(0.01, 5.0), min_size=n, max_size=n)
+    )
+)
 
 
-def test_a_trip_is_as_normal_as_its_worst_aspect():
-    data = rewarded(60, aspects=3)
-    calibration = calibrate(**data, aspects=("place", "manner", "time"))
-    before = trip_normality(**data, calibration=calibration, n_trips=60)
-    odd = data["rewards"].copy()
-    odd[data["trip"] == 5, 1] -= 20.0  # one trip, in one aspect
-    odd[data["trip"] == 6] += 20.0  # more than usual in all of them is no fault
-    after = trip_normality(**{**data, "rewards": odd}, calibration=calibration, n_trips=60)
-    assert after.score.argmin() == 5
-    assert after.aspect[5] == 1
-    assert after.score[6] > before.score[6]
-    others = np.delete(np.arange(60), [5, 6])
-    np.testing.assert_allclose(after.score[others], before.score[others], atol=1e-9)
-    steps = step_normality(odd, calibration)
-    assert (steps.aspect[data["trip"] == 5] == 1).all()
-
-
-def test_who_it_was_is_told_by_the_steps_that_are_most_the_agents():
-    data = rewarded(40, aspects=2)
-    calibration = calibrate(**data, aspects=("place", "manner"), softness=(soft := SOFTNESS, 0.0))
-    place, manner = calibration.trip
-    # n of an aspect is 2 for one row in ten, -3 for the rest: the soft mean T log mean exp(n / T) forgives the rest.
-    off = np.repeat([2.0, -3.0], [10, 90])
-    expected = soft * np.log(0.1 * np.exp(2.0 / soft) + 0.9 * np.exp(-3.0 / soft))
-    assert expected > off.mean() + 2.0
-    rows = {"trip": np.zeros(100, int), "time": np.arange(100.0), "weight": np.ones(100)}
-    for aspect, mean, own in ((0, expected, place), (1, off.mean(), manner)):
-        n = np.full((100, 2), 5.0)
-        n[:, aspect] = off
-        step = np.array(calibration.step)
-        rewards = (n * step[:, 1] + step[:, 0])[:, :, None]
-        found = trip_normality(rewards, **rows, calibration=calibration, n_trips=1)
-        assert found.normality[0] == pytest.approx(calibration.overall.trip.standardise(own.standardise(mean)))
-        assert found.worst_window[0] < -1.0  # nobody hides in a mean of either kind
-
-
-@pytest.mark.parametrize("softness", [0.05, 1.0, 20.0])
-@pytest.mark.parametrize("wild", [-1e9, 1e9])
-def test_the_soft_mean_of_wild_values_is_a_number(wild: float, softness: float):
-    values, trip, weight = np.array([wild, wild, 0.0, wild]), np.array([0, 0, 1, 1]), np.ones(4)
-    assert np.isfinite(trip_means(values, trip, weight, softness=softness)).all()
+@settings(max_examples=200, deadline=None)
+@given(rewards_of_aspects)
+def test_aspects_combined_are_the_log_ratio_to_the_mixture(case: tuple[list[float], list[float]]):
+    rewards, weights = (np.array(part) for part in case)
+    got = combined(rewards[None, :, None], weights)[0, 0]
+    # p(own) / sum_a w_a p_a, where R_a = log p(own) / p_a.
+    assert got == pytest.approx(-np.log(np.sum(weights / weights.sum() * np.exp(-rewards))), rel=1e-6, abs=1e-9)
+    assert rewards.min() - 1e-9 <= got <= rewards.max() + 1e-9
+    assert combined(rewards[None, :, None], 7.0 * weights)[0, 0] == pytest.approx(got, abs=1e-9)
+    assert combined(rewards[None, :, None] + 3.0, weights)[0, 0] == pytest.approx(got + 3.0, abs=1e-6)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12), st.floats(0.2, 5.0), st.floats(-5, 5))
-def test_a_soft_mean_lies_between_the_mean_and_the_highest(values: list[float], softness: float, shift: float):
-    n, trip, weight = np.array(values), np.zeros(len(values), int), np.linspace(1.0, 2.0, len(values))
-    soft = trip_means(n, trip, weight, softness=softness)[0]
-    assert trip_means(n, trip, weight)[0] - 1e-9 <= soft <= n.max() + 1e-9
-    assert trip_means(n + shift, trip, weight, softness=softness)[0] == pytest.approx(soft + shift, abs=1e-9)
-    assert trip_means(n, trip, weight, softness=1e4)[0] == pytest.approx(trip_means(n, trip, weight)[0], abs=1e-2)
+@given(rewards_of_aspects, st.integers(0, 3), st.floats(0.1, 10.0))
+def test_more_of_one_aspect_is_never_less_in_all(case: tuple[list[float], list[float]], which: int, more: float):
+    rewards, weights = (np.array(part) for part in case)
+    which %= len(rewards)
+    raised = rewards.copy()
+    raised[which] += more
+    before, after = (combined(r[None, :, None], weights)[0, 0] for r in (rewards, raised))
+    assert after >= before
+    if rewards[which] == rewards.min():
+        assert after > before
 
 
-def test_the_papers_scale_knows_plain_means_only():
-    assert calibrate(**rewarded(30), softness=(SOFTNESS,), scale="step").softness == (0.0,)
+def test_an_aspect_that_is_not_asked_about_changes_nothing():
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(50, 3, 4))
+    wild = rewards.copy()
+    wild[:, 1] -= 40.0
+    weights = (0.3, 0.0, 1.0)
+    np.testing.assert_allclose(combined(wild, weights), combined(rewards, weights), atol=1e-9)
+    np.testing.assert_allclose(combined(rewards, weights), combined(rewards[:, [0, 2]], (0.3, 1.0)), atol=1e-9)
+    assert not (lowest_aspect(wild, weights) == 1).any()
 
 
-def test_doubted_trips_set_the_last_scale_but_not_those_of_the_aspects():
-    data = rewarded(60, aspects=2)
-    doubted = data["trip"] >= 55
-    data["rewards"][doubted] -= 20.0
-    sure = {name: values[~doubted] for name, values in data.items()}
-    among, without = calibrate(**data, doubted=doubted), calibrate(**sure)
-    assert (among.step, among.trip, among.window) == (without.step, without.trip, without.window)
-    assert among.overall.trip.spread > 2 * without.overall.trip.spread
-    # Where everything is doubted, everything counts.
-    assert calibrate(**data, doubted=np.ones_like(doubted)).step == calibrate(**data).step
+def test_what_is_far_from_every_alternative_is_a_number():
+    for far in (-1e6, 1e6):
+        assert combined(np.array([[[far], [0.0]]]), (1.0, 1.0))[0, 0] == pytest.approx(min(far, 0.0) + np.log(2.0))
 
 
-def test_an_aspect_that_tells_little_apart_has_to_be_further_off():
-    data = rewarded(60, aspects=2)
-    told, untold = (
-        calibrate(**data, aspects=("place", "time"), backgrounds=[np.full(9, -9.0), np.full(9, off)])
-        for off in (-9.0, 0.0)
-    )
-    assert told.tolerance == (1.0, 1.0)
-    assert untold.tolerance == (1.0, 10.0)
-    odd = data["rewards"].copy()
-    odd[data["trip"] == 5, 1] -= 4.0
-    scores = [trip_normality(**{**data, "rewards": odd}, calibration=c, n_trips=60) for c in (told, untold)]
-    assert scores[0].score[5] < scores[1].score[5]
+def trip_scale(n: int = 3, noise: float = 0.0) -> Calibration:
+    weights = (1.0, *[0.3] * (n - 1))
+    normal = Sample.of(np.linspace(-3, 3, 99))
+    aspects = ("place", "route", "manner", "time")[:n]
+    return Calibration(aspects, weights, Location(0.0, 1.0), Location(2.0, 4.0), normal=normal, trip_noise=noise)
 
 
-def test_the_tolerance_is_three_over_the_separation_in_pooled_deviations():
-    data = rewarded(60, aspects=2)
-    plain = calibrate(**data, aspects=("place", "time"))
-    # Mean rewards of trips that stand 1.5 deviations of left-out trips off, half a deviation more or less.
-    step, trip = plain.step[1], plain.trip[1]
-    rewards = step.centre + step.spread * (trip.centre + trip.spread * np.array([-2.0, -1.0, -2.0, -1.0]))
-    calibration = calibrate(**data, aspects=("place", "time"), backgrounds=[rewards, rewards])
-    assert calibration.tolerance[1] == pytest.approx(3.0 / (1.5 / np.sqrt((1 + 0.25) / 2)))
+def test_trips_are_standardised_by_their_trip_rewards():
+    rewards = np.random.default_rng(0).normal(size=(30, 3, 5)) * 5.0
+    rewards[7] = np.nan  # not one usable fix
+    got = trip_normality(rewards, trip_scale(noise=0.3))
+    known = np.arange(30) != 7
+    n = (over_heads(rewards[known], (1.0, 0.3, 0.3)) - 2.0) / 4.0
+    np.testing.assert_allclose(got.normality[known], n)
+    np.testing.assert_array_equal(got.score, got.normality)
+    heads = combined(rewards[known], (1.0, 0.3, 0.3)).std(axis=1) / 4.0
+    np.testing.assert_allclose(got.uncertainty[known], np.sqrt(heads**2 + 0.3**2))
+    np.testing.assert_array_equal(got.p_value[known], trip_scale().normal.p_values(n))
+    assert np.isnan([got.normality[7], got.uncertainty[7], got.score[7], got.p_value[7]]).all()
+    assert got.aspect[7] == -1
+
+
+def test_the_aspect_that_speaks_most_against_a_trip_is_named():
+    rewards = np.zeros((2, 3, 2))
+    rewards[0, 1] = -20.0
+    rewards[1] = [[20.0], [20.0], [10.0]]
+    assert trip_normality(rewards, trip_scale()).aspect.tolist() == [1, 2]
+    # A little lower is not enough for an aspect that counts little.
+    rewards[1] = [[0.0], [-0.5], [0.0]]
+    assert trip_normality(rewards, trip_scale()).aspect[1] == 0
+    steps = step_normality(rewards, calibrate(**rewarded(9, aspects=3), aspects=("place", "route", "manner")))
+    assert steps.aspect.tolist() == [1, 1]
 
 
 # ---------------------------------------------------------------- trips
@@ -260,7 +250,8 @@ def test_the_tolerance_is_three_over_the_separation_in_pooled_deviations():
 def test_the_mean_of_a_trip_weighs_its_rows_by_their_seconds():
     values, trip = np.array([1.0, 5.0, 9.0, 4.0, 6.0]), np.array([0, 0, 0, 2, 2])
     weight = np.array([0.0, 10.0, 30.0, 0.0, 0.0])
-    means = trip_means(values, trip, weight, 4)
+    runs = Runs.of(trip, 4)
+    means = runs.means(values, runs.shares(weight))
     assert means[[0, 2]].tolist() == [8.0, 5.0]  # where nothing has weight, the plain mean
     assert np.isnan(means[[1, 3]]).all()
 
@@ -269,11 +260,11 @@ def test_a_trip_without_a_usable_row_is_not_a_number():
     calibration = calibrate(**rewarded(20))
     data = rewarded(3)
     kept = data["trip"] != 1
-    scores = trip_normality(**{k: v[kept] for k, v in data.items()}, calibration=calibration, n_trips=4)
-    for values in scores[:5]:
+    scores = mean_normality(**{k: v[kept] for k, v in data.items()}, calibration=calibration, n_trips=4)
+    for values in scores[:4]:
         assert np.isnan(values).tolist() == [False, True, False, True]
     assert scores.aspect.tolist() == [0, -1, 0, -1]
-    nothing = trip_normality(**{k: v[:0] for k, v in data.items()}, calibration=calibration, n_trips=2)
+    nothing = mean_normality(**{k: v[:0] for k, v in data.items()}, calibration=calibration, n_trips=2)
     assert np.isnan(nothing.p_value).all()
 
 
@@ -281,7 +272,7 @@ def worst_windows(
     n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int | None = None
 ) -> Array:
     runs = Runs.of(trip, n_trips)
-    return over_trips(n[None], runs, runs.shares(weight), [0.0], trip, time, weight, seconds)[1][0]
+    return lowest_windows(n, runs.means(n, runs.shares(weight)), trip, time, weight, seconds)
 
 
 def slow_worst_windows(n: Array, trip: Array, time: Array, weight: Array, seconds: float, n_trips: int) -> list[float]:
@@ -332,7 +323,7 @@ def test_a_short_detour_shows_in_the_worst_window_but_hides_in_the_mean():
     n = np.where((time > 1500) & (time <= 1800), -4.0, 0.0)
     trip, weight = np.zeros(len(time), int), np.full(len(time), 10.0)
     assert worst_windows(n, trip, time, weight, 300.0)[0] == pytest.approx(-4.0)
-    assert trip_means(n, trip, weight)[0] > -0.5
+    assert np.average(n, weights=weight) > -0.5
 
 
 @pytest.mark.parametrize("odd", [1, 101])
@@ -347,13 +338,62 @@ def test_one_odd_fix_at_a_start_is_no_window(odd: int):
     assert worst >= -20.0 / 15  # diluted by half a window at least
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-60, 6), st.floats(0.001, 5), st.floats(1, 1e4))
+def test_the_lowest_of_many_is_as_unlikely_as_one_value(z: float, more: float, n: float):
+    low, high, more_windows = lowest_of(np.array([z, z + more, z]), np.array([n, n, 2 * n]))
+    assert z - 1e-5 <= low <= high
+    assert more_windows >= low
+    assert lowest_of(np.array([z]), np.ones(1))[0] == pytest.approx(z, abs=1e-4)
+
+
+def test_the_lowest_of_standard_normal_values_becomes_one():
+    drawn = np.random.default_rng(0).normal(size=(20_000, 30)).min(axis=1)
+    one = lowest_of(drawn, np.full(len(drawn), 30.0))
+    assert one.mean() == pytest.approx(0.0, abs=0.03)
+    assert one.std() == pytest.approx(1.0, abs=0.03)
+
+
+def process(lengths: list[int], seed: int) -> dict[str, Array]:
+    """Trips of one process: each has its own level, and steps that depend a little on those before; one a second."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for n in lengths:
+        noise = rng.normal(size=n + 20)
+        parts.append(np.convolve(noise, np.full(5, 5**-0.5), mode="same")[10:-10] + 0.5 * rng.normal())
+    return {
+        "rewards": np.concatenate(parts)[:, None, None],
+        "trip": np.repeat(np.arange(len(lengths)), lengths),
+        "time": np.concatenate([np.arange(n, dtype=float) for n in lengths]),
+        "weight": np.ones(sum(lengths)),
+    }
+
+
+def flagged_by_length(calibration: Calibration) -> list[float]:
+    """How often normal trips of 60, 300 and 1,500 steps have p <= .05."""
+    return [
+        float((mean_normality(**process([n] * 300, n), calibration=calibration, n_trips=300).p_value <= 0.05).mean())
+        for n in (60, 300, 1500)
+    ]
+
+
+def test_long_trips_of_one_process_are_flagged_no_more_often(monkeypatch: pytest.MonkeyPatch):
+    lengths = np.random.default_rng(0).integers(60, 400, 300).tolist()
+    shares = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
+    assert 0.02 < min(shares) <= max(shares) < 0.1
+    # Unless the lowest of many windows is taken for one.
+    monkeypatch.setattr("astray.normality.lowest_of", lambda lowest, count: lowest)
+    short, _, long = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
+    assert long > short + 0.12
+
+
 # ---------------------------------------------------------------- p-values
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-5, 5), max_size=20), st.lists(st.integers(-6, 6), max_size=10))
 def test_p_values_count_the_left_out_trips_that_score_as_low(left_out: list[int], new: list[int]):
-    got = p_values(np.array(new, float), np.sort(np.array(left_out, float)))
+    got = Sample.of(np.array(left_out, float)).p_values(np.array(new, float))
     expected = [(1 + sum(s <= x for s in left_out)) / (1 + len(left_out)) for x in new]
     np.testing.assert_allclose(got, expected)
 
@@ -364,12 +404,21 @@ def test_p_values_are_valid_for_exchangeable_trips(ties: bool):
     n, repeats = 39, 40_000
     scores = rng.standard_t(3, size=(repeats, n + 1))
     scores = scores.round() if ties else scores
-    p = np.array([p_values(row[:1], np.sort(row[1:]))[0] for row in scores])
+    p = np.array([Sample.of(row[1:]).p_values(row[:1])[0] for row in scores])
     for alpha in (0.025, 0.05, 0.1, 0.25, 0.5, 0.9):
         share, error = (p <= alpha).mean(), 4 * np.sqrt(alpha * (1 - alpha) / repeats)
         assert share <= alpha + error
         if not ties:  # and exact where alpha (n + 1) is whole
             assert share >= alpha - error
+
+
+def test_a_trip_that_weighs_more_counts_as_several():
+    weighed = Sample.of(np.array([2.0, -1.0, 0.0]), np.array([1.0, 3.0, 2.0]))
+    several = Sample.of(np.array([2.0, -1.0, -1.0, -1.0, 0.0, 0.0]))
+    new = np.array([-2.0, -1.0, -0.5, 0.0, 5.0])
+    assert weighed.total == several.total == 6.0
+    np.testing.assert_allclose(weighed.p_values(new), several.p_values(new))
+    assert np.isnan(weighed.p_values(np.array([np.nan]))).all()
 
 
 def test_the_p_value_of_a_whole_pipeline_is_close_to_valid():
@@ -380,7 +429,7 @@ def test_the_p_value_of_a_whole_pipeline_is_close_to_valid():
         old = data["trip"] < 30
         calibration = calibrate(**{k: v[old] for k, v in data.items()})
         new = {k: v[~old] for k, v in data.items()}
-        scores = trip_normality(**{**new, "trip": new["trip"] - 30}, calibration=calibration, n_trips=30)
+        scores = mean_normality(**{**new, "trip": new["trip"] - 30}, calibration=calibration, n_trips=30)
         low.append((scores.p_value <= 0.1).mean())
     assert np.mean(low) < 0.1 + 4 * np.std(low) / np.sqrt(len(low))
 
@@ -467,7 +516,7 @@ import numpy as np
 import astray, astray.mdp.view, astray.mdp.world, astray.normality, astray.irl.posterior
 from astray.mdp.view import View, ViewConfig
 from astray.decide import segments
-from astray.normality import calibrate, step_normality, trip_normality
+from astray.normality import calibrate, mean_normality, step_normality
 
 rng = np.random.default_rng(0)
 trips = astray.Trajectories.from_fixes(
@@ -481,7 +530,7 @@ posterior = astray.irl.posterior.RewardPosterior(np.zeros(d), np.ones(d), (layer
 rewards = posterior(seen.features)
 rows = (seen.steps.trip, seen.steps.time, seen.weight)
 calibration = calibrate(rewards, *rows)
-scores = trip_normality(rewards, *rows, calibration, len(trips))
+scores = mean_normality(rewards, *rows, calibration, len(trips))
 segments(step_normality(rewards, calibration).normality, *rows[:2])
 assert np.isfinite(scores.normality).all() and rewards.shape == (300, 1, 5)
 print([m for m in ("torch", "sklearn", "pandas") if m in sys.modules])

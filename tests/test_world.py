@@ -442,7 +442,7 @@ def test_a_demonstration_does_not_count_its_own_visit():
     alone = world_of(fixes_of([curve(0)]))
     assert len(alone.view.memory) == 1
     assert not habits(alone, alone.demonstrations()).any()
-    twice = world_of(fixes_of([curve(0), curve(0)]), habits=(Habit(cell=500),))
+    twice = world_of(fixes_of([curve(0), curve(0)]), habits=(Habit(cell=500),), popularity=())
     familiar = habits(twice, twice.demonstrations())
     np.testing.assert_allclose(familiar, np.log(2), rtol=1e-6)  # the one other trip
 
