@@ -14,6 +14,7 @@ from astray.decide import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.detectors.configuration import aspect_weights, learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
+from astray.detectors.observing import LEARNED, Inbox, Learner, Observed, Question, observed
 from astray.detectors.own_scale import OwnScores, own_calibration, scored_past
 from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, go_on
@@ -214,6 +215,7 @@ class IRLDetector(Detector):
     view_: View | None
     world_: StepWorld | None
     own_: OwnScores
+    inbox_: Inbox
     history_: pl.DataFrame
     kept_: Trajectories
     agents_: tuple[str, ...]
@@ -313,13 +315,70 @@ class IRLDetector(Detector):
         self.anomalous_ = (self.anomalous_ | refused) - taught
         return self
 
+    def observe(self, trips: Trajectories) -> Observed:
+        """Score trips in the order of time, and learn from each of them that is not flagged.
+
+        What is flagged waits. Waiting trips that are alike become a question (:meth:`answer`): a new habit, or somebody
+        else? Nothing flagged is learned unasked.
+
+        Examples
+        --------
+        >>> from astray.simulate import city
+        >>> trips = city(people=2, days=21, seed=0).trips
+        >>> mine = trips.agent("p00")
+        >>> detector = IRLDetector().fit(mine[:40])
+        >>> observed = detector.observe(mine[40:45])
+        >>> observed.table.columns
+        ['agent', 'trajectory', 'score', 'p_value', 'became']
+        >>> detector.n_trips_ == 40 + (observed.table["became"] == "learned").sum()
+        True
+        """
+        self._check(trips)
+        if not self.is_shared or self.view_ is None:
+            raise DataError("only a detector with a shared reward learns trip by trip; call partial_fit(trips)")
+        given = trips[[name not in self.anomalous_ for name in trip_names(trips)]]
+        learner, outcomes = observed(self._learner, given, self._level)
+        self.view_, self.own_, self.inbox_ = learner.view, learner.own, learner.inbox
+        self.n_trips_ += sum(o.became == LEARNED for o in outcomes)
+        return Observed.of(given, outcomes, learner.questions, [learner.drift])
+
+    @property
+    def questions_(self) -> tuple[Question, ...]:
+        """What a person is asked: groups of flagged trips that are alike."""
+        self._require_fitted()
+        return tuple(Question(self._learner.agent, group) for group in self.inbox_.asked)
+
+    def answer(self, question: Question | Sequence[str], mine: bool) -> None:
+        """Say whether waiting trips were the agent's own; then they are remembered, otherwise what is alike is refused.
+
+        Parameters
+        ----------
+        question
+            One of ``questions_``, or names of waiting trips (``"agent/trajectory"``).
+        mine
+            Whether they were.
+        """
+        self._require_fitted()
+        names = question.trips if isinstance(question, Question) else tuple(question)
+        learner = self._learner.answer(names, mine)
+        self.view_, self.own_, self.inbox_ = learner.view, learner.own, learner.inbox
+        self.n_trips_ += len(names) if mine else 0
+        if not mine:
+            self.anomalous_ |= set(names)
+
+    @property
+    def _learner(self) -> Learner:
+        assert self.view_ is not None
+        agent = self.agents_[0] if len(self.agents_) == 1 else ""
+        weights = aspect_weights(self.reward_.aspects, self.look_for)
+        return Learner(agent, self.view_, self.own_, self.inbox_, self.reward_, weights)
+
     def _forget(self, names: Collection[str]) -> None:
         self.kept_ = without(self.kept_, names)
         if self.view_ is not None:
-            stays = np.array([name not in names for name in self.view_.memory.trip_ids], np.bool_)
-            self.view_ = self.view_.forget(sorted(names))
+            before, self.view_ = self.view_.memory, self.view_.forget(sorted(names))
             if self.is_shared:
-                self.own_ = replace(self.own_, trips=self.own_.trips[stays])
+                self.own_ = self.own_.follow(before, self.view_.memory)
 
     def _go_on(
         self, new: Trajectories, refused: Collection[str], kept: Trajectories, population: Trajectories | None
@@ -350,7 +409,7 @@ class IRLDetector(Detector):
             start = revive(self.reward_.step, self.generated_, config, rng)
             taught = self._learn(world, config, rng, crowd, start)
         history = pl.concat([self.history_, taught.history], how="diagonal_relaxed")
-        self._take(replace(taught, history=history))
+        self._take(replace(taught, history=history, inbox=self.inbox_))
         self.n_updates_ += 1
 
     def _learn(
@@ -401,7 +460,7 @@ class IRLDetector(Detector):
         """Nothing has been changed so far; now everything is, at once."""
         self.reward_, self.view_, self.world_, self.own_ = taught.reward, taught.view, taught.world, taught.own
         self.history_, self.generated_, self.kept_ = taught.history, taught.generated, taught.kept
-        self.suspects_ = taught.suspects
+        self.suspects_, self.inbox_ = taught.suspects, taught.inbox
         self._own_calibration = taught.calibration
 
     def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
@@ -505,6 +564,7 @@ class IRLDetector(Detector):
             self.generated_,
             self.own_,
             self.suspects_,
+            self.inbox_,
         )
         return Packed.together([Packed(own, {}), taught.pack()])
 

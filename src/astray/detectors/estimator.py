@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Bounds, Threshold, decide, threshold
+from astray.decide import Bounds, Threshold, decide, level, threshold
 from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
@@ -113,6 +113,11 @@ class Detector(ABC):
     def _eps(self) -> Threshold | None:
         """The threshold that decides; None: the rate of false alarms does."""
         return self.eps
+
+    def _level(self, trip: Trajectories, calibration: Calibration) -> float:
+        """The threshold of one trip that is measured on a calibration."""
+        eps = self._eps()
+        return level(self.false_alarm_rate, calibration.normal) if eps is None else float(threshold(eps, trip)[0])
 
     # ---------------------------------------------------------------- fitted or not
 

@@ -14,6 +14,7 @@ from astray.detectors import crowd
 from astray.detectors.configuration import aspect_weights, view_config
 from astray.detectors.estimator import Detector
 from astray.detectors.members import Common, Member, pack_members, unpack_members
+from astray.detectors.observing import Learner, Observed, Question, observed
 from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, go_on, popularity_of
 from astray.detectors.teaching import Progress, teachable
@@ -180,13 +181,49 @@ class FleetDetector(Detector):
         known = {n for a in trips.agents if a in self.members_ for n in self.members_[a].memory.trip_ids}
         return trips[[n not in known and n not in self.anomalous_ for n in trip_names(trips)]]
 
-    def observe(self, trips: Trajectories) -> int:
-        """Count further trips of enrolled agents, known to be normal; returns how many were counted."""
+    def observe(self, trips: Trajectories) -> Observed:
+        """Score trips of enrolled agents in the order of time, and learn from each of them that is not flagged.
+
+        As :meth:`IRLDetector.observe <astray.IRLDetector.observe>`; trips that are known to be normal are for
+        :meth:`enroll`.
+        """
         self._require_fitted()
-        strangers = [a for a in trips.agents if a not in self.members_]
+        strangers = [a for a in self._check(trips).agents if a not in self.members_]
         if strangers:
             raise DataError(f"agent {strangers[0]!r} is not enrolled; call enroll(trips) first")
-        return self.enroll(trips)
+        given = trips[[name not in self.anomalous_ for name in trip_names(trips)]]
+        given = given[crowd.by_agent(given)]
+        changed, outcomes, drift = {}, [], []
+        for agent, run in crowd.runs(given):
+            learner, found = observed(self._learner(agent), given[run], self._level)
+            changed[agent] = replace(
+                self.members_[agent], memory=replace(learner.view.memory), own=learner.own, inbox=learner.inbox
+            )
+            outcomes += found
+            drift.append(learner.drift)
+        self.members_.update(changed)
+        return Observed.of(given, outcomes, tuple(q for q in self.questions_ if q.agent in changed), drift)
+
+    @property
+    def questions_(self) -> tuple[Question, ...]:
+        """What a person is asked: groups of flagged trips of an agent that are alike."""
+        self._require_fitted()
+        return tuple(Question(agent, group) for agent, member in self.members_.items() for group in member.inbox.asked)
+
+    def answer(self, question: Question, mine: bool) -> None:
+        """Say whether waiting trips were the agent's own: remember them, or refuse what is alike from now on."""
+        member = self._member(question.agent)
+        learner = self._learner(question.agent).answer(question.trips, mine)
+        self.members_[question.agent] = replace(
+            member, memory=replace(learner.view.memory), own=learner.own, inbox=learner.inbox
+        )
+        if not mine:
+            self.anomalous_ |= set(question.trips)
+
+    def _learner(self, agent: str) -> Learner:
+        member, common = self._member(agent), self._common
+        view = replace(member, memory=replace(member.memory)).view(agent, common)
+        return Learner(agent, view, member.own, member.inbox, common.reward, common.weights)
 
     def forget(self, agent: str) -> None:
         """Remove an agent and all that is known of it."""

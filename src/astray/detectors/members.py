@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores, own_calibration
 from astray.irl.shared import Reward
 from astray.mdp.context import Context
@@ -47,6 +48,7 @@ class Member:
     memory: Memory = field(default_factory=Memory)
     ways: tuple[XY, ...] = ()  # metres, the last ones
     own: OwnScores = field(default_factory=OwnScores)  # of the remembered trips, each left out
+    inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
 
     @classmethod
     def of(cls, trips: Trajectories, config: ViewConfig) -> Member:
@@ -73,14 +75,7 @@ class Member:
 
     def with_memory(self, memory: Memory) -> Member:
         """The same member after some trips were added or forgotten; what stayed has the scores that it had."""
-        before, after = self.memory.trip_ids, memory.trip_ids
-        if after[: len(before)] == before:
-            scores = np.concatenate([self.own.trips, OwnScores.unknown(len(after) - len(before)).trips])
-        else:
-            # The last row is that of trips which were not remembered before.
-            known = np.concatenate([self.own.trips, OwnScores.unknown(1).trips])
-            scores = known[self.memory.number_of(np.array(after))]
-        return replace(self, memory=memory, own=replace(self.own, trips=scores))
+        return replace(self, memory=memory, own=self.own.follow(replace(self.memory), memory))
 
     def view(self, agent: str, common: Common) -> View:
         """How this agent's trips are seen, one agent at a time."""
@@ -107,9 +102,11 @@ def pack_members(members: Mapping[str, Member]) -> Packed:
     def whole(part: Callable[[Member], Array], blank: Array) -> list[Array]:
         return [part(m) for m in everybody] or [blank]
 
+    inboxes = pack_inboxes("inbox", [m.inbox for m in everybody])
     return Packed(
-        {},
+        inboxes.values,
         {
+            **inboxes.arrays,
             **pack_text("agents", list(members)),
             **pack_text("trips.ids", [t for m in everybody for t in m.memory.trip_ids]),
             "agents.centre": np.array([[m.projection.lat, m.projection.lon] for m in everybody]).reshape(-1, 2),
@@ -145,6 +142,7 @@ def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
     of_trips = model.offsets("agents.trips", len(ids), n)
     of_postings = model.offsets("agents.postings", len(keys), n)
     of_ways = model.offsets("agents.ways", len(points) - 1, n)
+    inboxes = unpack_inboxes(model, "inbox", n)
     members = {}
     for i, agent in enumerate(agents):
         t, p, w = (slice(int(o[i]), int(o[i + 1])) for o in (of_trips, of_postings, of_ways))
@@ -153,5 +151,5 @@ def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
             raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
         ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))
         own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
-        members[agent] = Member(Projection(*centre[i].tolist()), float(utc_offset[i]), memory, ways, own)
+        members[agent] = Member(Projection(*centre[i].tolist()), float(utc_offset[i]), memory, ways, own, inboxes[i])
     return members

@@ -8,13 +8,14 @@ Efron and Morris 1975), and everybody's trips stand beside the agent's own where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.irl.shared import Reward, trip_rewards
+from astray.mdp.memory import Memory
 from astray.mdp.statistics import TripRows
 from astray.mdp.view import View, trip_names
 from astray.normality import Calibration, Location, Sample, locate, over_heads, shrunk
@@ -48,6 +49,12 @@ class OwnScores:
     def unknown(cls, n: int) -> OwnScores:
         """Of trips that have not been scored."""
         return cls(np.full((n, 2), np.nan, np.float32))
+
+    def follow(self, before: Memory, after: Memory) -> OwnScores:
+        """The scores of the trips of a memory that has changed; what is new has none yet."""
+        # The last row is that of trips which were not remembered before.
+        known = np.concatenate([self.trips, np.full((1, 2), np.nan, np.float32)])
+        return replace(self, trips=known[before.number_of(after.trip_ids)])
 
 
 def own_scores(rows: TripRows, view: View, number: Array, reward: Reward, weights: Sequence[float]) -> OwnScores:

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.continuation import Generated, one_thread
+from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores
 from astray.detectors.scoring import chunks
 from astray.errors import DataError
@@ -159,6 +160,7 @@ class Taught:
     generated: Generated | None = None
     own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
     suspects: tuple[str, ...] = ()  # names of past trips that were taken for somebody else's
+    inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
 
     def pack(self) -> Packed:
         """As a model file holds it."""
@@ -172,6 +174,7 @@ class Taught:
             parts.append(pack_calibration("calibration", self.calibration))
         else:
             parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
+            parts.append(pack_inboxes("inbox", [self.inbox]))
         if self.view is not None:
             parts.append(pack_view("view", self.view))
         if self.world is not None:
@@ -194,7 +197,7 @@ class Taught:
         n_features = len(view.names) if view is not None else len(mean) + 2 * world.frequencies.shape[1] if world else 0
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its view gives {n_features}")
-        own, calibration = OwnScores(), None
+        own, calibration, inbox = OwnScores(), None, Inbox()
         if "calibration" in model.values:
             calibration = unpack_calibration(model, "calibration")
         else:
@@ -203,6 +206,7 @@ class Taught:
             step = model.value("own_step", tuple[float, float] | None)
             scores = model.array("own_scores", np.float32, len(view.memory), 2)
             own = OwnScores(scores, None if step is None else Location(*step))
+            inbox = unpack_inboxes(model, "inbox", 1)[0]
         return cls(
             reward,
             calibration,
@@ -213,6 +217,7 @@ class Taught:
             Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
             own,
             model.value("suspects", tuple[str, ...]),
+            inbox,
         )
 
 
