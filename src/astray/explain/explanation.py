@@ -187,8 +187,8 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
-    said = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
-    return replace(said, reasons=_reasons(scores, view))
+    explanation = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
+    return replace(explanation, reasons=_reasons(scores, view))
 
 
 def _reasons(scores: Scores, view: View) -> tuple[Reason, ...]:
@@ -243,7 +243,9 @@ def _explanation(
         time=trip.columns["time"] if trip.is_gps else np.arange(trip.n_rows, dtype=np.float64),
         lat=trip.columns["lat"] if trip.is_gps else np.zeros(0),
         lon=trip.columns["lon"] if trip.is_gps else np.zeros(0),
-        **scored,
+        normality=scored["normality"],
+        uncertainty=scored["uncertainty"],
+        passed=scored.get("passed", np.zeros(0)),
         lo=scored["normality"] - BAND * scored["uncertainty"],
         hi=scored["normality"] + BAND * scored["uncertainty"],
         fault=np.array(FAULT_NAMES)[seen.fault],

@@ -1,14 +1,18 @@
-"""Reasons: which statistics of a trip decided its score, said with the trip's own counts.
+"""Reasons: which statistics of a trip decided its score.
 
-The statistics are put into groups that a person has a word for. A group's effect is how much N(tau) rises when its
+The statistics are put into groups that a person has words for. A group's effect is how much N(tau) rises when its
 statistics are put back to those of a typical normal trip: on average over all orders in which the groups can be put
-back (Shapley values; Lundberg and Lee 2017), since several groups often say the same and one alone changes little.
+back (Shapley values; Lundberg and Lee 2017), since groups often say the same and one alone then changes little.
+
+Where an agent has never been, it has never been at this hour either. So what is counted of a place at an hour is taken
+relative to the place: it comes back with the place, as far as it is no rarer than is typical there, and the hour is
+blamed for the rest alone. The same goes for directions and speeds, and for pairs of places and their two ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
 from typing import Any, NamedTuple
@@ -16,19 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.mdp.familiarity import Habit
-from astray.mdp.statistics import END_CELLS, MOTION, OVER_STEPS, TRIP_HABITS, TripHabit
+from astray.mdp.statistics import MOTION, OVER_STEPS, TRIP_HABITS, TripHabit
 from astray.normality import Calibration, over_heads
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 MATERIAL = 0.3  # units of N that a reason must be worth
 MOST = 3  # reasons that are given
-SHARE = 0.05  # of the way that is worth a word
 OVER_OTHERS = ("mean", "first", "last", "where new")  # the statistics of how many others go somewhere
-PAST = "past trips"
 
 
 @dataclass(frozen=True)
@@ -37,245 +41,61 @@ class Reason:
 
     words: str
     effect: float  # by how much N(tau) would be higher if this were as in a typical normal trip
-    group: str  # of statistics: a key of GROUPS_IN_WORDS
+    group: str  # of statistics, such as "end", "place", "hour"
 
     def __str__(self) -> str:
         return self.words
 
 
-class Facts(NamedTuple):
-    """A trip's statistics beside those of a typical one, found by what they are statistics of."""
+class Column(NamedTuple):
+    """A trip statistic as something that can be put back."""
 
-    column: dict[Hashable, int]
-    habits: tuple[Habit, ...]
-    cells: tuple[float, ...]  # in which others are counted
-    own: Floats
-    typical: Floats
-    others: int  # agents whose places are known
-
-    @property
-    def past(self) -> int:
-        """How many past trips there are."""
-        return round(float(np.expm1(self[PAST])))
-
-    def __getitem__(self, what: Hashable) -> float:
-        """A statistic of the trip."""
-        return float(self.own[self.column[what]])
-
-    def fewer(self, what: Hashable) -> bool:
-        """Whether the trip has less of it than a typical one."""
-        return self[what] < float(self.typical[self.column[what]])
-
-    def count(self, what: Hashable) -> int:
-        """How many past trips a statistic stands for; 0 only if there is none."""
-        mean = float(np.expm1(self[what]))
-        return max(1, round(mean)) if mean > 0 else 0
-
-    def times(self, did: str, what: Hashable) -> str:
-        """That the agent never, or rarely, did something; nothing if it did so as often as is typical."""
-        n = self.count(what)
-        if n == 0:
-            return f"never {did} before (0 of {self.past} past trips)"
-        return f"{did} in {n} of {self.past} past trips" if self.fewer(what) else ""
-
-    def trips(self, were: str, what: Hashable) -> str:
-        """That no, or hardly any, past trip was like this one; nothing if as many were as is typical."""
-        n = self.count(what)
-        if n == 0:
-            return f"no past trip {were}"
-        return f"{n} of {self.past} past trips {were}" if self.fewer(what) else ""
-
-    @property
-    def smallest(self) -> Habit | None:
-        """The smallest place whose visits are counted."""
-        return min((h for h in self.habits if _is_place(h)), key=lambda h: h.cell or 0.0, default=None)
-
-    def rarely(self, of: Sequence[tuple[str, str]]) -> str:
-        """Which part of the way is known, but not like this; ``of`` are fields of habits, and words for them."""
-        found = []
-        for field, said in of:
-            for habit in self.habits:
-                known = self._without(habit, field)
-                if known is not None:
-                    found.append((self[habit, "new"] - self[known, "new"], said))
-        much = max(found, key=lambda f: f[0], default=(0.0, ""))
-        return f"{_percent(much[0])} of the way never {much[1]} before" if much[0] >= SHARE else ""
-
-    def _without(self, habit: Habit, field: str) -> Habit | None:
-        """The habit that asks the same but for one thing; or the largest place that is not larger. None if none."""
-        nothing = getattr(Habit(), field)
-        if getattr(habit, field) == nothing or habit.cell is None:
-            return None
-        same = replace(habit, **{field: nothing})
-        if same in self.habits:
-            return same
-        others = [f for f in ("origin", "heading", "speed", "hours", "weekend", "trail") if f != field]
-        if any(getattr(habit, f) != getattr(Habit(), f) for f in others):
-            return None
-        places = [h for h in self.habits if _is_place(h) and (h.cell or 0.0) <= habit.cell]
-        return max(places, key=lambda h: h.cell or 0.0, default=None)
-
-
-def _is_place(habit: Habit) -> bool:
-    return habit.cell is not None and habit == Habit(cell=habit.cell)
-
-
-def _percent(share: float) -> str:
-    return "all" if share >= 0.995 else f"{100 * share:.0f} %"
-
-
-# -------------------------------------------------------------------- in words
-
-
-def _same(*parts: str, size: float = 0.0) -> TripHabit:
-    return TripHabit(parts, parts, size)
-
-
-NEAR, AROUND = END_CELLS[0], END_CELLS[-1]
-BETWEEN, BACK = _same("start", "stop", size=NEAR), TripHabit(("stop", "start"), ("start", "stop"), NEAR)
-
-
-def _end(facts: Facts) -> str:
-    return facts.times("ended here", _same("stop", size=NEAR))
-
-
-def _start(facts: Facts) -> str:
-    return facts.times("began here", _same("start", size=NEAR))
-
-
-def _between(facts: Facts) -> str:
-    back = facts.count(BACK)
-    if facts.count(BETWEEN) == 0 and back:
-        return f"no past trip from its start to its end, but {back} the other way"
-    return facts.trips("between these two places", BETWEEN)
-
-
-def _place(facts: Facts) -> str:
-    place = facts.smallest
-    if place is None:
-        return ""
-    new = facts[place, "new"]
-    if new >= SHARE:
-        return f"{_percent(new)} of the way is new"
-    few = facts.count((place, "lowest"))
-    return f"a part of the way was taken in {few} of {facts.past} past trips" if facts.fewer((place, "lowest")) else ""
-
-
-def _direction(facts: Facts) -> str:
-    said = facts.rarely([("heading", "in this direction"), ("trail", "in this order"), ("origin", "from this start")])
-    if said:
-        return said
-    for habit in facts.habits:
-        if habit == Habit(cell=habit.cell, heading=True) and facts.fewer((habit, "mean")):
-            return f"in this direction in about {facts.count((habit, 'mean'))} of {facts.past} past trips"
-    return ""
-
-
-def _hour(facts: Facts) -> str:
-    if facts.count(_same("hour")) == 0:
-        return facts.times("under way at this hour", _same("hour"))
-    at = {part: _same(part, "hour", size=NEAR) for part in ("start", "stop")}
-    # Where the agent has never been at all, the hour is not what is new.
-    never = [p for p, habit in at.items() if facts[habit] == 0 and facts[_same(p, size=NEAR)] > 0]
-    said = {"start": "began", "stop": "ended"}
-    if never:
-        return f"never {' or '.join(said[part] for part in never)} here at this hour before"
-    part_of_way = facts.rarely([("hours", "at this hour")])
-    rare = [facts.times(f"{said[p]} here at this hour", habit) for p, habit in at.items() if facts[habit] > 0]
-    return part_of_way or next(filter(None, rare), facts.trips("began at about this hour", _same("hour")))
-
-
-def _as_long(facts: Facts, band: str, were: str) -> str:
-    """Of past trips between the same places, or else of all, how many were like this one."""
-    for size, where in ((NEAR, "between these two places"), (AROUND, "between these two neighbourhoods")):
-        between, like = _same("start", "stop", size=size), _same("start", "stop", band, size=size)
-        if facts[between] > 0 and facts[like] == 0:
-            n = facts.count(between)
-            none_of = f"none of the {n} past trips" if n > 1 else "not the one past trip"
-            return f"{none_of} {where} {were}"
-    return facts.trips(were, _same(band))
-
-
-def _length(facts: Facts) -> str:
-    return _as_long(facts, "length", f"was about as long ({np.expm1(facts['length']) / 1000.0:.1f} km)")
-
-
-def _duration(facts: Facts) -> str:
-    return _as_long(facts, "duration", f"took about as long ({np.exp(facts['duration']) / 60.0:.0f} minutes)")
-
-
-def _standing(facts: Facts) -> str:
-    return f"stood still for {100 * facts['standing']:.0f} % of the time" if facts["standing"] >= SHARE else ""
-
-
-def _speed(facts: Facts) -> str:
-    trips = facts.trips(f"was about as fast ({3.6 * np.expm1(facts['speed']):.0f} km/h)", _same("speed"))
-    return facts.rarely([("speed", "at such a speed")]) or trips
-
-
-def _others(facts: Facts) -> str:
-    """How many others go where the agent has never been; if it knows all of the way, how many go there."""
-    size = min(facts.cells)
-    new = facts[Habit(cell=size), "new"]
-    log, where = (facts[size, "where new"] / new, "where it is new") if new >= SHARE else (facts[size, "mean"], "here")
-    n = round(float(np.expm1(log)))
-    if n == 0:
-        return f"none of {facts.others} others goes {where}"
-    return f"about {n} of {facts.others} others {'go' if n > 1 else 'goes'} {where}"
-
-
-GROUPS_IN_WORDS: dict[str, Callable[[Facts], str]] = {
-    "end": _end,
-    "start": _start,
-    "between": _between,
-    "place": _place,
-    "direction": _direction,
-    "hour": _hour,
-    "length": _length,
-    "duration": _duration,
-    "standing": _standing,
-    "speed": _speed,
-    "others": _others,
-}
-"""The groups of statistics, each with what is said of it; nothing if the trip has nothing unusual of the kind."""
-
-
-# -------------------------------------------------------------------- groups
+    what: Hashable  # a habit of steps and what is taken over the steps; a trip habit; a name
+    group: str
+    relative_to: tuple[Hashable, ...] = ()  # statistics that bound it: it can be put back as far as they are
+    needs: Hashable = None  # a count without which it cannot be but zero
 
 
 @lru_cache(maxsize=16)
-def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[tuple[Hashable, str], ...]:
-    """What each of the trip statistics is of, and the group that it belongs to, in their order.
-
-    A habit of steps comes with what is taken over the steps, a size of cells with what is known of others there.
-    """
+def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[Column, ...]:
+    """The trip statistics in their order (that of :func:`astray.mdp.statistics.statistics_of`)."""
     return (
-        *(((habit, what), _group_of_steps(habit, what)) for habit in habits for what in OVER_STEPS),
-        *((habit, _group_of_trips(habit)) for habit in TRIP_HABITS),
-        *((what, _GROUPS_OF_MOTION[what]) for what in MOTION),
-        *(((size, what), "others") for size in cells for what in OVER_OTHERS),
-        (PAST, ""),
+        *(_of_steps(habit, what, habits) for habit in habits for what in OVER_STEPS),
+        *(_of_trips(habit) for habit in TRIP_HABITS),
+        *(Column(what, _MOTIONS[what]) for what in MOTION),
+        *(_of_others(size, what) for size in cells for what in OVER_OTHERS),
+        Column(PAST, ""),
     )
 
 
-def _group_of_steps(habit: Habit, what: str) -> str:
-    if habit.hours is not None or habit.weekend:
-        return "hour"
-    if habit.speed:
-        return "speed"
-    if not _is_place(habit):
-        return "direction"
-    return {"first": "start", "last": "end"}.get(what, "place")
+def _of_steps(habit: Habit, what: str, habits: tuple[Habit, ...]) -> Column:
+    if is_place(habit):
+        return Column((habit, what), {"first": "start", "last": "end"}.get(what, "place"))
+    hour = habit.hours is not None or habit.weekend
+    group = "hour" if hour else "speed" if habit.speed else "direction"
+    fields = {"hour": ("hours", "weekend"), "speed": ("speed",), "direction": ("heading", "trail", "origin")}[group]
+    known = next(filter(None, (same_but(habit, field, habits) for field in fields)), None)
+    began = alike("start", size=NEAR) if habit.origin else None
+    return Column((habit, what), group, () if known is None else ((known, what),), began)
 
 
-def _group_of_trips(habit: TripHabit) -> str:
-    for part in ("hour", "length", "duration", "speed"):
-        if part in habit.now:
-            return part
-    return {("start",): "start", ("stop",): "end"}.get(habit.now, "between")
+def _of_trips(habit: TripHabit) -> Column:
+    """Two ends, then what two trips between them have in common."""
+    ends = tuple(part for part in habit.now if part in ("start", "stop"))
+    group = next((part for part in habit.now if part not in ends), None)
+    if group is not None:
+        return Column(habit, group, (alike(*ends, size=habit.size),) if ends else ())
+    if len(ends) == 1:
+        return Column(habit, {"start": "start", "stop": "end"}[ends[0]])
+    both = zip(habit.now, habit.past, strict=True)
+    return Column(habit, "between", tuple(TripHabit((now,), (past,), habit.size) for now, past in both))
 
 
-_GROUPS_OF_MOTION = {
+def _of_others(size: float, what: str) -> Column:
+    return Column((size, what), "others", ((Habit(cell=size), "new"), (size, "mean")) if what == "where new" else ())
+
+
+_MOTIONS = {
     "length": "length",
     "duration": "duration",
     "speed": "speed",
@@ -315,29 +135,80 @@ def reasons(
         Of how many other agents the places are known.
     """
     own = np.asarray(statistics, np.float64)
-    if reward.trip is None or reward.reference is None or np.isnan(own).all() or history < 1:
+    trip_reward, reference = reward.trip, reward.reference
+    if trip_reward is None or reference is None or np.isnan(own).all() or history < 1:
         return ()
     known = columns(habits, cells)
-    typical = np.asarray(reward.reference.typical[int(band_of(history))], np.float64)
-    facts = Facts({what: i for i, (what, _) in enumerate(known)}, habits, cells, own, typical, others)
-    group = np.array([group for _, group in known])
-    members = np.array([group == name for name in GROUPS_IN_WORDS]) & ~np.isnan(own) & ~np.isnan(typical)
+    typical = np.asarray(reference.typical[int(band_of(history))], np.float64)
 
-    def normality(back: NDArray[np.bool_]) -> Floats:
-        """N of the trip with some groups put back: (sets, groups) to (sets,)."""
-        rewards = trip_rewards(reward.trip, np.where(back @ members, typical, own))
+    def normality(back: Bools) -> Floats:
+        rewards = trip_rewards(trip_reward, put_back(known, own, typical, back))
         return calibration.trip.standardise(over_heads(rewards, calibration.weights))
 
-    effects = dict(zip(GROUPS_IN_WORDS, shapley(normality, len(members)).tolist(), strict=True))
+    effects = dict(zip(SAID, shapley(normality, len(SAID)).tolist(), strict=True))
+    facts = Facts({column.what: i for i, column in enumerate(known)}, habits, cells, own, typical, others)
     found: list[Reason] = []
-    for name in sorted(effects, key=lambda name: -effects[name]):
-        said = GROUPS_IN_WORDS[name](facts) if effects[name] >= MATERIAL else ""
+    for group in sorted(effects, key=lambda group: -effects[group]):
+        said = SAID[group](facts) if effects[group] >= MATERIAL else ""
         if said:
-            found.append(Reason(said, effects[name], name))
+            found.append(Reason(said, effects[group], group))
     return tuple(found[:MOST])
 
 
-def shapley(value: Callable[[NDArray[np.bool_]], Floats], n: int) -> Floats:
+def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bools) -> Floats:
+    """A trip's statistics with some groups put back to typical: of sets of groups (sets, groups), (sets, statistics).
+
+    What is missing stays missing.
+    """
+    number = {column.what: i for i, column in enumerate(known)}
+    chosen = {name: back[:, i] for i, name in enumerate(SAID)}
+    missing = np.isnan(own) | np.isnan(typical)
+    found: dict[int, Floats] = {}
+
+    def value(i: int) -> Floats:
+        if i not in found:
+            found[i] = made(i)
+        return found[i]
+
+    def made(i: int) -> Floats:
+        column = known[i]
+        if missing[i] or column.group not in chosen:
+            return np.full(len(back), own[i])
+        limits = [number[what] for what in column.relative_to if not missing[number[what]]]
+        if column.group == "others" and limits:
+            return where_new(i, *limits)
+        needed = number.get(column.needs)
+        if needed is not None and own[needed] == 0:
+            # It says nothing of its own, and comes back with what it needs.
+            able = chosen[known[needed].group]
+            return np.asarray(np.where(able, relative(i, limits, np.ones(len(back), np.bool_)), own[i]), np.float64)
+        return relative(i, limits, chosen[column.group])
+
+    def relative(i: int, limits: list[int], usual: Bools) -> Floats:
+        """Where ``usual``, as far from its limits as is typical; otherwise as far as it was, if that is further."""
+        if not limits:
+            return np.asarray(np.where(usual, typical[i], own[i]), np.float64)
+        is_share = known[i].what in shares
+        sign, least, most = (-1.0, -1.0, 0.0) if is_share else (1.0, 0.0, np.inf)
+        was, is_typical = sign * own[i], sign * typical[i]
+        limit = np.min([sign * value(b) for b in limits], axis=0)
+        limit_was, limit_typical = (float(np.min(sign * values[limits])) for values in (own, typical))
+        gap = limit_typical - is_typical
+        moved = np.clip(limit - np.where(usual, gap, max(gap, limit_was - was)), least, most)
+        stays = np.where(usual, np.maximum(moved, was), was)
+        return np.asarray(sign * np.where(limit == limit_was, stays, moved), np.float64)
+
+    def where_new(i: int, new: int, mean: int) -> Floats:
+        """How many others go where the way is new, for each share of the way that is."""
+        usual = typical[i] / typical[new] if typical[new] > 0 else typical[mean]
+        rate = own[i] / own[new] if own[new] > 0 else usual
+        return np.asarray(value(new) * np.where(chosen["others"], usual, rate), np.float64)
+
+    shares = {column.what for column in known if isinstance(column.what, tuple) and column.what[-1] == "new"}
+    return np.column_stack([value(i) for i in range(len(known))])
+
+
+def shapley(value: Callable[[Bools], Floats], n: int) -> Floats:
     """What each of ``n`` players adds to the value of a set, on average over all orders in which they may join.
 
     ``value`` is given sets, one a row; there are two to the power of ``n``.
@@ -345,7 +216,7 @@ def shapley(value: Callable[[NDArray[np.bool_]], Floats], n: int) -> Floats:
     >>> shapley(lambda sets: sets @ np.array([1.0, 2.0]) + 4.0 * sets.all(axis=1), 2).tolist()
     [3.0, 4.0]
     """
-    sets = np.arange(2**n)[:, None] >> np.arange(n) & 1 > 0
+    sets = (np.arange(2**n)[:, None] >> np.arange(n) & 1) > 0
     values, size = value(sets), sets.sum(axis=1)
     weight = np.array([factorial(k) * factorial(n - k - 1) / factorial(n) for k in range(n)])
     found = np.empty(n)

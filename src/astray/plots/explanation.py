@@ -221,7 +221,11 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     axes.axhline(e.leave, color=INK, lw=0.9, ls=(0, (2, 2)))
     for height, does in ((e.eps, "opens"), (e.leave, "closes")):
         axes.annotate(
-            minus(f"{does}: {round(height, 1):g}"), (1.005, height), xycoords=("axes fraction", "data"), va="center", fontsize=8.5
+            minus(f"{does}: {round(height, 1):g}"),
+            (1.005, height),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8.5,
         )
     x, n, lo, hi = (values[usable] for values in (since, e.normality, e.lo, e.hi))
     # Nothing is drawn across a gap: a row that is not a number breaks line and band.

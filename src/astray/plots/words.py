@@ -32,18 +32,19 @@ def grounds(e: Explanation) -> list[str]:
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
     against = "at or under" if e.score <= e.eps else "above"
+    threshold = f"{round(e.eps, 2):g}"
     chance = f"p = {e.p_value:.2g}: {frequency(e.p_value)}" if np.isfinite(e.p_value) else "no p-value"
     scores = f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f}"
     # A reward of steps alone also looks for the worst part of a trip.
     scores += "" if e.score == e.trip_normality else f", the worst of it {e.score:.1f}"
     lines = [e.why[0].upper() + e.why[1:]] if e.why else []
-    lines.append(minus(f"{scores}: {against} the threshold of {round(e.eps, 2):g}"))
+    lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
     lines.append(f"{chance}; {e.history:.0f} past trips were learned from")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
-        lines.append(minus(f"no single fix is at or under {round(e.eps, 2):g}: what is marked is the worst of the trip"))
+        lines.append(minus(f"no single fix is at or under {threshold}: what is marked is the worst of the trip"))
     return lines
 
 

@@ -1,0 +1,221 @@
+"""What the statistics of a trip say, group by group, in words and with the trip's own counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.mdp.familiarity import Habit
+from astray.mdp.statistics import END_CELLS, TripHabit
+
+Floats = NDArray[np.float64]
+
+SHARE = 0.05  # of the way that is worth a word
+FEW = float(np.log(2.0))  # half as many as is typical, in logarithms
+PAST = "past trips"
+
+
+class Facts(NamedTuple):
+    """A trip's statistics beside those of a typical one, found by what they are statistics of."""
+
+    column: dict[Hashable, int]
+    habits: tuple[Habit, ...]
+    cells: tuple[float, ...]  # in which others are counted
+    own: Floats
+    typical: Floats
+    others: int  # agents whose places are known
+
+    @property
+    def past(self) -> int:
+        """How many past trips there are."""
+        return round(float(np.expm1(self.of(PAST))))
+
+    def of(self, what: Hashable) -> float:
+        """A statistic of the trip."""
+        return float(self.own[self.column[what]])
+
+    def few(self, what: Hashable) -> bool:
+        """Whether it counts at most half as many past trips as is typical."""
+        return self.of(what) <= float(self.typical[self.column[what]]) - FEW
+
+    def count(self, what: Hashable) -> int:
+        """How many past trips a statistic stands for; 0 only if there is none."""
+        mean = float(np.expm1(self.of(what)))
+        return max(1, round(mean)) if mean > 0 else 0
+
+    def times(self, did: str, what: Hashable) -> str:
+        """That the agent never, or rarely, did something; nothing if it did so about as often as is typical."""
+        if self.of(what) == 0:
+            return f"never {did} before (0 of {self.past} past trips)"
+        return f"{did} in {self.count(what)} of {self.past} past trips" if self.few(what) else ""
+
+    def trips(self, were: str, what: Hashable) -> str:
+        """That no, or hardly any, past trip was like this one; nothing if about as many were as is typical."""
+        if self.of(what) == 0:
+            return f"no past trip {were}"
+        return f"only {self.count(what)} of {self.past} past trips {were}" if self.few(what) else ""
+
+    def rarely(self, *of: tuple[str, str]) -> str:
+        """Which part of the way is known, but not like this; ``of`` are fields of habits, and words for them."""
+        much, how = 0.0, ""
+        for field, said in of:
+            for habit in self.habits:
+                known = same_but(habit, field, self.habits)
+                if known is not None and self.of((habit, "new")) - self.of((known, "new")) > much:
+                    much, how = self.of((habit, "new")) - self.of((known, "new")), said
+        return f"{percent(much)} of the way never {how} before" if much >= SHARE else ""
+
+
+def is_place(habit: Habit) -> bool:
+    """Whether a habit is to be in a cell, and nothing more."""
+    return habit.cell is not None and habit == Habit(cell=habit.cell)
+
+
+def same_but(habit: Habit, field: str, habits: tuple[Habit, ...]) -> Habit | None:
+    """The habit that asks the same but for one thing; else the largest place that is not larger; None if none is.
+
+    >>> same_but(Habit(cell=300, heading=True), "heading", (Habit(cell=150), Habit(cell=500)))
+    Habit(cell=150, origin=None, heading=False, speed=False, hours=None, weekend=False, trail=None)
+    """
+    anything = Habit()
+    if getattr(habit, field) == getattr(anything, field) or habit.cell is None:
+        return None
+    less = replace(habit, **{field: getattr(anything, field)})
+    if less in habits:
+        return less
+    places = [h for h in habits if is_place(h) and (h.cell or 0.0) <= habit.cell]
+    return max(places, key=lambda h: h.cell or 0.0, default=None) if is_place(less) else None
+
+
+def percent(share: float) -> str:
+    """A share in words.
+
+    >>> percent(0.614), percent(1.0)
+    ('61 %', 'all')
+    """
+    return "all" if share >= 0.995 else f"{100 * share:.0f} %"
+
+
+def alike(*parts: str, size: float = 0.0) -> TripHabit:
+    """The trip habit of having these parts in common."""
+    return TripHabit(parts, parts, size)
+
+
+# -------------------------------------------------------------------- one group each
+
+NEAR, AROUND = END_CELLS[0], END_CELLS[-1]
+BACK = TripHabit(("stop", "start"), ("start", "stop"), NEAR)
+
+
+def _end(facts: Facts) -> str:
+    return facts.times("ended here", alike("stop", size=NEAR))
+
+
+def _start(facts: Facts) -> str:
+    return facts.times("began here", alike("start", size=NEAR))
+
+
+def _between(facts: Facts) -> str:
+    there = alike("start", "stop", size=NEAR)
+    if facts.of(there) == 0 and facts.of(BACK) > 0:
+        return f"no past trip from its start to its end, but {facts.count(BACK)} the other way"
+    return facts.trips("between these two places", there)
+
+
+def _place(facts: Facts) -> str:
+    place = min((h for h in facts.habits if is_place(h)), key=lambda h: h.cell or 0.0, default=None)
+    if place is None:
+        return ""
+    if facts.of((place, "new")) >= SHARE:
+        return f"{percent(facts.of((place, 'new')))} of the way is new"
+    rarest = (place, "lowest")
+    if facts.of(rarest) == 0:
+        return "a part of the way is new"
+    few = f"a part of the way taken in only {facts.count(rarest)} of {facts.past} past trips"
+    return few if facts.few(rarest) else ""
+
+
+def _direction(facts: Facts) -> str:
+    said = facts.rarely(("heading", "in this direction"), ("trail", "in this order"), ("origin", "from this start"))
+    if said:
+        return said
+    for habit in facts.habits:
+        if habit == Habit(cell=habit.cell, heading=True) and facts.few((habit, "mean")):
+            return f"in this direction only in about {facts.count((habit, 'mean'))} of {facts.past} past trips"
+    return ""
+
+
+def _hour(facts: Facts) -> str:
+    said = {"start": "began", "stop": "ended"}
+    known = [part for part in said if facts.of(alike(part, size=NEAR)) > 0]
+    if facts.of(alike("hour")) == 0:
+        return facts.times("under way at this hour", alike("hour"))
+    # Where the agent has never been at all, the hour is not what is new.
+    at = {part: alike(part, "hour", size=NEAR) for part in known}
+    never = [said[part] for part, habit in at.items() if facts.of(habit) == 0]
+    if never:
+        return f"never {' or '.join(never)} here at this hour before"
+    rare = [facts.times(f"{said[part]} here at this hour", habit) for part, habit in at.items()]
+    part_of_way = facts.rarely(("hours", "at this hour"))
+    return part_of_way or next(filter(None, rare), facts.trips("began at about this hour", alike("hour")))
+
+
+def _as_long(facts: Facts, band: str, were: str) -> str:
+    """Of past trips between the same places, or else of all, how many were like this one."""
+    for size, where in ((NEAR, "between these two places"), (AROUND, "between these two neighbourhoods")):
+        between, like = alike("start", "stop", size=size), alike("start", "stop", band, size=size)
+        n = facts.count(between)
+        if n > 1 and facts.of(like) == 0:
+            return f"none of the {n} past trips {where} {were}"
+    return facts.trips(were, alike(band))
+
+
+def _length(facts: Facts) -> str:
+    return _as_long(facts, "length", f"about as long ({np.expm1(facts.of('length')) / 1000.0:.1f} km)")
+
+
+def _duration(facts: Facts) -> str:
+    return _as_long(facts, "duration", f"took about as long ({np.exp(facts.of('duration')) / 60.0:.0f} minutes)")
+
+
+def _standing(facts: Facts) -> str:
+    still = facts.of("standing")
+    more = still >= float(facts.typical[facts.column["standing"]]) + SHARE
+    return f"stood still for {100 * still:.0f} % of the time" if more else ""
+
+
+def _speed(facts: Facts) -> str:
+    trips = facts.trips(f"about as fast ({3.6 * np.expm1(facts.of('speed')):.0f} km/h)", alike("speed"))
+    return facts.rarely(("speed", "at such a speed")) or trips
+
+
+def _others(facts: Facts) -> str:
+    """How many others go where the agent has never been; if it knows all of the way, how many go there."""
+    size = min(facts.cells)
+    new = facts.of((Habit(cell=size), "new"))
+    some = new >= SHARE
+    n = round(float(np.expm1(facts.of((size, "where new")) / new if some else facts.of((size, "mean")))))
+    where = "where it is new" if some else "here"
+    if n == 0:
+        return f"none of {facts.others} others goes {where}"
+    return f"about {n} of {facts.others} others {'go' if n > 1 else 'goes'} {where}"
+
+
+SAID: dict[str, Callable[[Facts], str]] = {
+    "end": _end,
+    "start": _start,
+    "between": _between,
+    "place": _place,
+    "direction": _direction,
+    "hour": _hour,
+    "length": _length,
+    "duration": _duration,
+    "standing": _standing,
+    "speed": _speed,
+    "others": _others,
+}
+"""The groups of statistics, each with what is said of it; nothing if there is nothing unusual about it."""
