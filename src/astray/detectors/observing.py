@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -238,7 +239,7 @@ def observed(
     outcomes: dict[int, Outcome] = {}
     for i in np.argsort(start, kind="stable").tolist():
         trip = trips[i : i + 1]
-        learner, outcomes[i] = learner.observe(trip, lambda calibration, trip=trip: level(trip, calibration))
+        learner, outcomes[i] = learner.observe(trip, partial(level, trip))
     return learner, [outcomes[i] for i in range(len(trips))]
 
 
