@@ -22,18 +22,18 @@ class Eye:
     as a file's rows do.
     """
 
-    __slots__ = ("_context", "_familiarity", "_keys", "_log_history", "_memory", "keys", "view")
+    __slots__ = ("_context", "_keys", "_log_history", "_memory", "familiar", "keys", "view")
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.keys: Array = np.zeros((0, GRIDS), np.uint64)  # of the last step: (habits, grids)
+        self.familiar: Array = np.zeros(0, np.float32)  # of the last step: (habits,)
         encoder = view.encoder
         self._keys: StepKeys | None = None
         self._context = view.context if view.context.names else None
         if isinstance(encoder, FamiliarityEncoder):
             self._memory = encoder.memory
             self._keys = StepKeys(encoder.habits, encoder.frame)
-            self._familiarity: Array = np.zeros(len(encoder.habits), np.float32)
             self._log_history = float(np.log1p(encoder.memory.history))
 
     def features(self, step: Step, given: Array) -> NDArray[np.float32]:
@@ -44,12 +44,12 @@ class Eye:
         if self._keys.changed:
             self.keys = keys.reshape(-1, GRIDS).copy()
             logs = np.log1p(self._memory.few_counts(keys)).reshape(-1, GRIDS)
-            self._familiarity = np.add.reduce(logs, axis=1) / GRIDS
+            self.familiar = np.add.reduce(logs, axis=1) / GRIDS
         vx, vy = step.velocity
         motion = (float(np.log1p(np.hypot(vx, vy))), vx / 10.0, vy / 10.0, float(np.log1p(step.elapsed / 60.0)))
         surroundings = () if self._context is None else self._context.encode(step.row(given))[0]
-        habits = len(self._familiarity)
+        habits = len(self.familiar)
         features = np.empty((1, habits + 5 + len(surroundings)), np.float32)
-        features[0, :habits] = self._familiarity
+        features[0, :habits] = self.familiar
         features[0, habits:] = (*motion, self._log_history, *surroundings)
         return features

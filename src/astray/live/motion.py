@@ -39,7 +39,7 @@ class Plane:
 
 
 class Step(NamedTuple):
-    """One step, in plain numbers: a row of :class:`~astray.mdp.steps.Steps`, with its weight in the trip's mean."""
+    """One step, in plain numbers: a row of :class:`~astray.mdp.steps.Steps`."""
 
     time: float
     location: Place
@@ -49,39 +49,43 @@ class Step(NamedTuple):
     elapsed: float
     trail: tuple[Place, ...]
     first: bool
-    weight: float
 
     def row(self, given: Array) -> Steps:
         """The same as arrays of one row, with the trip's context."""
-        return steps_of_one_trip([self], given)
+        return as_steps(np.array([self.numbers()]), given)
+
+    @staticmethod
+    def width(lags: int) -> int:
+        """How many numbers a step is."""
+        return 10 + 2 * lags
 
     def numbers(self) -> list[float]:
         """All of it as a row of numbers."""
         trail = [value for place in self.trail for value in place]
         pairs = [*self.location, *self.velocity, *self.origin]
-        return [self.time, self.window, self.elapsed, float(self.first), self.weight, *pairs, *trail]
+        return [self.time, self.window, self.elapsed, float(self.first), *pairs, *trail]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Step:
         """The step that gave these numbers."""
-        time, window, elapsed, first, weight, x, y, vx, vy, x0, y0, *trail = numbers
+        time, window, elapsed, first, x, y, vx, vy, x0, y0, *trail = numbers
         places = tuple(zip(trail[::2], trail[1::2], strict=True))
-        return cls(time, (x, y), (vx, vy), window, (x0, y0), elapsed, places, bool(first), weight)
+        return cls(time, (x, y), (vx, vy), window, (x0, y0), elapsed, places, bool(first))
 
 
-def steps_of_one_trip(steps: Sequence[Step], given: Array) -> Steps:
-    """Steps of one trip as arrays, with the trip's context."""
-    n = len(steps)
+def as_steps(numbers: Array, given: Array) -> Steps:
+    """Rows of :meth:`Step.numbers` of one trip as arrays, with the trip's context."""
+    n = len(numbers)
     return Steps(
-        location=np.array([s.location for s in steps]),
-        velocity=np.array([s.velocity for s in steps]),
-        window=np.array([s.window for s in steps]),
-        origin=np.array([s.origin for s in steps]),
-        elapsed=np.array([s.elapsed for s in steps]),
-        time=np.array([s.time for s in steps]),
-        trail=np.array([s.trail for s in steps]).reshape(n, -1, 2),
+        time=numbers[:, 0],
+        window=numbers[:, 1],
+        elapsed=numbers[:, 2],
+        first=numbers[:, 3] > 0,
+        location=numbers[:, 4:6],
+        velocity=numbers[:, 6:8],
+        origin=numbers[:, 8:10],
+        trail=numbers[:, 10:].reshape(n, -1, 2),
         trip=np.zeros(n, np.int64),
-        first=np.array([s.first for s in steps]),
         given=np.repeat(given[None], n, axis=0),
     )
 
@@ -129,8 +133,7 @@ class Motion:
         trail = tuple(self._before(time - lag) for lag in self._lags)
         self._let_go(time - self._reach)
         velocity = ((x - left_x) / span, (y - left_y) / span)
-        weight = min(since, self._interval)
-        return Step(time, place, velocity, window, self.origin, elapsed, trail, first, weight)
+        return Step(time, place, velocity, window, self.origin, elapsed, trail, first)
 
     def _before(self, time: float) -> Place:
         """Where the agent was at an earlier time, in a straight line between two points; before the start, there."""

@@ -7,7 +7,7 @@ that a finished trip has the scores that the same fixes have in one.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from astray.decide import ANOMALY, NORMAL, REVIEW, leaving, segments, threshold
 from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
 from astray.live.eye import Eye
 from astray.live.fix import one_fix
-from astray.live.motion import Motion, Place, Plane, Step, steps_of_one_trip
+from astray.live.motion import Motion, Place, Plane, Step
+from astray.live.rows import Rows
 from astray.live.score import Stretch, TripScore, moment
 from astray.live.tape import Tape
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FaultFilter
-from astray.mdp.statistics import TripRows
+from astray.mdp.statistics import TripRows, statistics
 from astray.normality import StepScores, step_normality
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MAX_ROWS = 10_000  # of a trip, which then ends: it has lasted for days
+MAX_ROWS = 10_000  # of a trip, which then ends: at the usual interval it has lasted for days
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
 
@@ -51,15 +52,6 @@ class Anchor:
     def add(self, at: Place) -> None:
         """One more fix there."""
         self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
-
-
-class Row(NamedTuple):
-    """A step that the trip is scored by: its keys, its features and its n(s, a)."""
-
-    step: Step
-    keys: Array
-    features: NDArray[np.float32]
-    normality: float
 
 
 class OpenTrip:
@@ -91,10 +83,10 @@ class OpenTrip:
         self.motion = Motion(view.config.interval, view.encoder.lags)
         self.alert = ""
         self.anchor = Anchor(time, self.place(lat, lon))
-        self._rows: list[Row] = []
+        self._rows = Rows(view)
         self._tick = -1
         self._scored = 0  # rows that the trip so far was scored by
-        self._last: Row | None = None  # the last fix, which a trip ends with
+        self._last: Step | None = None
         self._running: TripScore | None = None
         self.stretch: Stretch | None = None  # that is not normal and still lasts
 
@@ -110,7 +102,7 @@ class OpenTrip:
     @property
     def full(self) -> bool:
         """Whether the trip has lasted for too long to go on."""
-        return len(self._rows) >= MAX_ROWS
+        return self._rows.kept >= MAX_ROWS
 
     # ---------------------------------------------------------------- adding
 
@@ -122,7 +114,7 @@ class OpenTrip:
         due = step.first or tick != self._tick
         scores = self._keep(step, due)
         if due:
-            self._scored = len(self._rows)
+            self._scored = self._rows.kept
             self._look_back()
             self._watch(time)
         return scores
@@ -137,33 +129,38 @@ class OpenTrip:
 
     def _keep(self, step: Step, due: bool) -> StepScores:
         """Score a step, and keep it if the trip is scored by it: without a memory, by every one."""
-        features = self.eye.features(step, self.given)
-        scores = step_normality(self.reward.step(features), self.lens.calibration)
-        self._last = Row(step, self.eye.keys, features, float(scores.normality[0]))
-        self._tick = self._tick_of(step)
-        if due or not self.lens.view.counts:
-            self._rows.append(self._last)
+        scores = step_normality(self.reward.step(self.eye.features(step, self.given)), self.lens.calibration)
+        stays = due or not self.lens.view.counts
+        self._rows.put(step, float(scores.normality[0]), self.eye.keys, self.eye.familiar, stays)
+        self._last, self._tick = step, self._tick_of(step)
         return scores
 
     # ---------------------------------------------------------------- scoring
 
-    def _all_rows(self) -> list[Row]:
-        rows, last = self._rows, self._last
-        return rows if last is None or (rows and rows[-1] is last) else [*rows, last]
-
-    def _scores(self, rows: list[Row], finished: bool) -> Scores:
-        """The rows as the one trip of a file."""
-        steps = steps_of_one_trip([r.step for r in rows], self.given)
-        view, n = self.lens.view, len(rows)
+    def _scores(self, n: int, finished: bool) -> Scores:
+        """The first rows as the one trip of a file."""
+        view, rows = self.lens.view, self._rows
+        steps, familiar = rows.steps(n, self.given), rows.familiar(n)
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, view.config.interval))
-        statistics = None
+        of_trip = None
         if view.counts and self.reward.trip is not None:
-            whole = TripRows(steps, np.stack([r.keys for r in rows]), view.frame, 1, np.array([finished]))
             maker = view.popularity.number_of([self.agent])
-            statistics = view.survey(whole, None, maker if maker[0] >= 0 else None)[1]
+            of_trip = statistics(
+                TripRows(steps, rows.keys(n), view.frame, 1, np.array([finished])),
+                familiar,
+                view.config.habits,
+                view.memory,
+                view.popularity,
+                interval=view.config.interval,
+                maker=maker if maker[0] >= 0 else None,
+            )
+        if of_trip is not None and not finished:
+            features = np.zeros((n, 0), np.float32)  # the statistics are enough, as long as no segment is asked for
+        else:
+            features = view.features(steps, familiar) if view.counts else view.encode(steps)
         seen = Seen(
-            np.concatenate([r.features for r in rows]),
+            features,
             steps.trip,
             steps.time,
             weight,
@@ -173,22 +170,22 @@ class OpenTrip:
             np.zeros(1, np.int64),
             LEAST_SEGMENT,
             steps,
-            statistics,
+            of_trip,
         )
         calibration = self.lens.calibration if finished else self.lens.unfinished
         return Scores(self.one, seen, self.reward, [calibration])
 
     def _score(self, finished: bool) -> TripScore:
-        rows = self._all_rows() if finished else self._rows[: self._scored]
-        scores = self._scores(rows, finished)
+        n = self._rows.total if finished else self._scored
+        scores, time = self._scores(n, finished), self._rows.time(n).tolist()
         of, eps = scores.of_trips, self.eps if finished else self.open_eps
         worst = worst_segments(scores, np.array([self.eps]))[0] if finished else None
         score, uncertainty = float(of.score[0]), float(of.uncertainty[0])
         return TripScore(
             self.agent,
             self.name,
-            rows[0].step.time,
-            rows[-1].step.time,
+            time[0],
+            time[-1],
             self.fixes,
             self.faults,
             float(of.normality[0]),
@@ -198,9 +195,7 @@ class OpenTrip:
             scores.aspects[int(of.aspect[0])],
             self.sure(uncertainty) if score <= eps else NORMAL,
             self.history,
-            None
-            if worst is None
-            else Stretch(rows[worst.start].step.time, rows[worst.stop - 1].step.time, worst.normality),
+            None if worst is None else Stretch(time[worst.start], time[worst.stop - 1], worst.normality),
         )
 
     def sure(self, uncertainty: float) -> str:
@@ -210,8 +205,9 @@ class OpenTrip:
     @property
     def so_far(self) -> TripScore:
         """The trip as it stood when it was last looked at, about every interval."""
-        assert self._running is not None and self._last is not None
-        return self._running._replace(end=self._last.step.time, fixes=self.fixes, faults=self.faults)
+        assert self._running is not None
+        assert self._last is not None
+        return self._running._replace(end=self._last.time, fixes=self.fixes, faults=self.faults)
 
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
@@ -219,8 +215,7 @@ class OpenTrip:
 
     def _lasting(self) -> Stretch | None:
         """The stretch that is not normal and still lasts."""
-        rows = self._rows[: self._scored]
-        n, time = np.array([r.normality for r in rows]), np.array([r.step.time for r in rows])
+        n, time = self._rows.normality(self._scored), self._rows.time(self._scored)
         level = np.array([self.eps])
         found = segments(n, np.zeros(len(n), np.int64), time, level, leaving(level), LEAST_SEGMENT)
         if not found or found[-1].stop < len(n):
@@ -253,7 +248,7 @@ class OpenTrip:
             return ""
         from astray.explain.words import familiar_words
 
-        return familiar_words(self._last.step.row(self.given), encoder, -1)[0]
+        return familiar_words(self._last.row(self.given), encoder, -1)[0]
 
     # ---------------------------------------------------------------- keeping
 
@@ -268,10 +263,8 @@ class OpenTrip:
         tape.put_many(value for suspect in judge.suspects for value in suspect)
         tape.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
         self.motion.freeze(tape)
-        rows = self._all_rows()
-        tape.put(len(rows), len(self._rows), self._scored)
-        for row in rows:
-            tape.put_many(row.step.numbers())
+        tape.put(self._rows.kept, self._scored)
+        tape.put_many(self._rows.numbers)
 
     @classmethod
     def thawed(cls, session: Session, tape: Tape) -> OpenTrip:
@@ -290,10 +283,10 @@ class OpenTrip:
         anchor.sum, anchor.rows = (tape.take(), tape.take()), tape.count()
         trip.anchor = anchor
         trip.motion.thaw(tape)
-        total, chosen, scored = tape.count(), tape.count(), tape.count()
-        for number in range(total):
-            trip._keep(Step.of(tape.many().tolist()), number < chosen)
-        trip._scored = min(scored, len(trip._rows))
+        kept, trip._scored = tape.count(), tape.count()
+        trip._rows = Rows.of(trip.lens.view, tape.many(), kept, trip.given)
         if trip._scored:
+            trip._last = trip._rows.last
+            trip._tick = trip._tick_of(trip._last)
             trip._look_back()
         return trip

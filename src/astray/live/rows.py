@@ -1,0 +1,113 @@
+"""The rows of an open trip: what it is scored by, in arrays that grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.live.motion import Step, as_steps
+from astray.mdp.encoders import FamiliarityEncoder
+from astray.mdp.familiarity import GRIDS, familiarity, keys_of
+from astray.mdp.steps import Steps
+from astray.mdp.view import View
+
+Array = NDArray[Any]
+
+FEW = 16  # rows that there is room for at first
+
+
+class Rows:
+    """Steps with their n(s, a), and with their keys and familiarity where the view has a memory.
+
+    The last row is the last fix, which a trip ends with; unless it stays, the next one takes its place.
+
+    >>> from astray import Trajectories
+    >>> from astray.mdp.view import ViewConfig
+    >>> trips = Trajectories.from_fixes(time=[0.0], lat=[45.0], lon=[7.0])
+    >>> view = View.of(trips, ViewConfig(encoder="raw"), np.random.default_rng(0))
+    >>> rows = Rows(view)
+    >>> here = Step(0.0, (0.0, 0.0), (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, (), True)
+    >>> for time, stays in ((0.0, True), (10.0, False), (20.0, False)):
+    ...     rows.put(here._replace(time=time), 0.0, np.zeros((0, GRIDS), np.uint64), np.zeros(0), stays)
+    >>> rows.steps(rows.total, np.zeros(0)).time.tolist(), rows.kept
+    ([0.0, 20.0], 1)
+    """
+
+    __slots__ = ("_familiar", "_keys", "_numbers", "kept", "total")
+
+    def __init__(self, view: View) -> None:
+        habits = len(view.config.habits) if view.counts else 0
+        self._numbers: Array = np.empty((FEW, Step.width(len(view.encoder.lags)) + 1))  # a step, and its n(s, a)
+        self._keys: Array = np.empty((FEW, habits, GRIDS), np.uint64)
+        self._familiar: Array = np.empty((FEW, habits), np.float32)
+        self.kept = 0  # rows that stay
+        self.total = 0  # rows, with the last fix
+
+    def put(self, step: Step, normality: float, keys: Array, familiar: Array, stays: bool) -> None:
+        """Add a row."""
+        at = self.kept
+        if at == len(self._numbers):
+            self._grow()
+        self._numbers[at] = (*step.numbers(), normality)
+        self._keys[at] = keys
+        self._familiar[at] = familiar
+        self.total = at + 1
+        self.kept = at + stays
+
+    def _grow(self) -> None:
+        for name in ("_numbers", "_keys", "_familiar"):
+            old = getattr(self, name)
+            new = np.empty((2 * len(old), *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    @property
+    def last(self) -> Step:
+        """The last fix."""
+        return Step.of(self._numbers[self.total - 1, :-1].tolist())
+
+    def time(self, n: int) -> NDArray[np.float64]:
+        """When the first ``n`` rows were."""
+        return self._numbers[:n, 0]
+
+    def normality(self, n: int) -> NDArray[np.float64]:
+        """n(s, a) of the first ``n`` rows."""
+        return self._numbers[:n, -1]
+
+    def keys(self, n: int) -> NDArray[np.uint64]:
+        """The keys of the first ``n`` rows: (rows, habits, grids)."""
+        return self._keys[:n]
+
+    def familiar(self, n: int) -> NDArray[np.float32]:
+        """The familiarity of the first ``n`` rows: (rows, habits)."""
+        return self._familiar[:n]
+
+    def steps(self, n: int, given: Array) -> Steps:
+        """The first ``n`` rows, with the trip's context."""
+        return as_steps(self._numbers[:n, :-1], given)
+
+    # ---------------------------------------------------------------- keeping
+
+    @property
+    def numbers(self) -> list[float]:
+        """All that the rows cannot be made from again."""
+        found: list[float] = self._numbers[: self.total].ravel().tolist()
+        return found
+
+    @classmethod
+    def of(cls, view: View, numbers: Sequence[float], kept: int, given: Array) -> Rows:
+        """The rows that gave these numbers."""
+        rows = cls(view)
+        held = np.array(numbers).reshape(-1, rows._numbers.shape[1])
+        rows.total, rows.kept = len(held), kept
+        while len(rows._numbers) < rows.total:
+            rows._grow()
+        rows._numbers[: rows.total] = held
+        if isinstance(view.encoder, FamiliarityEncoder):
+            keys = keys_of(rows.steps(rows.total, given), view.encoder.habits, view.encoder.frame)
+            rows._keys[: rows.total] = keys
+            rows._familiar[: rows.total] = familiarity(keys, view.memory)
+        return rows
