@@ -110,6 +110,42 @@ def detour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
     return Path(time, bent, (time[i], time[j]))
 
 
+def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
+    """Route: the trip leaves its way along another of the person's own trips, and comes back to it.
+
+    Where that other trip meets the way again, the trip goes on from there; where it does not, it turns round.
+    """
+    for _ in range(8):
+        j = int(rng.integers(len(others)))
+        rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
+        when, where = others.columns["time"][rows], others.columns["xy"][rows]
+        i = _somewhere(len(xy), rng)
+        apart = np.hypot(*(where - xy[i]).T)
+        k = int(apart.argmin())
+        if apart[k] >= BORROW_WITHIN or k + 1 >= len(where):
+            continue
+        rest, since = where[k + 1 :], when[k + 1 :] - when[k]
+        to_way = np.hypot(*(rest[:, None] - xy[i:]).T).T  # from each of its points to each that is still to come
+        far = np.flatnonzero(to_way.min(axis=1) >= NEAR)
+        if not len(far):
+            continue
+        met = np.flatnonzero((to_way.min(axis=1) < NEAR) & (np.arange(len(rest)) > far[0]))
+        if len(met):
+            last, back = int(met[0]), i + int(to_way[met[0]].argmin())
+            out, took = rest[: last + 1], since[: last + 1]
+        else:
+            last, back = min(int(far[0]) + int(rng.integers(1, max(len(xy) // 3, 2) + 1)), len(rest) - 1), i
+            out = np.vstack([rest[: last + 1], rest[:last][::-1]])
+            took = np.r_[since[: last + 1], 2 * since[last] - since[:last][::-1]]
+        away = time[i] + took
+        later = away[-1] + (took[0] if len(took) == 1 else took[-1] - took[-2])
+        times = np.r_[time[: i + 1], away, later + time[back:] - time[back]]
+        if not (np.diff(times) > 0).all():
+            continue
+        return Path(times, np.vstack([xy[: i + 1], out, xy[back:]]), (times[i], later))
+    return detour(time, xy, others, rng)
+
+
 def reverse(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
     """Route: the same way, driven backwards."""
     return _whole(time[0] + time[-1] - time[::-1], xy[::-1])
@@ -142,6 +178,7 @@ COUNTERFACTUALS: dict[str, Counterfactual] = {
     "turn_off": turn_off,
     "borrow": borrow,
     "detour": detour,
+    "excursion": excursion,
     "reverse": reverse,
     "pace": pace,
     "stop": stop,
@@ -149,11 +186,11 @@ COUNTERFACTUALS: dict[str, Counterfactual] = {
 }
 
 # Every counterfactual once; those that a detection needs most, more often.
-DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace")
+DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace", "excursion")
 
 KINDS = {
     "place": ("shift", "rotate", "transplant", "walk"),
-    "route": ("turn_off", "borrow", "detour", "reverse"),
+    "route": ("turn_off", "borrow", "detour", "excursion", "reverse"),
     "manner": ("pace", "stop"),
     "time": ("hour",),
 }
