@@ -15,7 +15,7 @@ from astray.detectors.configuration import aspect_weights, learn_config, preset,
 from astray.detectors.continuation import Generated, revive
 from astray.detectors.estimator import Detector
 from astray.detectors.observing import LEARNED, Inbox, Learner, Observed, Question, observed
-from astray.detectors.own_scale import OwnScores, own_calibration, scored_past
+from astray.detectors.own_scale import OwnScores, fits, own_calibration, scored_past
 from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, go_on
 from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, thin, without
@@ -50,8 +50,9 @@ class IRLDetector(Detector):
     For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
     other people's trips (``population``) it goes on learning for some seconds. For states and actions of any kind
-    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), and for the preset ``kdd19``, the agent's own
-    reward is learned by Algorithm 1 of the paper.
+    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, and where a view sees
+    what the shared reward does not (other habits, another encoder, a context), the agent's own reward is learned by
+    Algorithm 1 of the paper.
 
     Parameters
     ----------
@@ -251,8 +252,9 @@ class IRLDetector(Detector):
             default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
             looking = view_config(default, self.view, encoder=self.encoder, interval=self.interval)
             view = remember(View.of(mine, looking, rng), mine)
-            if self.preset == "default" and view.counts:
-                taught = self._enrol(mine, view, crowd, rng)
+            shared = self._shared(view)
+            if shared is not None:
+                taught = self._enrol(mine, view, crowd, rng, shared)
             else:
                 taught = self._learn(GeoWorld.of(sample(mine, self.max_trips, rng), view), config, rng, crowd)
         else:
@@ -308,7 +310,7 @@ class IRLDetector(Detector):
             self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
             self.n_trips_ += len(taught - past)
         else:
-            # Nothing to learn from: reward and scales stay, so that what was refused cannot rise by them.
+            # Nothing to learn from: the reward stays.
             self._forget(refused)
         self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
         self.n_trips_ -= len(refused & past)
@@ -434,17 +436,27 @@ class IRLDetector(Detector):
             progress=self.progress,
         )
 
+    def _shared(self, view: View) -> Reward | None:
+        """The reward that serves everybody; None if the agent is to have its own."""
+        if self.preset != "default" or not view.counts:
+            return None
+        reward = pretrained() if self.reward is None else read_reward(self.reward)
+        if fits(reward, view):
+            return reward
+        if self.reward is not None:
+            raise DataError("the reward was learned with other habits or another context than this view has")
+        return None
+
     def _enrol(
         self,
         trips: Trajectories,
         view: View,
         crowd: Trajectories | None,
         rng: np.random.Generator,
-        reward: Reward | None = None,
+        begun: Reward,
         suspects: tuple[str, ...] = (),
     ) -> Taught:
         """The shared reward, and what the agent's past trips score by it."""
-        begun = reward or (pretrained() if self.reward is None else read_reward(self.reward))
         learned = begun
         if crowd is not None:
             view = view.among(crowd)

@@ -15,6 +15,7 @@ from astray.detectors.configuration import aspect_weights, view_config
 from astray.detectors.estimator import Detector
 from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.observing import Learner, Observed, Question, observed
+from astray.detectors.own_scale import fits
 from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, go_on, popularity_of
 from astray.detectors.teaching import Progress, teachable
@@ -25,7 +26,7 @@ from astray.irl.shared import Reward
 from astray.mdp.context import Context
 from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
-from astray.mdp.view import ViewConfig, trip_names
+from astray.mdp.view import View, ViewConfig, trip_names
 from astray.modelfile import ModelFile, pack_text, plain
 from astray.modelfile.parts import (
     Packed,
@@ -145,6 +146,8 @@ class FleetDetector(Detector):
         if view.encoder != "familiarity" or view.context.landmarks:
             raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
         begun = pretrained() if self.reward is None else read_reward(self.reward)
+        if not fits(begun, View.of(mine, view, np.random.default_rng(0))):
+            raise DataError("the reward was learned with other habits or another context than this view has")
         given = {"max_agents": self.max_agents, **plain(self.sharing or {})}
         learned = go_on(begun, mine, view, given, rng, self.iterations, self.progress) or begun
         context = Context.of(view.context, mine, Projection(0.0, 0.0))
@@ -334,8 +337,6 @@ class FleetDetector(Detector):
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
         fleet.members_ = unpack_members(model, fleet.view_config_)
         fleet.anomalous_ = frozenset(model.text("anomalous"))
-        blank = Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)
-        trip = fleet.reward_.trip
-        if trip is None or len(blank.statistics) != len(trip.mean) or len(blank.names) != len(fleet.reward_.step.mean):
+        if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)):
             raise model.wrong("its reward and its view do not fit together")
         return fleet

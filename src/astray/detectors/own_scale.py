@@ -57,6 +57,12 @@ class OwnScores:
         return replace(self, trips=known[before.number_of(after.trip_ids)])
 
 
+def fits(reward: Reward, view: View) -> bool:
+    """Whether a reward is of what a view sees."""
+    trip = reward.trip
+    return trip is not None and (len(trip.mean), len(reward.step.mean)) == (len(view.statistics), len(view.names))
+
+
 def own_scores(rows: TripRows, view: View, number: Array, reward: Reward, weights: Sequence[float]) -> OwnScores:
     """The scores of trips that the view remembers under these numbers, each left out of the memory."""
     assert reward.trip is not None

@@ -1,6 +1,7 @@
 """How the reward and the policy are learned, as data: the default, which measures best, and the paper's settings.
 
 What goes beyond the paper is a field of :class:`LearnConfig` with the paper's value in the preset :data:`KDD19`.
+Nothing here needs the training library.
 """
 
 from __future__ import annotations
@@ -8,11 +9,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astray.errors import DataError
-from astray.irl.reward import RewardConfig
-from astray.irl.trpo import TRPOConfig
 from astray.mdp.counterfactuals import DEFAULT_EXPLORERS, KINDS
 
 ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """The shape of the reward and what is believed of it before any data."""
+
+    hidden: tuple[int, ...] = (64, 16)  # the trunk's layers
+    heads: int = 10  # K, the heads of each network, in each aspect
+    networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
+    prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
+    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in, as usual for tanh
+    random_prior: float = 0.0  # weight of a fixed random network added to each head (Osband et al. 2018); 0: none
+
+
+@dataclass(frozen=True)
+class TRPOConfig:
+    """The settings of TRPO."""
+
+    max_kl: float = 0.01  # delta: the trust region, a bound on the mean KL(old || new) of one improvement
+    discount: float = 0.99  # gamma: what a reward is worth when it comes one step later
+    gae_lambda: float = 0.95  # lambda: 0 trusts the critic, 1 trusts the sampled return
+    entropy_bonus: float = 0.0  # weight of the policy's entropy beside the normalised advantage
+    bootstrap: bool = True  # a trajectory cut at its length goes on in value; False: nothing follows
+    fisher_rows: int = 1280  # rows the Fisher matrix is averaged over (every k-th), or all if they are fewer
+    cg_iterations: int = 10  # conjugate-gradient iterations for the natural gradient
+    cg_damping: float = 0.1  # added to the diagonal of the Fisher matrix
+    line_search_steps: int = 10  # step lengths tried before the policy is left as it was
+    line_search_shrink: float = 0.8  # factor from one step length to the next
+    critic_hidden: tuple[int, ...] = (64, 64)  # widths of the value network's hidden layers
+    critic_rounds: int = 3  # Gauss-Newton steps of the critic, each on other rows
+    critic_rows: int = 1280  # rows of one such step (every k-th), or all if they are fewer
+    critic_cg_iterations: int = 8  # conjugate-gradient iterations of one such step
+    critic_damping: float = 0.1  # added to the diagonal of the critic's Gauss-Newton matrix
+
+    def __post_init__(self) -> None:
+        if not self.max_kl > 0.0:
+            raise DataError(f"max_kl is {self.max_kl}; the trust region must be positive, 0.01 is usual")
+        for name in ("discount", "gae_lambda"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise DataError(f"{name} is {getattr(self, name)}; it must lie in [0, 1]")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Where the reward has several aspects (place, route, manner, time), each has K he
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from astray.irl.config import RewardConfig
 from astray.irl.posterior import RewardPosterior
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """The shape of the reward and what is believed of it before any data."""
-
-    hidden: tuple[int, ...] = (64, 16)  # the trunk's layers
-    heads: int = 10  # K, the heads of each network, in each aspect
-    networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
-    prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
-    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in, as usual for tanh
-    random_prior: float = 0.0  # weight of a fixed random network added to each head (Osband et al. 2018); 0: none
 
 
 class RewardHeads(nn.Module):
