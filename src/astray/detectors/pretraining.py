@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,19 +22,21 @@ Progress = Callable[[float], None]
 class Recipe:
     """How the shipped reward is made. The same recipe makes the same reward."""
 
-    towns: int = 16  # simulated ones
+    towns: int = 14  # simulated ones, each of its own kind
+    cities: int = 4  # and some of the kind that astray's examples are of, but others
     people: int = 30  # in each of them
     days: int = 60  # of their lives
-    first_seed: int = 1000  # of the first town; the others follow. Towns of tests and examples have lower ones
+    first_seed: int = 1000  # of the first town; the others follow. Those of tests and examples have lower ones
     seed: int = 0  # of learning
     iterations: int = 80  # N of Algorithm 1
     variety: Variety = Variety()
     sharing: SharingConfig = SharingConfig()
 
-    @property
-    def seeds(self) -> Iterable[int]:
-        """The seeds of the towns."""
-        return range(self.first_seed, self.first_seed + self.towns)
+    def places(self) -> Iterator[Trajectories]:
+        """The trips of each town."""
+        for number in range(self.towns + self.cities):
+            variety = self.variety if number < self.towns else Variety.none()
+            yield world(self.first_seed + number, people=self.people, days=self.days, variety=variety).trips
 
 
 def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
@@ -42,7 +44,7 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
 
     >>> from astray.detectors.sharing import SharingConfig
     >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
-    >>> reward = pretrain(Recipe(towns=1, people=3, days=21, iterations=1, sharing=little))
+    >>> reward = pretrain(Recipe(towns=1, cities=0, people=3, days=21, iterations=1, sharing=little))
     >>> reward.aspects, reward.made["towns"]
     (('place', 'route', 'manner', 'time'), 1)
     """
@@ -51,9 +53,9 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
     recipe = Recipe() if recipe is None else recipe
     done = progress or (lambda share: None)
     places: list[Trajectories] = []
-    for seed in recipe.seeds:
-        places.append(world(seed, people=recipe.people, days=recipe.days, variety=recipe.variety).trips)
-        done(0.1 * len(places) / recipe.towns)
+    for trips in recipe.places():
+        places.append(trips)
+        done(0.1 * len(places) / (recipe.towns + recipe.cities))
 
     def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
         done(0.6 + 0.3 * iteration / iterations)
