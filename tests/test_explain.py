@@ -1,4 +1,4 @@
-"""Explanations: past trips show the way on from where a trip left it, and each fix says how many came through."""
+"""Explanations: why a trip scored as it did, the way on from where it left past trips, how many came through."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ import pytest
 
 from astray import IRLDetector, Trajectories
 from astray.decide import ByHour
+from astray.explain import Explanation, Reason
+from astray.explain.reasons import MATERIAL, columns, put_back, shapley
+from astray.explain.trip_words import SAID, Facts, alike
 from astray.explain.ways import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.irl.actor import Actor
+from astray.mdp.familiarity import Habit
+from astray.mdp.projection import Projection
+from astray.mdp.statistics import TripHabit, statistics_of
 from astray.mdp.steps import Steps
 from astray.mdp.view import View, ViewConfig
 
@@ -150,15 +156,14 @@ def test_a_stretch_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLD
 
 
 def test_another_aspect_of_a_stretch_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
-    said = walker.explain(line(80, "far", 30, lon=7.5))
+    said = walker.explain(line(80, "far", 30, lon=7.5), eps=-2.0)
     (stretch, *_) = said.segments
-    whole = replace(said, aspect="place", segments=(stretch,), score=-5.0, trip_normality=-5.0, worst_window=-3.0)
+    whole = replace(said, aspect="place", segments=(stretch,), score=-5.0, trip_normality=-5.0)
     alike = replace(whole, segments=(replace(stretch, aspect="place"),))
     assert alike.lowest == "over the whole trip: out of place"
     assert "\n  over the whole trip: out of place\n" in str(alike)
     other = replace(whole, segments=(replace(stretch, aspect="route"),))
     assert other.lowest == "over the whole trip: out of place; in stretch 1: unusual way"
-    assert replace(alike, worst_window=-6.0, score=-6.0).lowest == "in the worst window: out of place"
     assert "out of place" not in str(replace(alike, score=0.0, segments=()))
 
 
@@ -174,3 +179,218 @@ def test_stretches_open_at_the_threshold_that_decides_on_the_trip(walker: IRLDet
     by_hour = IRLDetector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=-2.0))
     same, plain = by_hour.explain(trip), walker.explain(trip)
     assert [(s.start, s.stop) for s in same.segments] == [(s.start, s.stop) for s in plain.segments]
+
+
+# -------------------------------------------------------------------- reasons
+
+HOME, WORK, SHOP, GYM = (0.0, 0.0), (4000.0, 0.0), (1500.0, 2500.0), (-2000.0, 1500.0)
+EIGHT, HALF_PAST_FIVE = 8 * 3600.0, 17.5 * 3600.0
+TOWN = Projection(45.0, 7.0)
+
+
+def drive(
+    name: str, day: int, clock: float, *stops: tuple[float, float], speed: float = 8.0, agent: str = "ann"
+) -> Trajectories:
+    """A trip along some corners, in metres, at a local time of day; a fix every ten seconds."""
+    corners, rng = np.array(stops), np.random.default_rng([day, round(clock)])
+    reached = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))])
+    along = np.arange(0.0, reached[-1], 10.0 * speed)
+    xy = np.column_stack([np.interp(along, reached, column) for column in corners.T])
+    lat, lon = TOWN.to_degrees(xy + rng.normal(0.0, 5.0, xy.shape))
+    start = 19_000 * 86_400.0 + day * 86_400.0 + clock - TOWN.solar_offset
+    return Trajectories.from_fixes(
+        time=start + 10.0 * np.arange(len(along)), lat=lat, lon=lon, agent=agent, trajectory=name
+    )
+
+
+CORNER = (1500.0, 0.0)  # where the way to the shop leaves the one to work
+
+
+def days(n: int) -> list[Trajectories]:
+    """To work and back every day, and to the shop or the gym and back every other evening."""
+    trips = []
+    for day in range(n):
+        late = 60.0 * (7 * day % 20)
+        trips.append(drive(f"out{day}", day, EIGHT + late, HOME, WORK))
+        trips.append(drive(f"back{day}", day, HALF_PAST_FIVE + late, WORK, HOME))
+        there = (HOME, CORNER, SHOP) if day % 2 else (HOME, GYM)
+        trips.append(drive(f"evening{day}", day, 19 * 3600.0 + late, *there))
+        trips.append(drive(f"late{day}", day, 20.5 * 3600.0 + late, *there[::-1]))
+    return trips
+
+
+@pytest.fixture(scope="module")
+def ann() -> IRLDetector:
+    return IRLDetector(eps=-2.0, seed=0).fit(Trajectories.concat(days(28)))
+
+
+def groups_of(said: Explanation) -> list[str]:
+    return [reason.group for reason in said.reasons]
+
+
+def test_the_scores_of_an_explanation_are_those_of_the_table(ann: IRLDetector) -> None:
+    trips = [drive("usual", 40, EIGHT, HOME, WORK), drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0))]
+    for trip in trips:
+        said, (row,) = ann.explain(trip), ann.score(trip).rows(named=True)
+        of_trip = {"normality": said.trip_normality, "uncertainty": said.trip_uncertainty}
+        for name in ("score", "p_value", "aspect", "history", "decision"):
+            of_trip[name] = getattr(said, name)
+        assert of_trip == {name: row[name] for name in of_trip}
+
+
+def test_a_trip_to_a_new_place_never_ended_there(ann: IRLDetector) -> None:
+    said = ann.explain(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)))
+    assert said.decision != "normal"
+    assert "never ended here before (0 of 112 past trips)" in [reason.words for reason in said.reasons]
+    assert "start" not in groups_of(said)
+    assert str(said).splitlines()[1] == "  " + "; ".join(reason.words for reason in said.reasons)
+    effects = [reason.effect for reason in said.reasons]
+    assert effects == sorted(effects, reverse=True)
+    assert min(effects) >= MATERIAL
+
+
+def test_somebody_elses_trip_is_all_new(ann: IRLDetector) -> None:
+    said = ann.explain(drive("strange", 40, EIGHT, (3000.0, 6000.0), (7000.0, 9000.0)))
+    words = [reason.words for reason in said.reasons]
+    assert words[0] == "all of the way is new"
+    assert {"never began here before (0 of 112 past trips)", "never ended here before (0 of 112 past trips)"} & set(
+        words
+    )
+    assert "hour" not in groups_of(said)
+
+
+def test_a_usual_trip_at_a_wrong_hour_names_the_hour(ann: IRLDetector) -> None:
+    said = ann.explain(drive("night", 40, 2.5 * 3600.0, HOME, WORK))
+    assert said.decision != "normal"
+    assert groups_of(said)[0] == "hour"
+    assert said.reasons[0].words == "never under way at this hour before (0 of 112 past trips)"
+    # An hour that is known, but not here.
+    assert "at this hour" in ann.explain(drive("early", 40, 20.5 * 3600.0, HOME, WORK)).reasons[0].words
+
+
+def test_a_speed_and_a_stop_are_named(ann: IRLDetector) -> None:
+    fast = ann.explain(drive("fast", 40, EIGHT, HOME, WORK, speed=40.0))
+    assert groups_of(fast)[0] == "speed"
+    waits = [drive("a", 40, EIGHT, HOME, (2000.0, 0.0)), drive("b", 40, EIGHT + 45 * 60.0, (2000.0, 0.0), WORK)]
+    standing = np.linspace(waits[0].columns["time"][-1] + 10.0, waits[1].columns["time"][0] - 10.0, 240)
+    lat, lon = (np.full(240, waits[1].columns[name][0]) for name in ("lat", "lon"))
+    columns = {
+        name: np.concatenate([waits[0].columns[name], middle, waits[1].columns[name]])
+        for name, middle in (("time", standing), ("lat", lat), ("lon", lon))
+    }
+    stood = ann.explain(Trajectories.from_fixes(**columns, agent="ann", trajectory="stood"))
+    assert stood.decision != "normal"
+    assert {"duration", "standing"} & set(groups_of(stood))
+
+
+def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:
+    said = ann.explain(drive("usual", 40, EIGHT, HOME, WORK))
+    assert said.decision == "normal"
+    assert said.why == ""
+    doubted = replace(
+        said, decision="review", reasons=(Reason("one thing", 2.0, "end"), Reason("another", 1.0, "hour"))
+    )
+    assert doubted.why == "one thing; another"
+    assert "\n  one thing; another\n" in str(doubted)
+
+
+def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
+    view = ann.view_
+    assert view is not None
+    crowd = Trajectories.concat(
+        [drive(f"t{i}", 1, EIGHT, (0.0, 4000.0), (4000.0, 4000.0), agent=f"p{i}") for i in range(9)]
+    )
+    trip = drive("strange", 40, EIGHT, (0.0, 4000.0), (4000.0, 4000.0))
+    seen = replace(ann.view_, popularity=view.among(crowd).popularity).look(trip, every=False)
+    assert seen.statistics is not None
+    number = {column.what: i for i, column in enumerate(columns(view.config.habits, view.popularity.cells))}
+    own = seen.statistics[0].astype(float)
+    facts = Facts(number, view.config.habits, view.popularity.cells, own, own, 9)
+    assert SAID["others"](facts) == "about 9 of 9 others go where it is new"
+    own[number[150.0, "where new"]] = 0.0
+    assert SAID["others"](facts) == "none of 9 others goes where it is new"
+
+
+def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:
+    past = Trajectories.concat([line(40, f"t{i}", i) for i in range(6)])
+    paper = IRLDetector(preset="kdd19", iterations=1, seed=0).fit(past)
+    said, (row,) = (
+        paper.explain(line(40, "far", 30, lon=7.5)),
+        paper.score(line(40, "far", 30, lon=7.5)).rows(named=True),
+    )
+    assert (said.trip_normality, said.score) == (row["normality"], row["score"])
+    assert said.reasons == ()
+
+
+# -------------------------------------------------------------------- what is put back
+
+CONFIG = ViewConfig()
+KNOWN = columns(CONFIG.habits, CONFIG.popularity)
+NUMBER = {column.what: i for i, column in enumerate(KNOWN)}
+
+
+def test_groups_are_of_the_statistics_in_their_order() -> None:
+    def name(what: object) -> str:
+        match what:
+            case TripHabit():
+                return what.name
+            case (Habit() as habit, over):
+                return f"{habit.name}: {over}"
+            case (float() as size, over):
+                return f"others {size:g} m: {over}"
+        return str(what)
+
+    assert [name(column.what) for column in KNOWN] == [s.name for s in statistics_of(CONFIG.habits, CONFIG.popularity)]
+    assert {column.group for column in KNOWN} == {*SAID, ""}
+
+
+def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
+    chosen = np.array([[name in groups for name in SAID]])
+    return put_back(KNOWN, own, typical, chosen)[0]
+
+
+def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IRLDetector) -> None:
+    assert ann.reward_.reference is not None
+    typical = ann.reward_.reference.typical[3].astype(float)
+    assert ann.view_ is not None
+    look = ann.view_.look(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
+    assert look.statistics is not None
+    own = look.statistics[0].astype(float)
+    others = np.isnan(own)
+    assert others.any()  # nobody else is known: what is missing stays missing
+    assert np.array_equal(back(own, typical), own, equal_nan=True)
+    done = back(own, typical, *SAID)
+    assert np.isnan(done[others]).all()
+    assert np.allclose(done[~others][:-1], typical[~others][:-1])
+    assert done[-1] == own[-1]  # the number of past trips is no reason
+
+
+def test_a_new_place_is_new_at_every_hour_and_a_known_one_need_not_be() -> None:
+    typical = np.full(len(KNOWN), 3.0)
+    stop, at_hour = NUMBER[alike("stop", size=500.0)], NUMBER[alike("stop", "hour", size=500.0)]
+    typical[[stop, at_hour]] = 3.0, 2.0
+    own = typical.copy()
+    own[[stop, at_hour]] = 0.0, 0.0  # never here
+    assert back(own, typical, "end")[at_hour] == 2.0
+    assert back(own, typical, "hour")[at_hour] == 0.0
+    own[[stop, at_hour]] = 3.0, 0.0  # often here, but never at this hour
+    assert back(own, typical, "end")[at_hour] == 0.0
+    assert back(own, typical, "hour")[at_hour] == 2.0
+
+
+def test_a_way_that_is_new_is_new_in_every_direction() -> None:
+    typical = np.zeros(len(KNOWN))
+    place, heading = (NUMBER[habit, "new"] for habit in (Habit(cell=150), Habit(cell=300, heading=True)))
+    own = typical.copy()
+    own[[place, heading]] = 0.4, 0.4
+    assert back(own, typical, "place")[heading] == 0.0
+    own[[place, heading]] = 0.1, 0.7
+    assert back(own, typical, "place")[heading] == pytest.approx(0.6)
+    assert back(own, typical, "direction")[heading] == pytest.approx(0.1)
+
+
+def test_the_effects_of_all_groups_make_up_the_whole() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=2**4)
+    effects = shapley(lambda sets: table[sets @ (1 << np.arange(4))], 4)
+    assert effects.sum() == pytest.approx(table[-1] - table[0])

@@ -19,12 +19,13 @@ import pytest
 
 import astray.plots
 from astray.errors import DataError
-from astray.explain import Explanation, Stretch
+from astray.explain import Explanation, Reason, Stretch
 from astray.plots import explanation_page, save_page
 from astray.plots.page import SCRIPTS
 from astray.plots.style import COLOURS, ODD
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
+NEVER = "never ended here before (0 of 304 past trips)"
 ASSETS = Path(astray.plots.__file__).parent / "assets"
 WICKED = "</script><img src=x onerror=alert(1)><!--{{script}}&amp;\u2028'\""
 
@@ -52,9 +53,8 @@ def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
         hi=normality + 0.4,
         fault=fault,
         segments=(stretch,),
-        trip_normality=-2.4,
+        trip_normality=score,
         trip_uncertainty=0.2,
-        worst_window=-3.1,
         score=score,
         aspect="place",
         p_value=0.04,
@@ -66,6 +66,7 @@ def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
         passed=passed,
         habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
         expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
+        reasons=(Reason(NEVER, 1.9, "end"), Reason("25 % of the way is new", 0.8, "place")),
     )
 
 
@@ -140,6 +141,7 @@ def test_whatever_names_and_words_hold_stays_text() -> None:
         agent=WICKED,
         fault=np.where(trip.fault != "", WICKED, ""),
         segments=(replace(trip.segments[0], words=WICKED),),
+        reasons=(Reason(WICKED, 1.0, "end"),),
     )
     page = explanation_page([wicked, trip])
     plain = Reading(explanation_page([trip, trip]))
@@ -149,6 +151,7 @@ def test_whatever_names_and_words_hold_stays_text() -> None:
     read = data_of(page)["trips"][0]
     assert read["trajectory"] == read["agent"] == read["faults"][0][1] == WICKED
     assert read["stretches"][0]["words"] == f"out of place: {WICKED}"
+    assert read["grounds"][0] == WICKED
 
 
 def test_the_script_writes_text_and_never_markup() -> None:
@@ -160,6 +163,14 @@ def test_without_scripts_the_page_says_it_in_words() -> None:
     page = explanation_page(a_trip())
     inside = page.split("<noscript>")[1].split("</noscript>")[0]
     assert "out of place: 0 of 304 past trips came here" in inside
+    assert f"\n  {NEVER}; 25 % of the way is new\n" in inside
+
+
+def test_the_reasons_stand_first_under_the_heading_of_a_trip_that_is_not_normal() -> None:
+    first, *_ = data_of(explanation_page(a_trip()))["trips"][0]["grounds"]
+    assert first == "Never ended here before (0 of 304 past trips); 25 % of the way is new"
+    normal = replace(a_trip(score=0.4), decision="normal")
+    assert not any("ended here" in line for line in data_of(explanation_page(normal))["trips"][0]["grounds"])
 
 
 # -------------------------------------------------------------------- what the page holds

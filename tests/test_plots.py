@@ -14,10 +14,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from astray.errors import DataError
-from astray.explain import Explanation, Stretch
+from astray.explain import Explanation, Reason, Stretch
 from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
+NEVER = "never ended here before (0 of 304 past trips)"
 
 
 def a_trip() -> Explanation:
@@ -43,9 +44,8 @@ def a_trip() -> Explanation:
         hi=normality + 0.4,
         fault=fault,
         segments=(stretch,),
-        trip_normality=-2.4,
+        trip_normality=-3.1,
         trip_uncertainty=0.2,
-        worst_window=-3.1,
         score=-3.1,
         aspect="place",
         p_value=0.04,
@@ -56,6 +56,7 @@ def a_trip() -> Explanation:
         leave=-1.0,
         habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
         expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
+        reasons=(Reason(NEVER, 1.9, "end"), Reason("25 % of the way is new", 0.8, "place")),
     )
 
 
@@ -68,7 +69,8 @@ def text_of(figure: Figure, folder: Path) -> str:
 def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) -> None:
     said = text_of(explanation_figure(a_trip()), tmp_path)
     assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 UTC" in said
-    assert "N(τ) = −2.4 ± 0.2" in said
+    assert "Never ended here before (0 of 304 past trips); 25 % of the way is new" in said.splitlines()
+    assert "N(τ) = −3.1 ± 0.2: at or under the threshold of −2" in said.splitlines()
     assert "p = 0.04: about 1 normal trip in 25 scores as low" in said
     assert "21:30–21:39  out of place: 0 of 304 past trips came through this street" in said
     for label in ("habitual ways", "not normal", "expected way", "faulty fixes", "start", "end", "1 km"):
@@ -95,6 +97,7 @@ def test_what_a_trip_does_not_have_is_not_in_its_legend(tmp_path: Path) -> None:
     said = text_of(explanation_figure(plain), tmp_path)
     assert "Normal: trip t7" in said
     assert "about 60 % of normal trips score as low" in said
+    assert "ever ended here" not in said
     assert not {"habitual ways", "not normal", "expected way", "faulty fixes"} & set(said.splitlines())
 
 
@@ -157,7 +160,13 @@ def test_a_short_stretch_is_told_to_the_second_and_another_aspect_of_it_is_said(
     short = replace(trip.segments[0], end_time=trip.segments[0].start_time + 20.0, aspect="route")
     said = text_of(explanation_figure(replace(trip, segments=(short,))), tmp_path)
     assert "21:30:00–21:30:20  unusual way: 0 of 304" in said
-    assert "in the worst window: out of place; in stretch 1: unusual way" in said
+    assert "over the whole trip: out of place; in stretch 1: unusual way" in said
+
+
+def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_where_it_decided(tmp_path: Path) -> None:
+    said = text_of(explanation_figure(replace(a_trip(), eps=-2.58587, leave=-1.292935, trip_normality=-1.4)), tmp_path)
+    assert "N(τ) = −1.4 ± 0.2, the worst of it −3.1: at or under the threshold of −2.59" in said.splitlines()
+    assert {"opens: −2.6", "closes: −1.3"} <= set(said.splitlines())
 
 
 def test_a_stretch_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Facts(NamedTuple):
         """That the agent never, or rarely, did something; nothing if it did so about as often as is typical."""
         if self.of(what) == 0:
             return f"never {did} before (0 of {self.past} past trips)"
-        return f"{did} in {self.count(what)} of {self.past} past trips" if self.few(what) else ""
+        return f"{did} in only {self.count(what)} of {self.past} past trips" if self.few(what) else ""
 
     def trips(self, were: str, what: Hashable) -> str:
         """That no, or hardly any, past trip was like this one; nothing if about as many were as is typical."""
