@@ -24,13 +24,13 @@ class Recipe:
 
     towns: int = 14  # simulated ones, each of its own kind
     cities: int = 4  # and some of the kind that astray's examples are of, but others
-    people: int = 30  # in each of them
+    people: int = 25  # in each of them
     days: int = 60  # of their lives
     first_seed: int = 1000  # of the first town; the others follow. Those of tests and examples have lower ones
     seed: int = 0  # of learning
     iterations: int = 80  # N of Algorithm 1
     variety: Variety = Variety()
-    sharing: SharingConfig = SharingConfig()
+    sharing: SharingConfig = SharingConfig(memories=2)
 
     def places(self) -> Iterator[Trajectories]:
         """The trips of each town."""

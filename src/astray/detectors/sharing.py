@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
+STEP_TEACHERS = 200  # agents with a memory that the step reward learns from
 STEP_IMAGINED = 10  # counterfactual trips of each memory that the step reward learns from
 STEP_TRIPS = 10  # of each memory that say what steps usually score
 
@@ -151,7 +152,8 @@ def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.rando
     """The reward of steps, from the same agents and memories."""
     from astray.irl.learn import learn
 
-    both = [(GeoWorld.seen(t.world.trips, t.world.view), t.others) for t in taught]
+    some = rng.permutation(len(taught))[:STEP_TEACHERS]
+    both = [(GeoWorld.seen(taught[i].world.trips, taught[i].world.view), taught[i].others) for i in some]
     able = [(world, others) for world, others in both if world is not None]
     learning = replace(learning, imagined=STEP_IMAGINED * len(able))
     return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
