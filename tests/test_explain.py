@@ -11,7 +11,7 @@ import pytest
 from astray import IRLDetector, Trajectories
 from astray.decide import ByHour
 from astray.explain import Explanation, Reason
-from astray.explain.reasons import MATERIAL, columns, put_back, shapley
+from astray.explain.reasons import MATERIAL, columns, either_side, put_back, shapley
 from astray.explain.trip_words import SAID, Facts, alike
 from astray.explain.ways import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.irl.actor import Actor
@@ -281,6 +281,16 @@ def test_a_speed_and_a_stop_are_named(ann: IRLDetector) -> None:
     stood = ann.explain(Trajectories.from_fixes(**columns, agent="ann", trajectory="stood"))
     assert stood.decision != "normal"
     assert {"duration", "standing"} & set(groups_of(stood))
+
+
+def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: IRLDetector) -> None:
+    assert ann.view_ is not None
+    slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
+    habit = alike("start", "stop", "duration", size=500.0)
+    assert either_side(ann.view_, slow, -1)[habit] == (28.0, 0.0)
+    assert either_side(ann.view_, usual, -1)[habit] == (0.0, 0.0)
+    words = [reason.words for reason in ann.explain(slow).reasons]
+    assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
 
 def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from astray.decide import NORMAL, Bounds, Segment, decide, leaving
 from astray.detectors.scoring import BAND, Scores
 from astray.errors import DataError
-from astray.explain.reasons import Reason, reasons
+from astray.explain.reasons import Reason, either_side, reasons
 from astray.explain.ways import Way, expected_ways
 from astray.explain.words import (
     ASPECTS,
@@ -188,10 +188,10 @@ def explain_fixes(
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
     explanation = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, view))
+    return replace(explanation, reasons=_reasons(scores, view, name))
 
 
-def _reasons(scores: Scores, view: View) -> tuple[Reason, ...]:
+def _reasons(scores: Scores, view: View, name: str) -> tuple[Reason, ...]:
     """What lowered the score of the trip as a whole."""
     seen, others = scores.seen, view.popularity
     if seen.statistics is None:
@@ -204,6 +204,7 @@ def _reasons(scores: Scores, view: View) -> tuple[Reason, ...]:
         cells=others.cells,
         history=float(seen.history[0]),
         others=len(others.agents) - int(others.viewer in others.agents.trip_ids),
+        sides=either_side(view, scores.trips, int(view.memory.number_of([name])[0])),
     )
 
 

@@ -11,7 +11,7 @@ blamed for the rest alone. The same goes for directions and speeds, and for pair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
@@ -23,8 +23,18 @@ from numpy.typing import NDArray
 from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.mdp.familiarity import Habit
-from astray.mdp.statistics import MOTION, OVER_STEPS, TRIP_HABITS, TripHabit
+from astray.mdp.statistics import (
+    DURATION_BANDS,
+    LENGTH_BANDS,
+    MOTION,
+    OVER_STEPS,
+    SPEED_BANDS,
+    TRIP_HABITS,
+    TripHabit,
+)
+from astray.mdp.view import View
 from astray.normality import Calibration, over_heads
+from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -32,6 +42,8 @@ Bools = NDArray[np.bool_]
 
 MATERIAL = 0.3  # units of N that a reason must be worth
 MOST = 3  # reasons that are given
+BANDS = {"length": LENGTH_BANDS, "duration": DURATION_BANDS, "speed": SPEED_BANDS}
+REACH = 16  # bands that are looked at either side of a trip's own
 OVER_OTHERS = ("mean", "first", "last", "where new")  # the statistics of how many others go somewhere
 
 
@@ -118,6 +130,7 @@ def reasons(
     cells: tuple[float, ...],
     history: float,
     others: int = 0,
+    sides: Mapping[TripHabit, tuple[float, float]] | None = None,
 ) -> tuple[Reason, ...]:
     """What lowered a trip's score most, the most important first; nothing for an agent without a past.
 
@@ -133,6 +146,8 @@ def reasons(
         How many past trips stand behind the score.
     others
         Of how many other agents the places are known.
+    sides
+        How many past trips were shorter and longer, quicker and slower: see :func:`either_side`.
     """
     own = np.asarray(statistics, np.float64)
     trip_reward, reference = reward.trip, reward.reference
@@ -146,7 +161,7 @@ def reasons(
         return calibration.trip.standardise(over_heads(rewards, calibration.weights))
 
     effects = dict(zip(SAID, shapley(normality, len(SAID)).tolist(), strict=True))
-    facts = Facts({column.what: i for i, column in enumerate(known)}, habits, cells, own, typical, others)
+    facts = Facts({column.what: i for i, column in enumerate(known)}, habits, cells, own, typical, others, sides or {})
     found: list[Reason] = []
     for group in sorted(effects, key=lambda group: -effects[group]):
         said = SAID[group](facts) if effects[group] >= MATERIAL else ""
@@ -206,6 +221,28 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
 
     shares = {column.what for column in known if isinstance(column.what, tuple) and column.what[-1] == "new"}
     return np.column_stack([value(i) for i in range(len(known))])
+
+
+def either_side(view: View, trip: Trajectories, number: int) -> dict[TripHabit, tuple[float, float]]:
+    """How many past trips lie in lower and in higher bands than the one trip given, for each trip habit of a band.
+
+    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    """
+    rows = view.rows(trip)
+    if not len(rows.present):
+        return {}
+    steps = np.delete(np.arange(-REACH, REACH + 1), REACH)
+    moved = rows[np.zeros(len(steps), np.int64)]
+    motion = moved.motion.copy()
+    for band, width in BANDS.items():
+        motion[:, MOTION.index(band)] += steps / width
+    vars(moved)["motion"] = motion  # as if the trip had been longer, or slower
+    counts = view.memory.counts(moved.trip_keys[0], np.array(number)).mean(axis=2)
+    return {
+        habit: (float(counts[steps < 0, h].sum()), float(counts[steps > 0, h].sum()))
+        for h, habit in enumerate(TRIP_HABITS)
+        if set(BANDS) & set(habit.now)
+    }
 
 
 def shapley(value: Callable[[Bools], Floats], n: int) -> Floats:

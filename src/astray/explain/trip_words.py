@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ class Facts(NamedTuple):
     cells: tuple[float, ...]  # in which others are counted
     own: Floats
     typical: Floats
-    others: int  # agents whose places are known
+    others: int = 0  # agents whose places are known
+    sides: Mapping[TripHabit, tuple[float, float]] = {}  # how many past trips lie in lower and in higher bands
 
     @property
     def past(self) -> int:
@@ -164,22 +165,44 @@ def _hour(facts: Facts) -> str:
     return part_of_way or next(filter(None, rare), facts.trips("began at about this hour", alike("hour")))
 
 
-def _as_long(facts: Facts, band: str, were: str) -> str:
-    """Of past trips between the same places, or else of all, how many were like this one."""
+class Comparison(NamedTuple):
+    """How a trip compares with past ones in a band of length, duration or speed, in words."""
+
+    less: str
+    more: str
+    same: str
+
+
+LENGTH = Comparison("shorter than", "longer than", "about as long")
+DURATION = Comparison("took less time than", "took longer than", "took about as long")
+SPEED = Comparison("slower than", "faster than", "about as fast")
+
+
+def _compared(facts: Facts, band: str, words: Comparison, value: str) -> str:
+    """With past trips between the same places, or else with all; nothing if about as many are alike as is typical."""
+
+    def beyond(habit: TripHabit) -> str:
+        below, above = facts.sides.get(habit, (0.0, 0.0))
+        return words.more if below > 0 == above else words.less if above > 0 == below else ""
+
     for size, where in ((NEAR, "between these two places"), (AROUND, "between these two neighbourhoods")):
         between, like = alike("start", "stop", size=size), alike("start", "stop", band, size=size)
         n = facts.count(between)
-        if n > 1 and facts.of(like) == 0:
-            return f"none of the {n} past trips {where} {were}"
-    return facts.trips(were, alike(band))
+        if n > 1 and like in facts.column and facts.of(like) == 0:
+            if beyond(like):
+                return f"{beyond(like)} all {n} past trips {where} ({value})"
+            return f"none of the {n} past trips {where} {words.same} ({value})"
+    if facts.of(alike(band)) == 0 and beyond(alike(band)):
+        return f"{beyond(alike(band))} any past trip ({value})"
+    return facts.trips(f"{words.same} ({value})", alike(band))
 
 
 def _length(facts: Facts) -> str:
-    return _as_long(facts, "length", f"about as long ({np.expm1(facts.of('length')) / 1000.0:.1f} km)")
+    return _compared(facts, "length", LENGTH, f"{np.expm1(facts.of('length')) / 1000.0:.1f} km")
 
 
 def _duration(facts: Facts) -> str:
-    return _as_long(facts, "duration", f"took about as long ({np.exp(facts.of('duration')) / 60.0:.0f} minutes)")
+    return _compared(facts, "duration", DURATION, f"{np.exp(facts.of('duration')) / 60.0:.0f} minutes")
 
 
 def _standing(facts: Facts) -> str:
@@ -189,7 +212,7 @@ def _standing(facts: Facts) -> str:
 
 
 def _speed(facts: Facts) -> str:
-    trips = facts.trips(f"about as fast ({3.6 * np.expm1(facts.of('speed')):.0f} km/h)", alike("speed"))
+    trips = _compared(facts, "speed", SPEED, f"{3.6 * np.expm1(facts.of('speed')):.0f} km/h")
     return facts.rarely(("speed", "at such a speed")) or trips
 
 
