@@ -78,12 +78,12 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def fitted(file: Path, trips: int, model: Path) -> None:
-    """A pooled model of the first trips of the file; its reward is learned from 300 of them."""
+    """A pooled model of the first trips of the file."""
     batches = iter_read(file, 250_000)
     first = next(batches)
     while len(first) < trips:
         first = Trajectories.concat([first, next(batches)])
-    IRLDetector(seed=0, max_trips=300, iterations=20, keep=100).fit(first[:trips]).save(model)
+    IRLDetector(seed=0, keep=100).fit(first[:trips]).save(model)
 
 
 def row(name: str, cost: Cost) -> None:

@@ -20,12 +20,24 @@ import torch
 
 from astray.benchmark import manifest, runner
 from astray.benchmark.command import command
-from astray.benchmark.methods import METHODS, Fitted, Lesson, Seconds, Shared, Strangers, method, methods, standardise
+from astray.benchmark.methods import (
+    METHODS,
+    Fitted,
+    FittedDetector,
+    Lesson,
+    Seconds,
+    Shared,
+    Strangers,
+    method,
+    methods,
+    standardise,
+)
 from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting, Trial, cases, prefixes, protocols
 from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
 from astray.errors import DataError, TrainingError
+from astray.modelfile.pretrained import pretrained
 from astray.trajectories import Trajectories
 
 torch.set_num_threads(1)
@@ -65,8 +77,12 @@ class _Middle:
                 "uncertainty": pl.Series(nothing, dtype=pl.Float64),
                 "p_value": np.full(len(test), 0.5),
                 "aspect": pl.Series(nothing, dtype=pl.String),
+                "part": pl.Series(nothing, dtype=pl.Float64),
             }
         )
+
+    def begun(self, test: Trajectories) -> np.ndarray:
+        return self.trips(test)["score"].to_numpy()
 
 
 def files(out: Path, table: str = runner.TRIPS) -> dict[str, bytes]:
@@ -384,6 +400,27 @@ def test_a_shared_reward_needs_strangers():
     trial = TINY.trial(Case(Setting(), "p00", 0))
     with pytest.raises(DataError, match="not tested"):
         method("astray-shared").fit(Lesson(trial.lesson.train), 0)
+
+
+def test_a_pretrained_reward_learns_nothing_and_knows_where_others_go():
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    fitted = method("astray-pretrained").fit(trial.lesson, 0)
+    assert isinstance(fitted, FittedDetector)
+    assert fitted.detector.reward_ is pretrained()
+    others = trial.lesson.population
+    assert others is not None
+    assert set(fitted.detector.view_.popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
+
+
+def test_a_trip_that_has_begun_is_scored_as_one_whose_end_is_not_known():
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    for name in ("astray-alone", "kdd19:iterations=1", "lof"):
+        fitted = method(name).fit(trial.lesson, 0)
+        whole, begun = fitted.trips(trial.test)["score"].to_numpy(), fitted.begun(trial.test)
+        assert np.isfinite(begun).all()
+        assert np.allclose(whole, begun) == (name != "astray-alone")  # the others know nothing of ends
+        if name == "astray-alone":
+            assert np.corrcoef(whole, begun)[0, 1] > 0.5
 
 
 @pytest.mark.parametrize("spec", ["astray:iterations=1", "kdd19:iterations=1"])

@@ -19,10 +19,11 @@ from astray.benchmark.methods import METHODS, methods
 from astray.benchmark.metrics import Interval, average_precision
 from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting
 from astray.benchmark.report import key, report
-from astray.benchmark.results import flagging
+from astray.benchmark.results import deciding, flagging
 from astray.benchmark.tables import Table, write
 from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.errors import DataError
+from astray.modelfile.pretrained import pretrained
 from astray.simulate import city
 
 
@@ -44,6 +45,7 @@ def case_table(
             "uncertainty": pl.Series(uncertainty or [None] * n, dtype=pl.Float64),
             "p_value": np.linspace(1 / n, 1, n),
             "aspect": pl.Series([None] * n, dtype=pl.String),
+            "part": pl.Series([None] * n, dtype=pl.Float64),
         }
     ).with_columns(
         *(pl.lit(value).alias(name) for name, value in key.items()),
@@ -78,11 +80,20 @@ def test_the_figures_of_a_case_are_those_of_the_rule():
 
 
 def test_p_values_decide_too_for_a_heavy_tail_may_spoil_a_threshold():
-    kind = [""] * 39 + ["agent-swap"]
-    table = case_table(CASE, "lof", kind, [0.0] * 39 + [-1.0])
-    table = table.with_columns(pl.Series("p_value", [0.5] * 39 + [0.01]))
+    kind = [""] * 40 + ["agent-swap"]
+    table = case_table(CASE, "lof", kind, [0.0] * 40 + [-1.0])
+    table = table.with_columns(pl.Series("p_value", [0.02] + [0.021] * 39 + [0.01]))
     row = measures.of_trips(table).row(0, named=True)
-    assert (row["f1"], row["f1_conformal"]) == (0.0, 1.0)
+    assert (row["f1"], row["f1_default"]) == (0.0, pytest.approx(2 / 3))  # one alarm is right, one false
+    assert row["false_alarm_rate"] == 1 / 40
+
+
+def test_only_the_way_that_has_p_values_is_judged_by_them():
+    table = case_table(CASE, "astray", KIND, [0.0] * 6, uncertainty=[0.1] * 6).with_columns(p_value=0.01)
+    found = {row["method"]: row for row in measures.of_trips(table).iter_rows(named=True)}
+    assert (found["astray"]["f1_default"], found["astray"]["false_alarm_rate"]) == (0.5, 1.0)
+    assert np.isnan(found["astray" + SURE]["f1_default"])
+    assert deciding(list(found), "f1_default") == ["astray"]
 
 
 def test_a_method_is_also_judged_by_its_mean_alone_and_by_what_it_is_sure_of():
@@ -524,15 +535,17 @@ def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
     made = methods(["ablation,lof"])
     assert [m.name for m in made] == [WHOLE, *VARIANTS, "lof"]
     assert [m.name for m in methods([",".join(VARIANTS)])] == [*VARIANTS]  # as a manifest repeats them
-    trips = city(people=2, days=4, seed=0).trips
+    trips = city(people=3, days=7, seed=0).trips
+    mine, theirs = trips.agent("p00"), trips.without("p00")
     quick = {"iterations": 1, "updates": 1, "clone_updates": 1, "imagined": 8, "rollouts": 2}
-    learned_by = []
-    for variant in ({}, *VARIANTS.values()):
-        given = {**variant, "config": {**quick, **variant.get("config", {})}}
-        fitted = IRLDetector(**given).fit(trips.agent("p00"), population=trips.agent("p01"))
-        assert fitted.view_ is not None
-        learned_by.append((fitted.config_, fitted.view_.config))
-    assert all(one != other for i, one in enumerate(learned_by) for other in learned_by[:i])  # each is something else
+    scores = []
+    for name, variant in {WHOLE: {}, **VARIANTS}.items():
+        fitted = IRLDetector(config=quick, iterations=1, **variant).fit(mine, population=theirs)
+        assert fitted.is_shared == (name not in ("encoder: fourier", "encoder: raw", "preset: kdd19"))
+        assert (fitted.reward_ is pretrained()) == (name == "reward: pretrained alone")
+        if name != "strays: all remembered":  # nobody strays here
+            scores.append(fitted.score_samples(theirs[:5]))
+    assert not any(np.allclose(one, other) for i, one in enumerate(scores) for other in scores[:i])
 
 
 def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: dict[str, Table]):
@@ -605,12 +618,9 @@ def test_a_folder_without_results_is_said_so(tmp_path: Path):
 
 
 def test_the_three_examples_are_a_usual_trip_a_part_and_somebody_elses():
-    table = case_table(
-        CASE,
-        "astray",
-        ["", "", "", "", "agent-swap"],
-        score=[1.0, 0.5, -4.0, -6.0, -7.0],
-        normality=[1.0, 0.5, -0.5, -6.0, -7.0],
+    table = case_table(CASE, "astray", ["", "", "", "", "agent-swap"], score=[1.0, 0.5, -0.5, -6.0, -7.0])
+    table = table.with_columns(
+        pl.Series("p_value", [0.9, 0.8, 0.4, 0.01, 0.01]), pl.Series("part", [None, -2.1, -5.0, -9.0, -9.0])
     )
     # The third is fine as a whole and has a bad part; the fourth is bad as a whole.
     who, seed, (normal, partly, other) = choose(table)

@@ -388,15 +388,16 @@ def test_a_model_is_asked_only_about_what_it_shall_look_for(nameless: Path, caps
 def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, capsys: Captured):
     trips = city(people=12, days=21, seed=0).trips
     theirs = Trajectories.concat([trips.agent(f"p{i:02d}")[3:4] for i in range(4, 12)])
-    mixed = Trajectories.concat([trips.agent("p00"), theirs])
-    past = Trajectories(mixed.columns, mixed.offsets, ["p00"] * len(mixed), mixed.trajectory_ids)
+    mixed = Trajectories.concat([trips.agent("p00"), theirs, *(trips.agent(f"p{i:02d}") for i in (1, 2, 3))])
+    whose = np.where(np.isin(mixed.agent_ids, theirs.agents), "p00", mixed.agent_ids)
+    past = Trajectories(mixed.columns, mixed.offsets, whose, mixed.trajectory_ids)
     write_table(fixes_and_trips(past, tmp_path / "past.csv"), tmp_path / "past.csv")
     model = str(tmp_path / "p00.astray")
-    assert main(["fit", str(tmp_path / "past.csv"), "-o", model]) == 0
+    assert main(["fit", str(tmp_path / "past.csv"), "--agent", "p00", "-o", model, "--iterations", "4"]) == 0
     detector = astray.load(model)
     assert isinstance(detector, astray.IRLDetector)
     suspects = detector.suspects_
-    assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 4
+    assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 3
     assert not set(suspects) & set(detector.view_.memory.trip_ids)
     said = capsys.readouterr().err
     assert f"{len(suspects)} trips look like somebody else's, and were taken out of the memory: {suspects[0]}, " in said
@@ -441,6 +442,9 @@ def test_a_fleet_enrols_counts_and_forgets(home: Path, capsys: Captured):
     assert trip not in fleet.members_["p05"].memory.trip_ids
     assert trip in fleet.anomalous_
     assert main(["update", changed, str(home / "new.csv")]) == 0
+    assert "'p04' is not enrolled" in refused(
+        ["update", str(home / "fleet.astray"), str(home / "more.csv"), "-q"], capsys
+    )
     capsys.readouterr()
     assert main(["forget", changed, "p05"]) == 0
     assert capsys.readouterr().err == "p05 forgotten; 5 agents left\n"

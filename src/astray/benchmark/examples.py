@@ -10,7 +10,7 @@ import polars as pl
 
 from astray.benchmark import manifest as manifests
 from astray.benchmark import measures, runner
-from astray.benchmark.measures import EPS
+from astray.benchmark.measures import EPS, RATE
 from astray.benchmark.methods import Own, Shared, method
 from astray.benchmark.protocols import Case, Dataset, Setting
 from astray.errors import DataError
@@ -24,7 +24,7 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
     """Draw three trips of one person with the model of its draw, fitted anew, into ``figures/``.
 
     The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
-    its mean is above eps / 2 and its worst window far below eps. No trip is chosen by looking at it. The model is the
+    it is not flagged, and its worst stretch is the lowest of all. No trip is chosen by looking at it. The model is the
     first of the command's methods that can explain itself.
     """
     manifest, found = manifests.read(out), runner.results(out)
@@ -56,10 +56,9 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     """
     known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
-    # How much lower the worst window is than the whole, among trips that are fine as a whole.
-    partly = own.filter((pl.col("normality") > EPS / 2) & (pl.col("score") <= EPS)).sort("score")
-    if not len(partly):
-        partly = own.with_columns((pl.col("score") - pl.col("normality")).alias("gap")).sort("gap")
+    # The lowest stretch among trips that are fine as a whole; without any, the lowest of those.
+    partly = own.filter((pl.col("p_value") > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
+    partly = partly if len(partly) else own.sort("score")
     who, seed = str(partly["subject"][0]), int(partly["seed"][0])
     mine = known.filter((pl.col("subject") == who) & (pl.col("seed") == seed))
     usual = mine.filter(pl.col("kind") == "").sort("score")

@@ -36,6 +36,7 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "astray": ("#0072B2", "o", _WHOLE),
     "astray-alone": ("#56B4E9", "s", _WHOLE),
     "astray-shared": ("#332288", "D", _WHOLE),
+    "astray-pretrained": ("#44AA99", "p", _WHOLE),
     "kdd19": ("#000000", "*", _WHOLE),
     "knn-location": ("#D55E00", "^", _WHOLE),
     "knn-location-start": ("#D55E00", "v", _DASHED),

@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 PEOPLE = 10  # are tested
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
 MIN_FIXES = 100
-POPULATION = 600  # trips of other people in one person's background
+POPULATION = 4000  # trips of other people that a person is told from: the reward learns from those with many
 LEAST_HISTORY = 5  # training trips without which nobody is tested
 
 
@@ -128,7 +128,8 @@ class GeoLife:
     people
         Who is tested; by default the ten with the most trips. Choose parameters on :meth:`others`, never on the ten.
     population
-        How many trips of other people a person's background may have.
+        How many trips of other people a method may learn from. A shared reward learns from people with many trips, so
+        that a few hundred trips of a hundred and eighty people would teach it little.
     """
 
     folder: str

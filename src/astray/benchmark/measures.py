@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 EPS, GAMMA = -2.0, 1.5
-RARE = 0.05  # p-values of at most this are flagged where p-values decide
+RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
 REVIEWED = (0.05, 0.1, 0.2)
 MEAN_ONLY, SURE = ", mean only", " + uncertainty"
@@ -55,14 +55,15 @@ def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
 def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
     """AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
-    ``f1_conformal`` is the F1 where a trip is flagged by its p-value, which no heavy tail of the scores can spoil.
+    ``f1_default`` is the F1 where a trip is flagged by its p-value, as astray decides by default and no heavy tail of
+    the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged.
     """
     rows = []
     for case in trips.partition_by(*KEY, maintain_order=True):
         key = _key(case)
         normal = case["kind"].to_numpy() == ""
         kinds = sorted(set(case["kind"].to_list()) - {""}) if by_kind else [""]
-        rare = case["p_value"].fill_null(1.0).to_numpy() <= RARE
+        rare = case["p_value"].fill_null(1.0).to_numpy() <= RATE
         ranked: dict[tuple[int, str], dict[str, float]] = {}  # ways to decide may share a ranking
         for name, score, flagged in contenders(case):
             for kind in kinds:
@@ -71,8 +72,9 @@ def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
                 if same not in ranked:
                     ranked[same] = _ranked(score[chosen], label)
                 row = ranked[same] | metrics.decisions(flagged[chosen], label)._asdict()
-                alarm = rare[chosen] if name == key["method"] else None
-                row["f1_conformal"] = float("nan") if alarm is None else metrics.decisions(alarm, label).f1
+                own = name == key["method"]  # the other ways decide by scores alone
+                row["f1_default"] = metrics.decisions(rare[chosen], label).f1 if own else float("nan")
+                row["false_alarm_rate"] = float(rare[normal].mean()) if own and normal.any() else float("nan")
                 rows.append({**key, "method": name, "kind": kind, **row})
     return pl.DataFrame(rows, infer_schema_length=None)
 

@@ -17,9 +17,10 @@ _LENGTH_TELLS = (
     "In this reading every anomaly has 100 steps and most normal trips have fewer, so that the number of fixes alone "
     "tells them apart (AUROC about .96): it says how methods compare with the paper's, not how good they are. "
 )
-_CONFORMAL = (
-    f"F1 at p ≤ {measures.RARE:g}: flagged by the conformal p-value instead, so that a heavy tail of a method's scores "
-    "does not spoil its threshold."
+_DEFAULT = (
+    f"p ≤ {measures.RATE:g}: flagged by the conformal p-value instead, as astray does by default, so that a heavy tail "
+    "of a method's scores does not spoil its threshold; false alarms: the share of normal trips that are then flagged. "
+    "With fewer than 49 left-out trips no p-value is so low, and nothing is."
 )
 _LEAD = f"AP less kNN's: the mean difference from {_NEIGHBOURS} on the draws that both have."
 
@@ -77,14 +78,14 @@ def _averages(
         beside = printed.get(paper.PAPER_NAMES.get(method, ""))
         theirs: tuple[Cell, ...] = tuple(beside) if beside else (None, None, None)
         mean = [measures.interval(part, m).mean for m in _DECIDED]
-        known = [measures.interval(part, m) for m in ("f1", "f1_conformal", "auroc", "ap")]
+        known = [measures.interval(part, m) for m in ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")]
         lead: list[Cell] = [] if base is None else [None if part is base else measures.difference(part, base, "ap")]
         rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], *lead, draws_of(part)))
     columns: tuple[str, ...] = ("method", "ours | R", "ours | P", "ours | F1")
     columns += ("paper | R", "paper | P", "paper | F1") if printed else ()
-    columns += (f"F1 at p ≤ {measures.RARE:g}", "AUROC", "AP")
+    columns += (f"p ≤ {measures.RATE:g} | F1", f"p ≤ {measures.RATE:g} | false alarms", "AUROC", "AP")
     columns += (*(() if base is None else ("AP less kNN's",)), "draws")
-    notes = [flagging(parts), _CONFORMAL, *([] if base is None else [_LEAD]), INTERVALS]
+    notes = [flagging(parts), _DEFAULT, *([] if base is None else [_LEAD]), INTERVALS]
     return Table(name, title, columns, tuple(rows), warning + " ".join(notes))
 
 

@@ -32,6 +32,7 @@ _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
     "astray-alone": "astray without other people's trips",
     "astray-shared": "one reward learned from people none of whom is tested; a person's own trips are only counted",
+    "astray-pretrained": "the reward that ships with astray, which learns nothing here: trips are only counted",
     "kdd19": "the paper to the letter (raw coordinates, the policy alone as background, Eq. 9)",
     "knn-location": "the mean distance to the 5 nearest places of the training trips, on a logarithmic scale",
     "knn-location-start": "knn-location among places that were reached from near the same start",
@@ -134,7 +135,8 @@ def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
         lines.append(f"- {name}: {'astray with one thing changed' if name in VARIANTS else said}")
     if any(name in VARIANTS or name.startswith("astray") for name in present):
         lines.append(
-            f"- …{MEAN_ONLY}: decides by the normality of the whole trip, N(tau), and not by its worst window too"
+            f"- …{MEAN_ONLY}: where a reward of steps decides, by the normality of the whole trip, N(tau), and not by "
+            "its worst window too"
         )
         lines.append(f"- …{SURE}: flags only what the heads agree on")
     return lines

@@ -179,13 +179,17 @@ def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
     for ratio in PREFIXES:
         seen = prefixes(begun, ratio)
         inside = np.logical_or.reduceat(seen.columns["begun"], seen.offsets[:-1])
-        scored = fitted.trips(seen).select("normality", "score")
+        whole = ratio == PREFIXES[-1]
+        score = fitted.trips(seen)["score"] if whole else pl.Series(fitted.begun(seen)).fill_nan(None)
         parts.append(
-            scored.with_columns(
-                pl.Series("trip", np.arange(len(test), dtype=np.int32)),
-                pl.Series("kind", trial.kind),
-                pl.lit(ratio).alias("ratio"),
-                pl.Series("begun", inside),
+            pl.DataFrame(
+                {
+                    "score": score,
+                    "trip": np.arange(len(test), dtype=np.int32),
+                    "kind": trial.kind,
+                    "ratio": np.full(len(test), ratio),
+                    "begun": inside,
+                }
             )
         )
     return pl.concat(parts)

@@ -86,11 +86,9 @@ def level_of(detector: IRLDetector) -> float:
     """The score at which a trip is called astray."""
     from astray.decide import level
 
-    return (
-        detector.eps
-        if isinstance(detector.eps, float)
-        else level(detector.false_alarm_rate, detector.calibration_.normal)
-    )
+    if isinstance(detector.eps, float):
+        return detector.eps
+    return level(detector.false_alarm_rate, detector.calibration_.normal)
 
 
 def rule(detector: IRLDetector) -> str:
@@ -98,7 +96,7 @@ def rule(detector: IRLDetector) -> str:
     if isinstance(detector.eps, float):
         return f"a trip is astray if it scores {detector.eps:g} or less"
     rate = f"{100 * detector.false_alarm_rate:g} %"
-    return f"a trip is astray if at most {rate} of normal ones score as low (p), here {level_of(detector):.1f} or less"
+    return f"a trip is astray if at most {rate} of them score as low (p), here {level_of(detector):.1f}"
 
 
 def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:
@@ -138,13 +136,14 @@ def in_a_line(row: Mapping[str, Any]) -> str:
 
 
 def in_words(explanation: Explanation) -> list[str]:
-    """What is odd about the worst stretch of a trip, as lines."""
-    if not explanation.segments:
-        return []
-    worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
-    start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
-    said = f"{start:%H:%M} to {end:%H:%M}: {worst}"
-    return textwrap.wrap(said, 100, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    """What is odd about a trip, and about its worst stretch, as lines."""
+    said = [explanation.why] if explanation.why else []
+    if explanation.segments:
+        worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
+        start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
+        said.append(f"{start:%H:%M} to {end:%H:%M}: {worst}")
+    indent = {"initial_indent": " " * 10, "subsequent_indent": " " * 10}
+    return [line for words in said for line in textwrap.wrap(words, 100, **indent)]
 
 
 def share(part: int, whole: int) -> str:

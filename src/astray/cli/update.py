@@ -105,8 +105,11 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
+    strangers = [] if trips is None else [agent for agent in trips.agents if agent not in fleet.members_]
+    if strangers:
+        raise AstrayError(f"agent {strangers[0]!r} is not enrolled; run astray enroll first")
     gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
-    counted = 0 if trips is None else fleet.observe(trips)
+    counted = 0 if trips is None else fleet.enroll(trips)
     return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
 
 
