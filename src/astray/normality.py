@@ -212,7 +212,8 @@ def mean_normality(
     if calibration.window is not None:
         lowest = calibration.window.standardise(lowest_windows(n, means, trip, time, weight, calibration.window_length))
         score = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
-    aspect = np.where(np.isnan(score), -1, 0)
+    by_aspect = runs.means(rewards.mean(axis=2, dtype=np.float64).T, share).T[:, :, None]
+    aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
 
 

@@ -24,8 +24,7 @@ from astray.trajectories import Trajectories
 Array = NDArray[Any]
 
 PSEUDO_TRIPS = 10.0  # that everybody's centre and spread count as, against the agent's own trips
-ENOUGH_TRIPS = 100.0  # for p-values: everybody's trips stand in for those that the agent lacks,
-LEAST_SHARE = 20.0  # and for so many in any case
+ENOUGH_TRIPS = 100.0  # for p-values: everybody's trips stand in for those that the agent lacks
 HALF = 0.5  # of a trip is what an unfinished one is measured on
 FEWEST_TO_DOUBT = 10  # past trips without which none of them is doubted
 
@@ -91,8 +90,9 @@ def own_calibration(
     everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
     mine = own.trips[:, int(unfinished)]
     mine = mine[~np.isnan(mine)].astype(np.float64)
-    trip = shrunk(mine, locate(everybody), PSEUDO_TRIPS)
-    stand_in = max(ENOUGH_TRIPS - len(mine), LEAST_SHARE)
+    usual_trip = locate(everybody)
+    trip = shrunk(mine, usual_trip, PSEUDO_TRIPS)
+    stand_in = max(ENOUGH_TRIPS - len(mine), 0.0)
     usual = locate(reward.reference.rewards("steps", history, step_weights(reward, weights)))
     share = len(mine) / (len(mine) + PSEUDO_TRIPS) if own.step is not None else 0.0
     of_steps = own.step or usual
@@ -105,7 +105,8 @@ def own_calibration(
         ),
         trip,
         normal=Sample.of(
-            trip.standardise(np.concatenate([mine, everybody])),
+            # Everybody's in everybody's units: a regular agent's tail is as long in its own units as others' in theirs.
+            np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
             np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
         ),
         trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
