@@ -503,6 +503,7 @@ class IRLDetector(Detector):
         return [self._calibration()]
 
     def _eps(self) -> Threshold | None:
+        self._require_fitted()
         if self.eps is not None or self._own_calibration is None:
             return self.eps
         few = least_rate(self._own_calibration.normal.total) > self.false_alarm_rate
