@@ -30,6 +30,15 @@ from astray.simulate import city
 
 Event = dict[str, Any]
 
+SHARING = {
+    "max_agents": 4,
+    "memories": 1,
+    "demonstrations": 10,
+    "short_demonstrations": 6,
+    "imagined": 4,
+    "reference": 20,
+}
+
 
 @pytest.fixture(scope="module")
 def people() -> Trajectories:
@@ -40,8 +49,7 @@ def people() -> Trajectories:
 def model_file(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "fleet.astray"
     known = people[people.agent_ids != "p04"]
-    sharing = {"demonstrations": 30, "short_demonstrations": 10, "others": 10}
-    FleetDetector(iterations=3, sharing=sharing, eps=-0.5, seed=0).fit(known).save(path)
+    FleetDetector(iterations=1, sharing=SHARING, eps=-0.5, seed=0).fit(known).save(path)
     return path
 
 
@@ -95,7 +103,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
         renamed = Trajectories(one.columns, one.offsets, [event["agent"]], ["live"])
         row = fleet.score(renamed).row(0, named=True)
         tolerance = 0.05 if event["agent"] == "p04" else 1e-3  # a stranger is seen from its first fix
-        for name in ("normality", "uncertainty", "worst_window", "score", "p_value"):
+        for name in ("normality", "uncertainty", "score", "p_value"):
             assert event[name] == pytest.approx(row[name], abs=tolerance)
         assert event["decision"] == row["decision"]
 
@@ -119,8 +127,9 @@ def test_alerts_open_and_close_in_turns_and_say_why(fleet: FleetDetector, stream
         assert "past trips" in e["words"]
         assert 0.0 < e["p_value"] <= 1.0
         assert e["uncertainty"] >= 0.0
-    low = {(e["agent"], e["trip"]) for e in of_kind(events, "trip_ended") if e["decision"] != "normal"}
-    assert {(e["agent"], e["trip"]) for e in opened} <= low
+        assert e["normality"] <= -0.5  # of the trip so far
+    ended = {(e["agent"], e["trip"]) for e in of_kind(events, "trip_ended")}
+    assert {(e["agent"], e["trip"]) for e in opened} <= ended
 
 
 def test_events_are_numbered_and_valid_json(fleet: FleetDetector, stream: list[str]) -> None:
@@ -159,7 +168,7 @@ def test_thresholds_can_be_others_than_the_models(fleet: FleetDetector, stream: 
     assert {e["decision"] for e in of_kind(none, "trip_ended")} == {"normal"}
     everybody, _ = heard(fleet, stream, eps=100.0, gamma=100.0)
     assert {e["decision"] for e in of_kind(everybody, "trip_ended")} == {"anomaly", "review"}
-    with pytest.raises(DataError, match="left-out trips"):
+    with pytest.raises(DataError, match="past trips"):
         heard(fleet, stream, false_alarm_rate=1e-6)
 
 
@@ -268,8 +277,7 @@ def test_late_fixes_are_put_in_their_place_within_the_window(fleet: FleetDetecto
 
 
 def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> None:
-    quick = {"updates": 15, "rollouts": 8, "imagined": 120, "clone_updates": 30}
-    one = IRLDetector(iterations=2, config=quick, seed=0).fit(people.agent("p00")[:20])
+    one = IRLDetector().fit(people.agent("p00")[:20])
     lines = [line(time=NOW, lat=45, lon=7), line(**GOOD | {"time": NOW + 1}), line(**GOOD | {"agent": "p01"})]
     events, summary = heard(one, lines)
     assert [e["reason"] for e in of_kind(events, "refused")] == ["the model does not know this agent"]
@@ -278,9 +286,8 @@ def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> No
 
 
 def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> None:
-    quick = {"updates": 15, "rollouts": 8, "imagined": 120, "clone_updates": 30}
     first = Trajectories.concat([people.agent(agent)[:4] for agent in people.agents])
-    pool = IRLDetector(iterations=1, config=quick, keep=2, seed=0).fit(first)
+    pool = IRLDetector(keep=2).fit(first)
     lines = [line(**GOOD | {"agent": agent}) for agent in [*people.agents, "nobody"]]
     _, summary = heard(pool, lines)
     assert (summary.fixes, summary.refused) == (len(people.agents), 1)
@@ -532,7 +539,7 @@ def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp
 
 def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
-    other = FleetDetector(iterations=2, seed=1).fit(people[people.agent_ids != "p00"])
+    other = FleetDetector(iterations=1, sharing=SHARING, seed=1).fit(people[people.agent_ids != "p00"])
     with pytest.raises(DataError, match="another model"):
         heard(other, [line(**GOOD)], state=tmp_path / "state")
 

@@ -74,9 +74,10 @@ def watch(
 
     Events are ``score``; ``alert_opened`` and ``alert_closed``; ``trip_ended`` with its final scores; ``fault`` (a fix
     that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why); and
-    ``agent_closed`` (to make room for others). Each has a ``sequence`` number. An alert opens when the last two minutes
-    of a trip are as unusual as ``eps`` says, and closes half-way back to normal or with the trip; such a trip's final
-    score is low, too, so alerts are no more frequent than trips called low.
+    ``agent_closed`` (to make room for others). Each has a ``sequence`` number. An alert opens when the trip so far
+    scores low, measured against past trips that were as unfinished, and closes half-way back to normal or with the
+    trip. A trip is looked at about every interval of the model, so a normal one has several chances of an alert: a few
+    more of them have one than are called low in the end.
 
     Parameters
     ----------
