@@ -108,5 +108,4 @@ class TripWorld:
             found.append(Rows(features[present], np.arange(len(present)), nothing, nothing, of))
         both = Rows.concat(found)
         # The learner draws a trip first, then one of its rows: those of one trip stand next to each other.
-        order = np.argsort(both.trip if trip is not None else both.path % max(rows.n_trips, 1), kind="stable")
-        return replace(both[order], path=np.arange(len(order)))
+        return replace(both[np.argsort(both.trip, kind="stable")], path=np.arange(len(both)))
