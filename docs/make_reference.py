@@ -29,11 +29,15 @@ FOLDER = Path(__file__).parent / "reference"
 PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "detectors": (
         "Detectors",
-        {"astray": ("IRLDetector", "FleetDetector", "load"), "astray.detectors.finetune": ("TuningConfig",)},
+        {
+            "astray": ("IRLDetector", "FleetDetector", "load"),
+            "astray.detectors.observing": ("Observed", "Question"),
+            "astray.detectors.sharing": ("SharingConfig",),
+        },
     ),
     "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),
     "readers": ("Readers", {"astray.readers": ()}),
-    "decisions": ("Decisions", {"astray.decide": ("decide", "doubt", "ByHour", "ByContext"), "astray.errors": ()}),
+    "decisions": ("Decisions", {"astray.decide": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.errors": ()}),
     "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
     "live": ("Live", {"astray.live": ()}),
     "simulation": (
@@ -43,17 +47,21 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "learning": (
         "Learning, for experts",
         {
-            "astray.irl.config": ("LearnConfig",),
             "astray.irl.learn": ("learn", "update_reward", "Learned"),
-            "astray.irl.reward": ("RewardConfig",),
-            "astray.irl.trpo": ("TRPOConfig", "TRPO"),
+            "astray.irl.config": ("LearnConfig", "RewardConfig", "TRPOConfig"),
+            "astray.irl.trpo": ("TRPO",),
+            "astray.irl.shared": ("Reward", "Reference"),
+            "astray.modelfile.pretrained": ("pretrained", "read_reward", "write_reward"),
+            "astray.detectors.pretraining": ("Recipe", "pretrain"),
             "astray.mdp.view": ("ViewConfig",),
             "astray.mdp.context": ("ContextSpec",),
             "astray.mdp.faults": ("FaultRules",),
             "astray.mdp.memory": ("Forgetting", "Memory"),
             "astray.mdp.counterfactuals": ("explore",),
             "astray.mdp.dynamics": (),
-            "astray.normality": ("Calibration", "calibrate", "step_normality", "trip_normality", "p_values"),
+            "astray.mdp.statistics": ("statistics_of", "Statistic", "TripHabit"),
+            "astray.mdp.popularity": ("Popularity",),
+            "astray.normality": ("Calibration", "Sample", "calibrate", "step_normality", "trip_normality", "mean_normality"),
         },
     ),
     "baselines": ("Baselines", {"astray.baselines": ()}),

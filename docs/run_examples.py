@@ -122,8 +122,10 @@ def _learning_little() -> Iterator[None]:
 
         return mock.patch.object(kind, "fit", learn)
 
-    less = {"iterations": QUICK, "config": {"imagined": 40, "clone_updates": 20}}
-    one, many = little(IRLDetector, **less), little(FleetDetector, **less, tuning={"iterations": 1, "imagined": 40})
+    sharing = {"memories": 1, "demonstrations": 10, "imagined": 5, "reference": 50}
+    less: dict[str, Any] = {"iterations": QUICK, "sharing": sharing}
+    config = {"imagined": 40, "clone_updates": 20}
+    one, many = little(IRLDetector, **less, config=config), little(FleetDetector, **less)
     environ = {"ASTRAY_ITERATIONS": str(QUICK), "ASTRAY_WORKERS": "1"}
     with mock.patch.dict(os.environ, environ), one, many:
         yield
