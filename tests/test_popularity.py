@@ -1,0 +1,192 @@
+"""Popularity: how many others go to a place; nobody is an other to itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import astray
+from astray import FleetDetector, IRLDetector, Trajectories
+from astray.mdp.familiarity import Habit, keys_of
+from astray.mdp.paths import make_paths
+from astray.mdp.popularity import Popularity
+from astray.mdp.steps import Steps, steps_of
+from astray.mdp.view import View, ViewConfig
+from astray.modelfile.pretrained import pretrained
+from astray.simulate import city
+
+QUICK: dict[str, Any] = {
+    "iterations": 1,
+    "sharing": {"memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
+    "seed": 0,
+}
+HABITS = (Habit(cell=100), Habit(cell=1000))
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=6, days=5, seed=0).trips
+
+
+@pytest.fixture(scope="module")
+def mine(people: Trajectories) -> Trajectories:
+    return people.agent("p00")
+
+
+@pytest.fixture(scope="module")
+def others(people: Trajectories) -> Trajectories:
+    return people.without("p00")
+
+
+@pytest.fixture(scope="module")
+def detector(mine: Trajectories, others: Trajectories) -> IRLDetector:
+    return IRLDetector(**QUICK).fit(mine[:-5], population=others)
+
+
+@pytest.fixture(scope="module")
+def fleet(people: Trajectories) -> FleetDetector:
+    return FleetDetector(**QUICK).fit(people)
+
+
+def places(*metres: float) -> Steps:
+    """Places so far to the north."""
+    xy = np.column_stack([np.full(len(metres), 10.0), metres])
+    return steps_of(make_paths(np.arange(float(len(metres))), xy, np.array([0, len(metres)])), 30.0)
+
+
+def keys(*metres: float) -> np.ndarray[Any, Any]:
+    return keys_of(places(*metres), HABITS)
+
+
+def seen(popularity: Popularity, north: float, maker: str | None = None) -> list[int]:
+    """How many agents go there, by each size of cell."""
+    number = None if maker is None else popularity.number_of([maker])
+    return [round(float(np.expm1(log))) for log in popularity.encode(keys(north), HABITS, number)[0]]
+
+
+class TestCounting:
+    """In a street that ann, bob and cid share; cid keeps to its far end."""
+
+    popularity = Popularity((100.0, 1000.0)).visited(
+        {"ann": keys(10, 11, 12).ravel(), "bob": keys(10).ravel(), "cid": keys(310).ravel()}
+    )
+
+    def test_agents_are_counted_once_by_each_size_of_cell(self) -> None:
+        assert seen(self.popularity, 10) == [2, 3]
+        assert seen(self.popularity, 310) == [1, 3]
+        assert seen(self.popularity, 90_000) == [0, 0]
+
+    def test_who_made_the_trip_and_who_looks_do_not_count(self) -> None:
+        assert seen(self.popularity, 10, "ann") == [1, 2]
+        assert seen(self.popularity, 10, "cid") == [2, 2]
+        assert seen(self.popularity, 10, "dot") == [2, 3]
+        by_ann = self.popularity.seen_by("ann")
+        assert seen(by_ann, 10) == [1, 2]
+        assert seen(by_ann, 10, "bob") == [0, 1]
+        assert seen(by_ann, 10, "ann") == [1, 2]  # once, and not twice
+        assert seen(self.popularity.seen_by("dot"), 10) == [2, 3]
+
+    def test_further_places_of_an_agent_are_added(self) -> None:
+        both = self.popularity.visited({"ann": keys(90_000).ravel(), "cid": keys(10).ravel()})
+        assert seen(both, 10) == [3, 3]
+        assert seen(both, 90_000) == [1, 1]
+        assert seen(both, 90_000, "ann") == [0, 0]
+
+    def test_what_is_taken_out_leaves_nothing(self) -> None:
+        left = self.popularity.without(["ann", "nobody"])
+        again = Popularity((100.0, 1000.0)).visited({"bob": keys(10).ravel(), "cid": keys(310).ravel()})
+        assert left.agents.trip_ids == again.agents.trip_ids
+        assert np.array_equal(left.agents.keys, again.agents.keys)
+        assert np.array_equal(left.agents.trips, again.agents.trips)
+
+
+class TestInAView:
+    """A reward sees it beside what its agent remembers."""
+
+    @staticmethod
+    def statistics(view: View, trips: Trajectories) -> np.ndarray[Any, Any]:
+        found = view.look(trips, every=False).statistics
+        assert found is not None
+        return found
+
+    def test_nobody_is_an_other_to_itself(self, mine: Trajectories, others: Trajectories) -> None:
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others)
+        theirs = others.agent("p03")
+        rest = replace(view, popularity=view.popularity.without(["p03"]))
+        assert np.array_equal(self.statistics(view, theirs), self.statistics(rest, theirs))
+        # But in another's name it is.
+        passed = claimed(theirs, "p00")
+        assert not np.array_equal(self.statistics(view, passed), self.statistics(rest, passed))
+
+    def test_who_has_no_name_does_not_count(self, mine: Trajectories, others: Trajectories) -> None:
+        view = View.of(mine, ViewConfig(), np.random.default_rng(0))
+        both = view.among(Trajectories.concat([others, claimed(others, "")])).popularity
+        assert both.agents.trip_ids == view.among(others).popularity.agents.trip_ids
+        assert np.array_equal(both.agents.keys, view.among(others).popularity.agents.keys)
+
+    def test_a_view_may_do_without(self, mine: Trajectories, others: Trajectories) -> None:
+        for config in (ViewConfig(popularity=()), ViewConfig(encoder="raw")):
+            view = View.of(mine, config, np.random.default_rng(0)).among(others)
+            assert not len(view.popularity.agents)
+
+
+class TestADetector:
+    """Kept, updated, forgotten."""
+
+    def test_a_file_holds_it(self, detector: IRLDetector, others: Trajectories, tmp_path: Path) -> None:
+        assert detector.view_ is not None
+        assert set(detector.view_.popularity.agents.trip_ids) == set(others.agents)
+        detector.save(tmp_path / "model")
+        back = astray.load(tmp_path / "model")
+        assert back.score(others[:9]).equals(detector.score(others[:9]))
+
+    def test_where_others_go_is_known_even_if_they_are_too_few_to_teach(
+        self, mine: Trajectories, others: Trajectories
+    ) -> None:
+        few = Trajectories.concat([others.agent(a)[:3] for a in ("p01", "p02")])
+        alone, among = IRLDetector(**QUICK).fit(mine[:-5]), IRLDetector(**QUICK).fit(mine[:-5], population=few)
+        assert among.reward_ is alone.reward_ is pretrained()
+        assert not np.allclose(alone.score_samples(others[:9]), among.score_samples(others[:9]))
+
+    def test_an_update_puts_others_in_and_whoever_joins_out(self, mine: Trajectories, others: Trajectories) -> None:
+        known, new = others.without("p05"), others.agent("p05")
+        detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
+        detector.partial_fit(mine[-5:], population=new)
+        assert detector.view_ is not None
+        assert set(detector.view_.popularity.agents.trip_ids) == set(others.agents)
+        detector.partial_fit(others.agent("p04")[:5])
+        assert set(detector.view_.popularity.agents.trip_ids) == {*others.agents} - {"p04"}
+        # Who has joined is an other neither now nor later.
+        detector.partial_fit(others.agent("p03")[:5], population=others)
+        assert set(detector.view_.popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
+        assert np.isfinite(detector.score_samples(mine)).all()
+
+
+class TestAFleet:
+    """What all see, each without itself."""
+
+    def test_agents_that_taught_do_not_count_for_themselves(self, fleet: FleetDetector, people: Trajectories) -> None:
+        assert set(fleet.popularity_.agents.trip_ids) == set(people.agents)
+        one, view = people.agent("p02"), fleet.lens("p02").view
+        rest = replace(view, popularity=view.popularity.without(["p02"]))
+        assert np.array_equal(TestInAView.statistics(view, one), TestInAView.statistics(rest, one))
+
+    def test_a_file_holds_it_and_forgetting_takes_it_out(
+        self, fleet: FleetDetector, people: Trajectories, tmp_path: Path
+    ) -> None:
+        fleet.save(tmp_path / "fleet")
+        back = astray.load(tmp_path / "fleet")
+        assert isinstance(back, FleetDetector)
+        assert back.score(people[:20]).equals(fleet.score(people[:20]))
+        back.forget("p04")
+        assert "p04" not in back.popularity_.agents.trip_ids
+        assert np.array_equal(back.popularity_.agents.keys, fleet.popularity_.without(["p04"]).agents.keys)
+
+
+def claimed(trips: Trajectories, agent: str) -> Trajectories:
+    names = [f"{a}-{t}" for a, t in zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)]
+    return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)
