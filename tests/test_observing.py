@@ -1,0 +1,166 @@
+"""Learning on, trip by trip: what enters the memory, what waits, what is asked, and what an answer does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import astray
+from astray import FleetDetector, IRLDetector, Trajectories
+from astray.detectors.observing import ALIKE, LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox, Question, _alike
+from astray.errors import DataError
+from astray.mdp.memory import Memory
+from astray.mdp.view import trip_names
+from astray.simulate import city
+
+LITTLE = {"max_agents": 3, "memories": 1, "demonstrations": 6, "short_demonstrations": 4, "imagined": 2, "reference": 20}
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=3, days=35, seed=0).trips
+
+
+def submitted(trips: Trajectories, agent: str, prefix: str) -> Trajectories:
+    """Trips under another agent's name."""
+    names = [f"{prefix}{i}" for i in range(len(trips))]
+    return Trajectories(dict(trips.columns), trips.offsets, np.full(len(trips), agent), np.array(names), {})
+
+
+@pytest.fixture
+def detector(people: Trajectories) -> IRLDetector:
+    return IRLDetector().fit(people.agent("p00")[:60])
+
+
+def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: IRLDetector, people: Trajectories) -> None:
+    assert detector.view_ is not None
+    own = people.agent("p00")[60:90]
+    observed = detector.observe(own)
+    learned = observed.table.filter(observed.table["became"] == "learned")
+    assert len(learned) >= 0.8 * len(own)
+    assert detector.n_trips_ == 60 + len(learned) == len(detector.view_.memory) == len(detector.own_.trips)
+    waiting = set(observed.table.filter(observed.table["became"] == "waiting")["trajectory"].to_list())
+    assert waiting == {name.split("/")[1] for name in detector.inbox_.waiting.trip_ids}
+    assert not waiting & {name.split("/")[1] for name in detector.view_.memory.trip_ids}
+
+
+def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, people: Trajectories) -> None:
+    for i in range(60, 70):
+        trip = people.agent("p00")[i : i + 1]
+        flagged = detector.predict(trip)[0] < 0
+        score = detector.score_samples(trip)[0]
+        row = detector.observe(trip).table.row(0, named=True)
+        assert (row["became"] == "waiting") == flagged
+        assert row["score"] == pytest.approx(score, abs=1e-6)
+
+
+def test_a_trip_that_is_known_is_not_learned_twice(detector: IRLDetector, people: Trajectories) -> None:
+    own = people.agent("p00")[60:64]
+    detector.observe(own)
+    n = detector.n_trips_
+    assert set(detector.observe(own).table["became"]) == {"known"}
+    assert detector.n_trips_ == n
+
+
+def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDetector, people: Trajectories) -> None:
+    assert detector.view_ is not None
+    theirs = submitted(people.agent("p01")[:20], "p00", "x")
+    observed = detector.observe(theirs)
+    flagged = observed.table.filter(observed.table["became"] != "learned")
+    assert len(flagged) >= 15
+    assert observed.questions == detector.questions_
+    assert 1 <= len(observed.questions) <= TOKENS + 0.05 * len(theirs)
+    assert "new habit?" in str(observed.questions[0])
+    assert "were flagged" in observed.drift[0]
+    before = detector.score_samples(theirs[5:10])
+    detector.answer(detector.questions_[0], mine=False)
+    assert set(trip_names(theirs)) & detector.anomalous_
+    np.testing.assert_allclose(detector.score_samples(theirs[5:10]), before, atol=1e-6)
+    again = submitted(people.agent("p01")[:20], "p00", "again")
+    assert (detector.observe(again).table["became"] == "refused").sum() >= 5  # what is alike does not even wait
+
+
+def test_a_new_habit_that_is_confirmed_becomes_normal(detector: IRLDetector, people: Trajectories) -> None:
+    theirs = submitted(people.agent("p01")[:20], "p00", "x")
+    detector.observe(theirs)
+    question = max(detector.questions_, key=lambda q: len(q.trips))
+    later = submitted(people.agent("p01")[20:40], "p00", "later")
+    before = detector.score_samples(later).mean()
+    n = detector.n_trips_
+    detector.answer(question, mine=True)
+    assert detector.n_trips_ == n + len(question.trips)
+    assert question.trips not in [q.trips for q in detector.questions_]
+    assert detector.score_samples(later).mean() > before
+
+
+def test_only_what_waits_can_be_answered(detector: IRLDetector) -> None:
+    with pytest.raises(DataError, match="waiting for an answer"):
+        detector.answer(Question("p00", ("p00/nothing",)), mine=True)
+    with pytest.raises(DataError, match="waiting for an answer"):
+        detector.answer([], mine=True)
+
+
+def test_what_waits_is_kept_in_the_file(detector: IRLDetector, people: Trajectories, tmp_path: Path) -> None:
+    detector.observe(submitted(people.agent("p01")[:12], "p00", "x"))
+    detector.save(tmp_path / "m.astray")
+    loaded = astray.load(tmp_path / "m.astray")
+    assert isinstance(loaded, IRLDetector)
+    assert loaded.questions_ == detector.questions_ != ()
+    assert (loaded.inbox_.tokens, loaded.inbox_.flags) == (detector.inbox_.tokens, detector.inbox_.flags)
+    for kind in ("waiting", "rejected"):
+        one, other = getattr(loaded.inbox_, kind), getattr(detector.inbox_, kind)
+        assert one.trip_ids == other.trip_ids
+        np.testing.assert_array_equal(one.keys, other.keys)
+    more = submitted(people.agent("p01")[12:20], "p00", "y")
+    assert loaded.observe(more).table.equals(detector.observe(more).table)
+
+
+def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) -> None:
+    fleet = FleetDetector(iterations=1, sharing=LITTLE).fit(people[people.agent_ids != "p02"])
+    fleet.enroll(people.agent("p02")[:40])
+    with pytest.raises(DataError, match="not enrolled"):
+        fleet.observe(submitted(people.agent("p00")[:1], "nobody", "x"))
+    mixed = Trajectories.concat([people.agent("p02")[40:60], submitted(people.agent("p01")[:15], "p02", "x")])
+    observed = fleet.observe(mixed)
+    became = dict(zip(observed.table["trajectory"].to_list(), observed.table["became"].to_list(), strict=True))
+    own = [became[t] for t in people.agent("p02")[40:60].trajectory_ids.tolist()]
+    assert own.count("learned") >= 14
+    assert sum(became[f"x{i}"] == "learned" for i in range(15)) <= 3
+    assert {q.agent for q in fleet.questions_} <= {"p02"}
+    fleet.save(tmp_path / "f.astray")
+    loaded = astray.load(tmp_path / "f.astray")
+    assert isinstance(loaded, FleetDetector)
+    assert loaded.questions_ == fleet.questions_
+    for question in fleet.questions_:
+        loaded.answer(question, mine=False)
+        assert set(question.trips) <= loaded.anomalous_
+
+
+def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) -> None:
+    own = people.agent("p00")
+    detector = IRLDetector(preset="kdd19", iterations=1).fit(own[:10])
+    with pytest.raises(DataError, match="partial_fit"):
+        detector.observe(own[10:11])
+
+
+def test_tokens_and_waiting_trips_are_bounded() -> None:
+    inbox = Inbox()
+    for i in range(MOST_WAITING + 10):
+        inbox = inbox.with_flag(i % 2 == 0).add(Memory().add({f"t{i}": np.array([i], np.uint64)}, {f"t{i}": float(i)}))
+    assert len(inbox.waiting) == MOST_WAITING
+    assert inbox.waiting.trip_ids[0] == "t10"
+    assert len(inbox.flags) == LATELY
+    for _ in range(200):
+        inbox = inbox.with_flag(False)
+    assert inbox.tokens == MOST_TOKENS
+
+
+def test_alike_trips_share_a_tenth_of_what_is_new() -> None:
+    one = np.arange(100, dtype=np.uint64)
+    enough = round(100 * ALIKE)
+    assert _alike(one, one[-enough:].copy())
+    assert _alike(one, np.arange(100 - enough, 200 - enough, dtype=np.uint64))
+    assert not _alike(one, np.arange(101 - enough, 201 - enough, dtype=np.uint64))
+    assert not _alike(one, one[:0])
