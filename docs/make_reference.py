@@ -37,7 +37,10 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),
     "readers": ("Readers", {"astray.readers": ()}),
-    "decisions": ("Decisions", {"astray.decide": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.errors": ()}),
+    "decisions": (
+        "Decisions",
+        {"astray.decide": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.errors": ()},
+    ),
     "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
     "live": ("Live", {"astray.live": ()}),
     "simulation": (
@@ -61,7 +64,14 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "astray.mdp.dynamics": (),
             "astray.mdp.statistics": ("statistics_of", "Statistic", "TripHabit"),
             "astray.mdp.popularity": ("Popularity",),
-            "astray.normality": ("Calibration", "Sample", "calibrate", "step_normality", "trip_normality", "mean_normality"),
+            "astray.normality": (
+                "Calibration",
+                "Sample",
+                "calibrate",
+                "step_normality",
+                "trip_normality",
+                "mean_normality",
+            ),
         },
     ),
     "baselines": ("Baselines", {"astray.baselines": ()}),
@@ -109,6 +119,7 @@ def _public(module: ModuleType) -> list[str]:
 
 def _name(path: str, value: Any) -> Iterator[str]:
     yield f"## `{path}`"
+    value = inspect.unwrap(value) if callable(value) else value  # what a cache stands before
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         yield f"```python\n{_short(repr(value), 400)}\n```" if not isinstance(value, dict) else _keys(value)
         return
