@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import astray
 from astray import ByContext, ByHour, FleetDetector, IRLDetector, Trajectories
 from astray.detectors.estimator import Detector
 from astray.errors import DataError, NotFittedError
@@ -615,6 +617,18 @@ def test_a_trip_of_too_many_rows_ends_and_the_next_begins_where_it_was(
     final = session.close()
     assert final is not None
     assert_equal(final, detector, as_trip(fixes[78:]), tolerance=1e-6)
+
+
+def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Trajectories, tmp_path: Path) -> None:
+    IRLDetector().fit(people.agent("p00")[:-10]).save(tmp_path / "model")
+    loaded = astray.load(tmp_path / "model")
+    assert isinstance(loaded, IRLDetector)
+    assert loaded.view_ is not None
+    memory, fixes = loaded.view_.memory, fixes_of(people.agent("p00")[-1:])
+    live(loaded.open("p00", stay=None), fixes)
+    assert "_index" not in vars(memory)  # which would be kept, for each of many agents
+    loaded.score(as_trip(fixes))
+    assert "_index" in vars(memory)
 
 
 def test_fixes_that_come_too_often_are_passed_over(detector: IRLDetector) -> None:

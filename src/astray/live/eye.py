@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 from astray.live.motion import Step
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.familiarity import GRIDS, StepKeys
+from astray.mdp.memory import Memory
 from astray.mdp.view import View
 
 Array = NDArray[Any]
+
+
+def few_familiar(keys: Array, memory: Memory) -> NDArray[np.float32]:
+    """The familiarity of keys (..., grids), as in :func:`~astray.mdp.familiarity.familiarity`: no table is made."""
+    logs = np.log1p(memory.few_counts(keys.ravel())).reshape(keys.shape)
+    found: NDArray[np.float32] = np.add.reduce(logs, axis=-1) / GRIDS
+    return found
 
 
 class Eye:
@@ -43,8 +51,7 @@ class Eye:
         keys = self._keys(step.time, (step.location, step.origin, *step.trail), step.velocity)
         if self._keys.changed:
             self.keys = keys.reshape(-1, GRIDS).copy()
-            logs = np.log1p(self._memory.few_counts(keys)).reshape(-1, GRIDS)
-            self.familiar = np.add.reduce(logs, axis=1) / GRIDS
+            self.familiar = few_familiar(self.keys, self._memory)
         vx, vy = step.velocity
         motion = (float(np.log1p(np.hypot(vx, vy))), vx / 10.0, vy / 10.0, float(np.log1p(step.elapsed / 60.0)))
         surroundings = () if self._context is None else self._context.encode(step.row(given))[0]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.live.eye import few_familiar
 from astray.live.motion import Step, as_steps
 from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.familiarity import GRIDS, familiarity, keys_of
+from astray.mdp.familiarity import GRIDS, keys_of
 from astray.mdp.steps import Steps
 from astray.mdp.view import View
 
@@ -109,5 +110,5 @@ class Rows:
         if isinstance(view.encoder, FamiliarityEncoder):
             keys = keys_of(rows.steps(rows.total, given), view.encoder.habits, view.encoder.frame)
             rows._keys[: rows.total] = keys
-            rows._familiar[: rows.total] = familiarity(keys, view.memory)
+            rows._familiar[: rows.total] = few_familiar(keys, view.memory)
         return rows

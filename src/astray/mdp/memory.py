@@ -20,6 +20,9 @@ from astray.errors import DataError
 Array = NDArray[Any]
 
 
+A_FEW = 64  # keys for which no look-up table is made
+
+
 @dataclass(frozen=True)
 class Forgetting:
     """How a memory lets go of the past; by default it does not."""
@@ -160,6 +163,8 @@ class Memory:
 
     def log_counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
         """log(1 + count) of each of a row of keys; ``without`` as in :meth:`counts`."""
+        if without is None and len(keys) <= A_FEW and "_index" not in vars(self):
+            return np.log1p(self.few_counts(keys))  # a live trip of many agents: a table each would take much room
         at = self._index.find(keys)
         logs = self._index.log_count.take(at)
         if without is not None:
