@@ -1,0 +1,169 @@
+"""An agent's own scale: honest p-values from its own past, everybody's where that is short, and strays found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astray import FleetDetector, IRLDetector, Trajectories
+from astray.detectors.own_scale import ENOUGH_TRIPS, PSEUDO_TRIPS, OwnScores, own_calibration, stray_probability
+from astray.irl.shared import BANDS
+from astray.mdp.projection import Projection
+from astray.modelfile.pretrained import pretrained
+from astray.normality import Location, locate
+from astray.simulate import city, world
+
+WEIGHTS = (1.0, 0.3, 0.3, 0.3)
+
+
+def test_unseen_normal_trips_are_flagged_about_as_often_as_promised() -> None:
+    """Simulated people of towns that the reward was not learned from; some trips of each left out at random."""
+    p_values = []
+    for seed in (11, 12):
+        trips = world(seed, people=10, days=60).trips
+        for agent in trips.agents:
+            own = trips.agent(agent)
+            order = np.random.default_rng(0).permutation(len(own))
+            if len(own) >= 60:
+                detector = IRLDetector(strays=False).fit(own[np.sort(order[:-20])])
+                p_values.append(detector.score(own[np.sort(order[-20:])])["p_value"].to_numpy())
+    found = np.concatenate(p_values)
+    assert len(found) >= 160
+    assert 0.005 <= (found <= 0.02).mean() <= 0.04
+    assert (found <= 0.2).mean() == pytest.approx(0.2, abs=0.1)
+
+
+class TestFewTrips:
+    """Everybody's trips say what is normal, as long as the agent's own are few."""
+
+    @staticmethod
+    def mine(n: int) -> OwnScores:
+        rewards = np.random.default_rng(0).normal(9.0, 0.5, (n, 2)).astype(np.float32)
+        return OwnScores(rewards, Location(1.0, 2.0) if n else None)
+
+    @pytest.mark.parametrize("unfinished", [False, True])
+    @pytest.mark.parametrize("history", [0.0, 30.0, 1000.0])
+    def test_without_any_it_is_the_reference(self, history: float, unfinished: bool) -> None:
+        reward = pretrained()
+        assert reward.reference is not None
+        got = own_calibration(reward, WEIGHTS, self.mine(0), history, unfinished=unfinished)
+        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, WEIGHTS)
+        assert got.trip == pytest.approx(locate(everybody))
+        assert got.normal.total == pytest.approx(ENOUGH_TRIPS)
+        assert np.allclose(got.normal.scores, np.sort(locate(everybody).standardise(everybody)))
+        steps = reward.reference.rewards("steps", history, got.step_weights)
+        assert got.step == pytest.approx(locate(steps))
+
+    def test_with_more_the_agents_own_count_more(self) -> None:
+        reward = pretrained()
+        assert reward.reference is not None
+        usual = locate(reward.reference.rewards("trips", 30.0, WEIGHTS))
+        for n in (1, 10, 90):
+            got, mine = own_calibration(reward, WEIGHTS, self.mine(n), 30.0), self.mine(n).trips[:, 0].astype(float)
+            share = n / (n + PSEUDO_TRIPS)
+            assert got.trip.centre == pytest.approx(share * mine.mean() + (1 - share) * usual.centre, rel=1e-5)
+            assert (got.normal.weights == 1.0).sum() == n
+            assert got.normal.total == pytest.approx(max(ENOUGH_TRIPS, n))
+
+    def test_a_trip_without_a_score_says_nothing(self) -> None:
+        own = self.mine(10)
+        gap = OwnScores(np.concatenate([own.trips, np.full((5, 2), np.nan, np.float32)]), own.step)
+        one, other = (own_calibration(pretrained(), WEIGHTS, o, 30.0) for o in (own, gap))
+        assert one.trip == other.trip
+        assert np.array_equal(one.normal.scores, other.normal.scores)
+
+    def test_a_longer_history_is_less_uncertain(self) -> None:
+        noise = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h).trip_noise for h in (0.0, 4.0)]
+        assert noise[0] == pytest.approx(noise[1] * np.sqrt(5.0), rel=1e-6)
+        assert len(BANDS) == 4
+
+
+def test_the_uncertainty_of_the_same_trips_falls_as_history_grows() -> None:
+    trips = city(people=3, days=30, seed=2).trips
+    fleet = FleetDetector().fit(Trajectories.concat([trips.agent("p01")[:5], trips.agent("p02")[:5]]))
+    assert fleet.reward_ is pretrained()  # so few teach nothing
+    mine = trips.agent("p00")
+    mean = []
+    for n in (3, 10, 40):
+        fleet.enroll(mine[:n])
+        mean.append(fleet.score(mine[-15:])["uncertainty"].mean())
+    assert mean[0] > mean[1] > mean[2]
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return city(people=1, days=30, seed=3).trips
+
+
+class TestLookFor:
+    """The same trips, asked about in another way."""
+
+    @staticmethod
+    def loitering(trip: Trajectories, name: str) -> Trajectories:
+        """The same way, but in the middle of it up and down the same street for half an hour."""
+        time, half = trip.columns["time"], len(trip.columns["time"]) // 2
+        here = Projection(float(trip.columns["lat"][half]), float(trip.columns["lon"][half]))
+        xy = here.to_metres(trip.columns["lat"], trip.columns["lon"])
+        extra = 10.0 * np.arange(180)
+        wander = xy[half] + np.column_stack([15.0 * np.sin(extra / 40.0), 15.0 * np.sin(extra / 25.0)])
+        lat, lon = here.to_degrees(np.concatenate([xy[:half], wander, xy[half:]]))
+        when = np.concatenate([time[:half], time[half] + extra, time[half:] + 1800.0])
+        return Trajectories.from_fixes(time=when, lat=lat, lon=lon, agent="p00", trajectory=name)
+
+    def test_loitering_is_seen_by_those_who_look_for_manner(self, trips: Trajectories) -> None:
+        long = np.flatnonzero(trips.lengths >= 40)[-12:]
+        odd = Trajectories.concat([self.loitering(trips[i], f"odd-{i}") for i in long])
+        past = trips[np.setdiff1d(np.arange(len(trips)), long)]
+        by = {aspect: IRLDetector(look_for=(aspect,)).fit(past).score_samples(odd) for aspect in ("manner", "place")}
+        assert np.median(by["manner"]) < np.median(by["place"]) - 1.0
+        assert (by["manner"] < by["place"]).mean() > 0.8
+
+    def test_what_is_asked_may_change_after_fitting(self, trips: Trajectories) -> None:
+        detector = IRLDetector(look_for=("place",)).fit(trips[:-9])
+        first = detector.reward_
+        assert detector.calibration_.weights == (1.0, 0.0, 0.0, 0.0)
+        weighted = IRLDetector(look_for={"place": 1.0, "time": 0.5}).fit(trips[:-9])
+        assert weighted.reward_ is first
+        assert weighted.calibration_.weights == (1.0, 0.0, 0.0, 0.5)
+        assert set(detector.score(trips[-9:])["aspect"]) == {"place"}
+        assert set(weighted.score(trips[-9:])["aspect"]) <= {"place", "time"}
+
+
+class TestStrays:
+    """Somebody else's among the past trips, told by their log-ratio."""
+
+    @staticmethod
+    def mixture(own: int, strays: int, seed: int = 0, apart: float = 3.0) -> np.ndarray:
+        """Log-ratios of two normal distributions of spread 1, one ``2 apart`` above the other."""
+        rng = np.random.default_rng(seed)
+        x = np.r_[rng.normal(apart, 1.0, own), rng.normal(-apart, 1.0, strays)]
+        return 2.0 * apart * x
+
+    @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+    def test_the_share_is_found(self, share: float) -> None:
+        strays = round(2000 * share)
+        found = stray_probability(self.mixture(2000 - strays, strays))
+        assert found.mean() == pytest.approx(share, rel=0.1)
+        assert (found[2000 - strays :] > 0.95).mean() > 0.97
+        assert (found[: 2000 - strays] > 0.95).mean() < 0.002
+
+    def test_of_clean_trips_none_is_suspected(self) -> None:
+        for seed in range(5):
+            assert not (stray_probability(self.mixture(200, 0, seed)) > 0.95).any()
+            # Nor where the reward can hardly tell.
+            assert not (stray_probability(self.mixture(200, 0, seed, apart=0.5)) > 0.95).any()
+
+    def test_what_has_no_score_is_not_suspected(self) -> None:
+        found = stray_probability(np.r_[self.mixture(50, 5), np.nan])
+        assert found[-1] == 0.0
+        assert (found > 0.95).sum() == 5
+        assert not stray_probability(np.full(3, np.nan)).any()
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
+    def test_it_is_a_probability_and_falls_with_the_ratio(self, ratios: list[float]) -> None:
+        found = stray_probability(np.array(ratios))
+        assert ((found >= 0) & (found <= 1)).all()
+        assert (np.diff(found[np.argsort(ratios)]) <= 1e-12).all()
