@@ -132,6 +132,16 @@ class TestNewAgents:
             uncertainty.append(fleet.score(trips[-10:])["uncertainty"].mean())
         assert uncertainty[0] > uncertainty[1] > uncertainty[2] > 0
 
+    def test_a_rate_of_false_alarms_means_the_same_with_little_history_as_with_much(
+        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+    ) -> None:
+        normal = some(future, NEW)
+        for n in (3, 10, 25):
+            for agent in NEW:
+                fleet.enroll(past.agent(agent)[:n])
+            assert abs(np.mean(fleet.score_samples(normal))) < 1.0
+            assert np.mean(fleet.predict(normal) == -1) < 0.1
+
     def test_one_agent_through_its_lens(self, fleet: FleetDetector, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:30])

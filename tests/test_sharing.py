@@ -9,7 +9,7 @@ import pytest
 
 from astray import Trajectories
 from astray.detectors.own_scale import fits
-from astray.detectors.sharing import SharingConfig, go_on, popularity_of, share, teachers
+from astray.detectors.sharing import SharingConfig, _shortened, go_on, popularity_of, share, teachers
 from astray.errors import DataError
 from astray.irl.config import STEPS, TRIPS
 from astray.irl.shared import BANDS, Reward, band_of
@@ -64,6 +64,17 @@ class TestTeachers:
     def test_no_more_than_so_many(self, trips: Trajectories) -> None:
         two = replace(LITTLE, max_agents=2, memories=1)
         assert len(teachers(trips, ViewConfig(), two, np.random.default_rng(0))) == 2
+
+    def test_memories_are_shortened_where_a_band_of_history_has_few(self, trips: Trajectories) -> None:
+        whole = [t.world for t in teachers(trips, ViewConfig(), replace(LITTLE, memories=1), np.random.default_rng(0))]
+        assert set(band_of(np.array([w.view.memory.history for w in whole]))) == {2}
+        found = _shortened(whole, np.random.default_rng(0))
+        history = np.array([w.view.memory.history for w in found])
+        assert np.bincount(band_of(history)).tolist() == [4, 4]  # all four agents, in both bands below
+        assert history.min() >= 3
+        assert {w.agent for w in found} == set(trips.agents)
+        # Where there are enough, nobody is asked again.
+        assert _shortened([*whole, *found] * 10, np.random.default_rng(0)) == []
 
 
 class TestSharing:

@@ -38,6 +38,8 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 
 STEP_TEACHERS = 200  # agents with a memory that the step reward learns from
 STEP_IMAGINED = 10  # counterfactual trips of each memory that the step reward learns from
+IN_A_BAND = 10  # memories in a band of history that say what is usual there, at least
+SHORTEST = 3.0  # trips of such a memory
 STEP_TRIPS = 10  # of each memory that say what steps usually score
 
 
@@ -166,7 +168,8 @@ def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng
     parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
     trips, prefixes, steps, typical = parts
     moved: list[float] = []
-    for world, _ in taught:
+    worlds = [world for world, _ in taught]
+    for world in [*worlds, *_shortened(worlds, rng)]:
         rows, ends = world.demonstrations(), members(world.view.statistics, "end")
         band, whole = int(band_of(world.view.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
         mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
@@ -192,6 +195,20 @@ def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
+
+
+def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[TripWorld]:
+    """The same agents with shorter memories, for bands of history that few of the memories lie in."""
+    band = band_of(np.array([world.view.memory.history for world in worlds]))
+    found = []
+    for b, (low, high) in enumerate(zip((SHORTEST, *BANDS[:-1]), BANDS, strict=True)):
+        longer = np.flatnonzero(band > b)
+        lacking = max(IN_A_BAND - int((band == b).sum()), 0)
+        for i in rng.permutation(longer)[:lacking].tolist():
+            ids = rng.permutation(np.array(worlds[i].view.memory.trip_ids))
+            kept = int(rng.integers(int(low), int(high)))
+            found.append(replace(worlds[i], view=worlds[i].view.forget(ids[kept:].tolist())))
+    return found
 
 
 def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
