@@ -1,4 +1,4 @@
-"""The stream: what a deployment lives through (protocol P7). Trips of one person in the order of time, some of a stranger.
+"""The stream: what a deployment lives through (protocol P7). One person's trips in the order of time, some a stranger's.
 
     python bench/stream.py GEOLIFE [--cache FILE] [--people 004,167] [--seeds 2]
 
@@ -44,7 +44,9 @@ def stream(trial: Trial, intruder: bool, rng: np.random.Generator) -> tuple[Traj
     return test[mixed], foreign[mixed]
 
 
-def run(detector: IRLDetector, trips: Trajectories, foreign: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray, int]:
+def run(
+    detector: IRLDetector, trips: Trajectories, foreign: np.ndarray, way: str
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Scores, flags and the number of answers."""
     scores, flagged, answers = np.zeros(len(trips)), np.zeros(len(trips), bool), 0
     strange = dict(zip(trip_names(trips), foreign.tolist(), strict=True))
@@ -86,7 +88,9 @@ def main() -> None:
                     third = len(trips) // 3
                     hits = (flagged & foreign).sum()
                     f1 = 2 * hits / max(flagged.sum() + foreign.sum(), 1)
-                    alarms = [float(flagged[part][~foreign[part]].mean()) for part in (slice(third), slice(-third, None))]
+                    alarms = [
+                        float(flagged[part][~foreign[part]].mean()) for part in (slice(third), slice(-third, None))
+                    ]
                     rows.setdefault((intruder, way), []).append(
                         [auroc(scores, foreign), average_precision(scores, foreign), f1, *alarms, answers]
                     )
