@@ -1,4 +1,4 @@
-"""The stream: what a deployment lives through (protocol P7). One person's trips in the order of time, some a stranger's.
+"""The stream: what a deployment lives through (protocol P7). A person's trips in the order of time, some a stranger's.
 
     python bench/stream.py GEOLIFE [--cache FILE] [--people 004,167] [--seeds 2]
 
