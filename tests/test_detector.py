@@ -911,6 +911,13 @@ class TestExplanations:
         assert all(0 <= s.start < s.stop <= n for s in said.segments)
         assert 0 < len(said.habitual) <= 50
         assert all(lat.shape == lon.shape and len(lat) > 1 for lat, lon in said.habitual)
+        assert len(said.expected) <= 5  # a stranger may be nowhere near a way that the agent goes
+
+    def test_a_policy_says_where_the_agent_would_rather_have_gone(
+        self, alone: IRLDetector, others: Trajectories
+    ) -> None:
+        trips = others[60:]
+        said = alone.explain(trips, int(np.argmin(alone.score_samples(trips))))
         assert 1 <= len(said.expected) <= 5
         leaves = said.segments[0].start
         for lat, lon in said.expected:
