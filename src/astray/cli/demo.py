@@ -142,8 +142,11 @@ def in_words(explanation: Explanation) -> list[str]:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
         start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
         said.append(f"{start:%H:%M} to {end:%H:%M}: {worst}")
-    indent = {"initial_indent": " " * 10, "subsequent_indent": " " * 10}
-    return [line for words in said for line in textwrap.wrap(words, 100, **indent)]
+    return [
+        line
+        for words in said
+        for line in textwrap.wrap(words, 100, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    ]
 
 
 def share(part: int, whole: int) -> str:
