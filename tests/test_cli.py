@@ -334,6 +334,7 @@ def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys:
     mine = astray.read(home / "past.csv").agent("p00")
     days = [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in mine.columns["time"][[0, -1]].tolist()]
     made = pretrained().made
+    towns = made["towns"] + made.get("cities", 0)
     assert main(["info", str(home / "fleet.astray")]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^of +4 agents, with \d+ to \d+ trips each", said, re.MULTILINE)
@@ -342,9 +343,7 @@ def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys:
     said = capsys.readouterr().out
     assert re.search(r"^of +p00$", said, re.MULTILINE)
     assert re.search(rf"^learned from +{len(mine)} trips, {days[0]} to {days[1]}$", said, re.MULTILINE)
-    assert re.search(
-        rf"^reward +learned from .* {made['towns']} towns, then from trips of others here$", said, re.MULTILINE
-    )
+    assert re.search(rf"^reward +learned from .* {towns} towns, then from trips of others here$", said, re.MULTILINE)
     assert re.search(r"^others +where 3 agents go is known$", said, re.MULTILINE)
     assert re.search(r"^anomaly +a score as low as at most 2 % of normal trips have$", said, re.MULTILINE)
     assert f"astray {astray.__version__}" in said

@@ -189,7 +189,8 @@ def _reward(made: Mapping[str, Any]) -> str:
     """
     if "towns" not in made:
         return "learned from these trips"
-    towns = "one town" if made["towns"] == 1 else f"each of {made['towns']} towns"
+    n = made["towns"] + made.get("cities", 0)
+    towns = "one town" if n == 1 else f"each of {n} towns"
     begun = f"learned from {made['days']} days of {made['people']} simulated people in {towns}"
     return begun + (", then from trips of others here" if made.get("went_on") else "")
 

@@ -57,12 +57,13 @@ def command(
     shipped = Recipe()
     recipe = Recipe(
         towns=towns or shipped.towns,
+        cities=0 if towns else shipped.cities,
         people=people or shipped.people,
         days=days or shipped.days,
         iterations=settings.iterations or shipped.iterations,
         seed=settings.seed,
     )
-    what = f"learning from {recipe.people} people in each of {recipe.towns} towns"
+    what = f"learning from {recipe.people} people in each of {recipe.towns + recipe.cities} towns"
     with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
         reward = pretrain(recipe, done)
     write_reward(output, reward)
