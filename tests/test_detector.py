@@ -41,7 +41,14 @@ from astray.simulate import Simulation, city
 # The shared reward goes on learning from a population, a little.
 QUICK: dict[str, Any] = {
     "iterations": 2,
-    "sharing": {"memories": 2, "demonstrations": 10, "short_demonstrations": 6, "imagined": 5, "reference": 40},
+    "sharing": {
+        "least_agents": 2,
+        "memories": 2,
+        "demonstrations": 10,
+        "short_demonstrations": 6,
+        "imagined": 5,
+        "reference": 40,
+    },
 }
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {

@@ -32,11 +32,18 @@ from astray.simulate import Simulation, city
 
 QUICK: dict[str, Any] = {
     "iterations": 2,
-    "sharing": {"memories": 2, "demonstrations": 10, "short_demonstrations": 6, "imagined": 5, "reference": 40},
+    "sharing": {
+        "least_agents": 2,
+        "memories": 2,
+        "demonstrations": 10,
+        "short_demonstrations": 6,
+        "imagined": 5,
+        "reference": 40,
+    },
 }
 ONCE: dict[str, Any] = {
     "iterations": 1,
-    "sharing": {"memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
+    "sharing": {"least_agents": 2, "memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
 }
 TRAINED = [f"p{i:02d}" for i in range(6)]
 NEW = ["p06", "p07", "p08"]

@@ -41,6 +41,7 @@ QUICK: dict[str, Any] = {
 }
 SHARING = {
     "max_agents": 4,
+    "least_agents": 2,
     "memories": 1,
     "demonstrations": 10,
     "short_demonstrations": 6,

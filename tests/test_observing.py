@@ -15,7 +15,7 @@ from astray.mdp.memory import Memory
 from astray.mdp.view import trip_names
 from astray.simulate import city
 
-LITTLE = {"max_agents": 3, "memories": 1, "demonstrations": 6, "imagined": 2, "reference": 20}
+LITTLE = {"max_agents": 3, "least_agents": 2, "memories": 1, "demonstrations": 6, "imagined": 2, "reference": 20}
 
 
 @pytest.fixture(scope="module")

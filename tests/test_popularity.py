@@ -21,7 +21,7 @@ from astray.simulate import city
 
 QUICK: dict[str, Any] = {
     "iterations": 1,
-    "sharing": {"memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
+    "sharing": {"least_agents": 2, "memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
     "seed": 0,
 }
 HABITS = (Habit(cell=100), Habit(cell=1000))

@@ -48,7 +48,9 @@ class SharingConfig:
     """How agents teach a shared reward."""
 
     max_agents: int = 64  # agents of a place that teach, drawn at random
+    least_agents: int = 2  # without so many that teach, nothing is learned
     least_trips: int = 10  # an agent with fewer does not teach
+    held_out: float = 0.0  # share of the agents that teach nothing and only say what is usual
     max_trips: int = 400  # of one agent
     memories: int = 3  # of each agent: one of all its trips, the others shorter
     shortest: int = 3  # trips of a shorter memory, at least;
@@ -74,7 +76,7 @@ def teachers(
     agents, counts = np.unique(trips.agent_ids, return_counts=True)
     able = agents[(counts >= sharing.least_trips) & (agents != "")]
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
-    if len(chosen) < 2:
+    if len(chosen) < max(sharing.least_agents, 2):
         return []
     some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
     blank = View.of(some, config, rng).among(some)
@@ -133,6 +135,12 @@ def share(
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
+    agents = sorted({t.world.agent for t in taught})
+    spared = (
+        set(rng.permutation(agents)[: round(sharing.held_out * len(agents))].tolist()) if sharing.held_out else set()
+    )
+    judges = [t for t in taught if t.world.agent in spared] or taught
+    taught = [t for t in taught if t.world.agent not in spared]
     worlds, others = [t.world for t in taught], [t.others for t in taught]
     learning = replace(learning, imagined=sharing.imagined * len(worlds))
     with one_thread():
@@ -146,7 +154,7 @@ def share(
             if step_learning is None:
                 raise DataError("there is no step reward to start from; say how to learn one")
             step = _step_reward(taught, step_learning, rng)
-    reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
+    reference = refer(judges, Reward(step, learned.posterior), sharing, rng)
     return Reward(step, learned.posterior, reference)
 
 
@@ -230,7 +238,17 @@ def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) 
     return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
 
 
-GOING_ON = SharingConfig(max_agents=40, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
+GOING_ON = SharingConfig(
+    max_agents=40,
+    least_agents=12,
+    held_out=0.25,
+    memories=2,
+    demonstrations=60,
+    short_demonstrations=40,
+    imagined=20,
+)
+"""Few agents would teach their own ways as everybody's, and what they score themselves would promise too much."""
+
 GO_ON_ITERATIONS = 20
 
 
