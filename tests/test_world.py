@@ -231,7 +231,21 @@ def test_the_shortest_paths_have_counterfactuals_too(name: str, n: int):
             assert (path.xy != paths.columns["xy"]).any()  # something is left to go another way
 
 
-@pytest.mark.parametrize("name", [name for name in COUNTERFACTUALS if name != "borrow"])
+def test_an_excursion_leaves_the_way_and_comes_back_to_it():
+    paths = some_paths()
+    drawn, changed = explore(paths, 60, ["excursion"], INTERVAL, np.random.default_rng(5))
+    row = drawn.trajectory_of_row
+    for i in range(len(drawn)):
+        _, xy = one(drawn, i)
+        _, original = one(paths, int(drawn.context["trip"][i]))
+        other = changed[row == i]
+        assert other.any()
+        np.testing.assert_allclose(xy[[0, -1]], original[[0, -1]], atol=1.0)
+        apart = np.hypot(*np.moveaxis(xy[~other][:, None] - original[None], -1, 0)).min(axis=1)
+        assert np.median(apart) < 200.0  # the points between two of the original's lie beside them
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTERFACTUALS if name not in ("borrow", "excursion")])
 def test_points_that_are_not_called_changed_lie_where_they_lay(name: str):
     paths = some_paths()
     drawn, changed = explore(paths, 60, [name], INTERVAL, np.random.default_rng(5))

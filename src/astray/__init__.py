@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from astray.readers import read
     from astray.trajectories import Trajectories
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ByContext",

@@ -121,6 +121,8 @@ class Calibration:
         The same of the combined trip reward, or of the mean n of trips.
     window
         The same of the mean n over windows; None where a trip reward decides.
+    lowest
+        Centre and spread of the lower of N and the worst window, where windows decide, too.
     normal
         The scores of normal trips: what p-values are read from.
     window_length
@@ -140,6 +142,7 @@ class Calibration:
     window_length: float = 120.0
     scale: str = "trip"
     trip_noise: float = 0.0
+    lowest: Location = Location(0.0, 1.0)
     step_weights: tuple[float, ...] = (1.0,)
 
 
@@ -211,7 +214,8 @@ def mean_normality(
     score = mean
     if calibration.window is not None:
         lowest = calibration.window.standardise(lowest_windows(n, means, trip, time, weight, calibration.window_length))
-        score = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
+        lower = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
+        score = calibration.lowest.standardise(lower)
     by_aspect = runs.means(rewards.mean(axis=2, dtype=np.float64).T, share).T[:, :, None]
     aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
@@ -272,6 +276,9 @@ def calibrate(
         every = lowest_windows(n, means, of, time, weight, window_length, every=True)
         blank = replace(blank, trip=locate(means, robust), window=locate(every, robust))
     score = mean_normality(rewards, of, time, weight, blank, runs.n_trips).score
+    if blank.window is not None:  # the lower of two is lower than each: eps is to mean the same of it
+        lowest = locate(score, robust)
+        blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
     promised = slice(None) if unseen is None else np.bincount(of, unseen) > 0
     return replace(blank, normal=Sample.of(score[promised]))
 

@@ -49,7 +49,8 @@ class IRLDetector(Detector):
 
     For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
-    other people's trips (``population``) it goes on learning for some seconds. For states and actions of any kind
+    other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
+    each, goes on learning from them for some tens of seconds. For states and actions of any kind
     (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, and where a view sees
     what the shared reward does not (other habits, another encoder, a context), the agent's own reward is learned by
     Algorithm 1 of the paper.
@@ -302,18 +303,20 @@ class IRLDetector(Detector):
             refused = sort_out(trips, y, anomalous, set(), frozenset(), ()).refused
             return self.fit(trips, np.where(np.isin(trip_names(trips), sorted(refused)), -1, 1), population)
         remembered = () if self.view_ is None else self.view_.memory.trip_ids
-        past = {*trip_names(self.kept_), *remembered, *self.suspects_}
+        learned = {*trip_names(self.kept_), *remembered, *self.suspects_}
+        past = learned | set(self.inbox_.waiting.trip_ids)
         given = trips if trips is None else self._check(trips)
         new, taught, refused = sort_out(given, y, anomalous, past, self.anomalous_, self.agents_)
         if new is not None and len(new):
             self._go_on(new, refused, without(self.kept_, refused | taught), population)
             self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
-            self.n_trips_ += len(taught - past)
+            self.n_trips_ += len(taught - learned)
         else:
             # Nothing to learn from: the reward stays.
             self._forget(refused)
         self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
-        self.n_trips_ -= len(refused & past)
+        self.n_trips_ -= len(refused & learned)
+        self.inbox_ = self.inbox_.without(taught).reject(refused)
         self.anomalous_ = (self.anomalous_ | refused) - taught
         return self
 

@@ -48,7 +48,7 @@ class FleetDetector(Detector):
     The reward looks at a trip only through its agent's memory (how often was this agent here, did it ever stop here, at
     this hour, ...). So it serves agents it has never met: they are enrolled by counting their trips, and go on learning
     by counting further ones. It begins with the reward that ships with astray, and goes on learning from the agents
-    that it is fitted on.
+    that it is fitted on, if a dozen of them or more have ten trips each.
 
     Scores are measured against the agent's own past trips, each left out of the memory, and, while these are few,
     against normal trips of agents with about as much history, so that a rate of false alarms means the same for a new
@@ -175,7 +175,9 @@ class FleetDetector(Detector):
         """
         self._require_fitted()
         new = self._unknown(trips)
-        self.members_.update(crowd.enrol(new, self.members_, self._common, self.ways))
+        enrolled = crowd.enrol(new, self.members_, self._common, self.ways)
+        names = set(trip_names(new))
+        self.members_.update({a: replace(m, inbox=m.inbox.without(names)) for a, m in enrolled.items()})
         return len(new)
 
     def _unknown(self, trips: Trajectories) -> Trajectories:
@@ -248,7 +250,8 @@ class FleetDetector(Detector):
         memory = member.memory.remove(names)
         gone = len(member.memory) - len(memory)
         # Ways have no names: after a removal none of them is sure to be innocent.
-        self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways)
+        inbox = member.inbox.reject(names) if anomalous else member.inbox.without(names)
+        self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways, inbox=inbox)
         if anomalous:
             self.anomalous_ |= names
         return gone

@@ -7,7 +7,7 @@ tell, so a question is asked, never more often than the agent has tokens for. No
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -64,6 +64,18 @@ class Inbox:
         """One more trip has come, flagged or not."""
         tokens = min(self.tokens + EARNED, MOST_TOKENS)
         return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-LATELY:])
+
+    def without(self, names: Collection[str]) -> Inbox:
+        """The same after somebody has decided on some of the waiting trips."""
+        gone = set(names)
+        groups = (tuple(t for t in group if t not in gone) for group in self.asked)
+        asked = tuple(group for group in groups if len(group) >= TOGETHER)
+        return replace(self, waiting=self.waiting.remove(gone), asked=asked)
+
+    def reject(self, names: Collection[str]) -> Inbox:
+        """The same after some of the waiting trips proved not to be the agent's: what is alike is refused from then."""
+        proved = self.waiting.remove(set(self.waiting.trip_ids) - set(names))
+        return replace(self.without(names), rejected=self.rejected.merge(proved))
 
     def add(self, trip: Memory) -> Inbox:
         """One more trip waits; the oldest may have to go."""
@@ -185,14 +197,12 @@ class Learner:
         unknown = meant - set(self.inbox.waiting.trip_ids)
         if unknown or not meant:
             raise DataError(f"no trip named {min(unknown) if unknown else ''!r} is waiting for an answer")
-        chosen = self.inbox.waiting.remove(set(self.inbox.waiting.trip_ids) - meant)
-        asked = tuple(left for group in self.inbox.asked if len(left := tuple(t for t in group if t not in meant)) > 1)
-        inbox = replace(self.inbox, waiting=self.inbox.waiting.remove(meant), asked=asked)
         if not mine:
-            return replace(self, inbox=replace(inbox, rejected=inbox.rejected.merge(chosen)))
+            return replace(self, inbox=self.inbox.reject(meant))
+        chosen = self.inbox.waiting.remove(set(self.inbox.waiting.trip_ids) - meant)
         view = self.view.with_memory(self.view.memory.merge(chosen))
         own = self.own.follow(self.view.memory, view.memory)
-        return replace(self, view=view, own=own, inbox=replace(inbox, flags=()))
+        return replace(self, view=view, own=own, inbox=replace(self.inbox.without(meant), flags=()))
 
 
 class Observed(NamedTuple):

@@ -245,6 +245,7 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
         "window_length": c.window_length,
         "scale": c.scale,
         "trip_noise": c.trip_noise,
+        "lowest": c.lowest,
     }
     return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
@@ -264,6 +265,7 @@ def unpack_calibration(model: ModelFile, name: str) -> Calibration:
         inside.value("window_length", float),
         inside.value("scale", str),
         inside.value("trip_noise", float),
+        Location(*inside.value("lowest", tuple[float, float])),
         inside.value("step_weights", tuple[float, ...]),
     )
 
