@@ -120,12 +120,12 @@ def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) 
     fleet.enroll(people.agent("p02")[:80])
     with pytest.raises(DataError, match="not enrolled"):
         fleet.observe(submitted(people.agent("p00")[:1], "nobody", "x"))
-    mixed = Trajectories.concat([people.agent("p02")[80:100], submitted(people.agent("p01")[:15], "p02", "x")])
+    mixed = Trajectories.concat([people.agent("p02")[80:100], submitted(people.agent("p00")[:15], "p02", "x")])
     observed = fleet.observe(mixed)
     became = dict(zip(observed.table["trajectory"].to_list(), observed.table["became"].to_list(), strict=True))
     own = [became[t] for t in people.agent("p02")[80:100].trajectory_ids.tolist()]
     assert own.count("learned") >= 14
-    assert sum(became[f"x{i}"] == "learned" for i in range(15)) <= 7
+    assert sum(became[f"x{i}"] == "learned" for i in range(15)) <= 3
     assert {q.agent for q in fleet.questions_} <= {"p02"}
     fleet.save(tmp_path / "f.astray")
     loaded = astray.load(tmp_path / "f.astray")
