@@ -76,13 +76,8 @@ def turn_off(time: Array, xy: Array, others: Trajectories, rng: np.random.Genera
 def borrow(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
     """Route: where another of the person's own trips passes by, the trip leaves its way and follows that one."""
     for _ in range(8):
-        j = int(rng.integers(len(others)))
-        rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
-        when, where = others.columns["time"][rows], others.columns["xy"][rows]
-        i = _somewhere(len(xy), rng)
-        apart = np.hypot(*(where - xy[i]).T)
-        k = int(apart.argmin())
-        if apart[k] >= BORROW_WITHIN:
+        i, k, when, where = _near_another(xy, others, rng)
+        if k is None:
             continue
         rest = where[k + 1 :]
         # As long as both go the same way nothing has changed (and never does, if the trip drawn is this one).
@@ -116,13 +111,8 @@ def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Gener
     Where that other trip meets the way again, the trip goes on from there; where it does not, it turns round.
     """
     for _ in range(8):
-        j = int(rng.integers(len(others)))
-        rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
-        when, where = others.columns["time"][rows], others.columns["xy"][rows]
-        i = _somewhere(len(xy), rng)
-        apart = np.hypot(*(where - xy[i]).T)
-        k = int(apart.argmin())
-        if apart[k] >= BORROW_WITHIN or k + 1 >= len(where):
+        i, k, when, where = _near_another(xy, others, rng)
+        if k is None or k + 1 >= len(where):
             continue
         rest, since = where[k + 1 :], when[k + 1 :] - when[k]
         to_way = np.hypot(*(rest[:, None] - xy[i:]).T).T  # from each of its points to each that is still to come
@@ -228,6 +218,17 @@ def explore(
     row = drawn.trajectory_of_row
     # The step by which the turning point was reached is as normal as ever; a millisecond stands for rounding.
     return drawn, (at > start[row] + 1e-3) & (at <= end[row] + 1e-3)
+
+
+def _near_another(xy: Array, others: Trajectories, rng: np.random.Generator) -> tuple[int, int | None, Array, Array]:
+    """A point of the way, and the nearest one of another trip with its times and places; None if that is far away."""
+    j = int(rng.integers(len(others)))
+    rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
+    where = others.columns["xy"][rows]
+    i = _somewhere(len(xy), rng)
+    apart = np.hypot(*(where - xy[i]).T)
+    k = int(apart.argmin())
+    return i, k if apart[k] < BORROW_WITHIN else None, others.columns["time"][rows], where
 
 
 def _whole(time: Array, xy: Array) -> Path:
