@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astray import FleetDetector, IRLDetector, Trajectories
+from astray import FleetDetector, IRLDetector, Trajectories, load
 from astray.detectors.own_scale import ENOUGH_TRIPS, PSEUDO_TRIPS, OwnScores, own_calibration, stray_probability
 from astray.irl.shared import BANDS
 from astray.mdp.projection import Projection
@@ -167,3 +169,15 @@ class TestStrays:
         found = stray_probability(np.array(ratios))
         assert ((found >= 0) & (found <= 1)).all()
         assert (np.diff(found[np.argsort(ratios)]) <= 1e-12).all()
+
+
+def test_what_is_looked_for_is_settled_when_a_model_is_fitted(tmp_path: Path) -> None:
+    trips = city(people=2, days=14, seed=0).trips
+    mine = trips.agent("p00")
+    detector = IRLDetector().fit(mine[:-5])
+    before = detector.score_samples(trips)
+    detector.set_params(look_for=("time",))
+    np.testing.assert_array_equal(detector.score_samples(trips), before)
+    detector.save(tmp_path / "m.astray")
+    np.testing.assert_array_equal(load(tmp_path / "m.astray").score_samples(trips), before)
+    assert not np.allclose(detector.fit(mine[:-5]).score_samples(trips), before)

@@ -117,6 +117,8 @@ class IRLDetector(Detector):
     view_, world_
         How GPS trips, or states and actions, are seen; the other one is None. ``view_.memory`` is what is remembered,
         ``view_.popularity`` where other agents go.
+    aspect_weights_
+        How much each aspect of the reward counts.
     calibration_
         What scores are measured on (r_bar, sigma_bar, the scores of normal trips).
     history_
@@ -216,6 +218,7 @@ class IRLDetector(Detector):
     reward_: Reward
     view_: View | None
     world_: StepWorld | None
+    aspect_weights_: tuple[float, ...]
     own_: OwnScores
     inbox_: Inbox
     history_: pl.DataFrame
@@ -255,7 +258,8 @@ class IRLDetector(Detector):
             view = remember(View.of(mine, looking, rng), mine)
             shared = self._shared(view)
             if shared is not None:
-                taught = self._enrol(mine, view, crowd, rng, shared)
+                weights = aspect_weights(shared.aspects, self.look_for)
+                taught = self._enrol(mine, view, crowd, rng, shared, weights)
             else:
                 taught = self._learn(GeoWorld.of(sample(mine, self.max_trips, rng), view), config, rng, crowd)
         else:
@@ -263,6 +267,7 @@ class IRLDetector(Detector):
             world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
             taught = self._learn(world, config, rng, crowd)
         self._take(taught)
+        self.aspect_weights_ = aspect_weights(taught.reward.aspects, self.look_for if self.is_shared else None)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
         self.anomalous_ = frozenset(trip_names(trips[~good]))
@@ -375,8 +380,7 @@ class IRLDetector(Detector):
     def _learner(self) -> Learner:
         assert self.view_ is not None
         agent = self.agents_[0] if len(self.agents_) == 1 else ""
-        weights = aspect_weights(self.reward_.aspects, self.look_for)
-        return Learner(agent, self.view_, self.own_, self.inbox_, self.reward_, weights)
+        return Learner(agent, self.view_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
 
     def _forget(self, names: Collection[str]) -> None:
         self.kept_ = without(self.kept_, names)
@@ -401,7 +405,7 @@ class IRLDetector(Detector):
         if view is not None and self.is_shared:
             # Those that are given again are judged anew.
             doubted = tuple(name for name in self.suspects_ if name not in trip_names(new))
-            taught = self._enrol(both, view, crowd, rng, self.reward_, doubted)
+            taught = self._enrol(both, view, crowd, rng, self.reward_, self.aspect_weights_, doubted)
         else:
             world: GeoWorld | StepWorld
             if view is not None:
@@ -457,6 +461,7 @@ class IRLDetector(Detector):
         crowd: Trajectories | None,
         rng: np.random.Generator,
         begun: Reward,
+        weights: tuple[float, ...],
         suspects: tuple[str, ...] = (),
     ) -> Taught:
         """The shared reward, and what the agent's past trips score by it."""
@@ -466,7 +471,6 @@ class IRLDetector(Detector):
             learned = go_on(begun, crowd, view.config, self.sharing, rng, self.iterations, self.progress) or begun
         if len(trips.agents) == 1:
             view = replace(view, popularity=view.popularity.seen_by(trips.agents[0]))
-        weights = aspect_weights(learned.aspects, self.look_for)
         view, own, found = scored_past(trips, view, learned, weights, self.strays)
         kept = without(thin(sample(trips, self.keep, rng), view), found)
         return Taught(learned, None, view, None, pl.DataFrame(), kept, None, own, (*suspects, *found))
@@ -499,7 +503,7 @@ class IRLDetector(Detector):
         if self._own_calibration is not None or self.view_ is None:
             assert self._own_calibration is not None
             return self._own_calibration
-        weights = aspect_weights(self.reward_.aspects, self.look_for)
+        weights = self.aspect_weights_
         return own_calibration(self.reward_, weights, self.own_, self.view_.memory.history, unfinished=unfinished)
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
@@ -569,6 +573,7 @@ class IRLDetector(Detector):
             "anomalous": sorted(self.anomalous_),
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
+            "aspect_weights": self.aspect_weights_,
         }
         taught = Taught(
             self.reward_,
@@ -594,4 +599,7 @@ class IRLDetector(Detector):
         detector.anomalous_ = frozenset(model.value("anomalous", tuple[str, ...]))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)
+        detector.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
+        if len(detector.aspect_weights_) != len(detector.reward_.aspects):
+            raise model.wrong("its aspects and their weights do not fit together")
         return detector

@@ -74,6 +74,8 @@ class FleetDetector(Detector):
         Agent to :class:`~astray.detectors.members.Member`: its centre, memory, scores and some ways.
     popularity_
         Where the agents that the fleet was fitted on go.
+    aspect_weights_
+        How much each aspect of the reward counts.
     anomalous_
         Names of trips confirmed as anomalous, which never teach.
 
@@ -133,6 +135,7 @@ class FleetDetector(Detector):
     view_config_: ViewConfig
     context_: Context
     popularity_: Popularity
+    aspect_weights_: tuple[float, ...]
 
     # ---------------------------------------------------------------- learning
 
@@ -156,7 +159,7 @@ class FleetDetector(Detector):
         members = crowd.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.view_config_, self.context_ = learned, view, context
-        self.popularity_, self.members_ = popularity, members
+        self.popularity_, self.members_, self.aspect_weights_ = popularity, members, common.weights
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         return self
 
@@ -271,8 +274,7 @@ class FleetDetector(Detector):
 
     @property
     def _common(self) -> Common:
-        weights = aspect_weights(self.reward_.aspects, self.look_for)
-        return Common(self.view_config_, self.context_, self.reward_, weights, self.popularity_)
+        return Common(self.view_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
@@ -320,7 +322,11 @@ class FleetDetector(Detector):
     # ---------------------------------------------------------------- keeping
 
     def _pack(self) -> Packed:
-        own = {"view_config": plain(self.view_config_), "context": plain(self.context_)}
+        own = {
+            "view_config": plain(self.view_config_),
+            "context": plain(self.context_),
+            "aspect_weights": self.aspect_weights_,
+        }
         return Packed.together(
             [
                 Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
@@ -340,6 +346,9 @@ class FleetDetector(Detector):
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
         fleet.members_ = unpack_members(model, fleet.view_config_)
         fleet.anomalous_ = frozenset(model.text("anomalous"))
+        fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
+        if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):
+            raise model.wrong("its aspects and their weights do not fit together")
         if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)):
             raise model.wrong("its reward and its view do not fit together")
         return fleet
