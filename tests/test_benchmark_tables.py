@@ -540,7 +540,8 @@ def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
     quick = {"iterations": 1, "updates": 1, "clone_updates": 1, "imagined": 8, "rollouts": 2}
     scores = []
     for name, variant in {WHOLE: {}, **VARIANTS}.items():
-        fitted = IRLDetector(config=quick, iterations=1, **variant).fit(mine, population=theirs)
+        options = {"sharing": {"least_agents": 2}, **variant}  # so few others teach only if that is asked for
+        fitted = IRLDetector(config=quick, iterations=1, **options).fit(mine, population=theirs)
         assert fitted.is_shared == (name not in ("encoder: fourier", "encoder: raw", "preset: kdd19"))
         assert (fitted.reward_ is pretrained()) == (name == "reward: pretrained alone")
         if name != "strays: all remembered":  # nobody strays here

@@ -343,7 +343,7 @@ def test_info_says_what_a_model_is_to_people_and_to_programs(home: Path, capsys:
     said = capsys.readouterr().out
     assert re.search(r"^of +p00$", said, re.MULTILINE)
     assert re.search(rf"^learned from +{len(mine)} trips, {days[0]} to {days[1]}$", said, re.MULTILINE)
-    assert re.search(rf"^reward +learned from .* {towns} towns, then from trips of others here$", said, re.MULTILINE)
+    assert re.search(rf"^reward +learned from .* {towns} towns$", said, re.MULTILINE)
     assert re.search(r"^others +where 3 agents go is known$", said, re.MULTILINE)
     assert re.search(r"^anomaly +a score as low as at most 2 % of normal trips have$", said, re.MULTILINE)
     assert f"astray {astray.__version__}" in said
@@ -396,7 +396,7 @@ def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, 
     detector = astray.load(model)
     assert isinstance(detector, astray.IRLDetector)
     suspects = detector.suspects_
-    assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 3
+    assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 2
     assert not set(suspects) & set(detector.view_.memory.trip_ids)
     said = capsys.readouterr().err
     assert f"{len(suspects)} trips look like somebody else's, and were taken out of the memory: {suspects[0]}, " in said
@@ -783,7 +783,8 @@ def test_an_interrupted_score_ends_at_once_and_tidies_up(
 def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path, number: signal.Signals):
     model, log = tmp_path / "model.astray", tmp_path / "log"
     model.write_bytes((home / "p00.astray").read_bytes())
-    command = ["fit", str(home / "past.csv"), "-o", str(model), "--agent", "p01", "--iterations", "500"]
+    command = ["fit", str(home / "past.csv"), "-o", str(model), "--agent", "p01"]
+    command += ["--preset", "kdd19", "--iterations", "5000"]
     with open(log, "wb") as errors:
         process = subprocess.Popen(
             [*ASTRAY, *command], stderr=errors, start_new_session=True, preexec_fn=heed_interrupts
