@@ -166,7 +166,7 @@ def command(
     The reward that judges trips ships with astray, so one agent alone takes a second: its trips are counted. Where
     there are a dozen others with ten trips each, the reward goes on learning from them for some tens of seconds.
 
-    The trips should be normal ones; name those you know to be wrong with --anomalous. Trips that are almost surely
+    The trips should be normal ones; name those you know to be wrong with --anomalous. Trips that are probably
     somebody else's are taken out of the memory, and named.
 
     [b]Examples[/b]

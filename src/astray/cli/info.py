@@ -201,7 +201,7 @@ def _asked(model: IRLDetector | FleetDetector) -> str:
 
 
 def _suspects(names: Sequence[str]) -> str:
-    return f"{', '.join(names)}: almost surely somebody else's" if names else ""
+    return f"{', '.join(names)}: probably somebody else's" if names else ""
 
 
 def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
