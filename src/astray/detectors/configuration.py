@@ -62,7 +62,7 @@ def view_config(
     return configured(configured(default, given), _present(own))
 
 
-PLACE_FIRST = 0.3  # how much the other aspects count, against place
+PLACE_FIRST = 0.1  # how much the other aspects count, against place
 """Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
 
 

@@ -23,7 +23,7 @@ class Recipe:
     """How the shipped reward is made. The same recipe makes the same reward."""
 
     towns: int = 14  # simulated ones, each of its own kind
-    cities: int = 4  # and some of the kind that astray's examples are of, but others
+    cities: int = 3  # and some of the kind that astray's examples are of, but others
     people: int = 25  # in each of them
     days: int = 60  # of their lives
     first_seed: int = 1000  # of the first town; the others follow. Those of tests and examples have lower ones
@@ -33,10 +33,12 @@ class Recipe:
     sharing: SharingConfig = SharingConfig(memories=2)
 
     def places(self) -> Iterator[Trajectories]:
-        """The trips of each town."""
+        """The trips of each town; nobody has a namesake in another one."""
         for number in range(self.towns + self.cities):
             variety = self.variety if number < self.towns else Variety.none()
-            yield world(self.first_seed + number, people=self.people, days=self.days, variety=variety).trips
+            trips = world(self.first_seed + number, people=self.people, days=self.days, variety=variety).trips
+            names = [f"{number}-{agent}" for agent in trips.agent_ids.tolist()]
+            yield Trajectories(trips.columns, trips.offsets, names, trips.trajectory_ids, trips.context)
 
 
 def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:

@@ -249,7 +249,7 @@ GOING_ON = SharingConfig(
 )
 """Few agents would teach their own ways as everybody's, and what they score themselves would promise too much."""
 
-GO_ON_ITERATIONS = 20
+GO_ON_ITERATIONS = 12
 
 
 def go_on(
@@ -264,7 +264,10 @@ def go_on(
     """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
     from astray.irl.config import TRIPS
 
-    learning = replace(TRIPS, learning_rate=TRIPS.learning_rate / 3, iterations=iterations or GO_ON_ITERATIONS)
+    # What was learned before is the prior, which holds the reward: nobody needs to be held out to say when to stop.
+    learning = replace(
+        TRIPS, learning_rate=TRIPS.learning_rate / 2, iterations=iterations or GO_ON_ITERATIONS, held_out=0.0
+    )
     found = share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
     return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
 

@@ -237,7 +237,7 @@ def either_side(view: View, trip: Trajectories, number: int) -> dict[TripHabit, 
     for band, width in BANDS.items():
         motion[:, MOTION.index(band)] += steps / width
     vars(moved)["motion"] = motion  # as if the trip had been longer, or slower
-    counts = view.memory.counts(moved.trip_keys[0], np.array(number)).mean(axis=2)
+    counts = view.memory.counts(moved.looked_up, np.array(number)).mean(axis=2)
     return {
         habit: (float(counts[steps < 0, h].sum()), float(counts[steps > 0, h].sum()))
         for h, habit in enumerate(TRIP_HABITS)

@@ -22,7 +22,7 @@ class RewardConfig:
     heads: int = 10  # K, the heads of each network, in each aspect
     networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
     prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
-    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in, as usual for tanh
+    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in
     random_prior: float = 0.0  # weight of a fixed random network added to each head (Osband et al. 2018); 0: none
 
 
@@ -103,7 +103,10 @@ KDD19 = LearnConfig(
 )
 
 TRIPS = LearnConfig(
-    reward=RewardConfig(hidden=(32, 16), heads=2, networks=5),
+    # Agents, of which there are few, are what the prior counts against: it must not be wide.
+    reward=RewardConfig(heads=2, networks=5, prior_variance=1.0),
+    # Where an agent is, is told by where others are: places that nobody goes to would teach to trust every street.
+    explorers=tuple(name for name in DEFAULT_EXPLORERS if name not in KINDS["place"]),
     iterations=60,
     rollouts=0,
     capacity=2_000_000,

@@ -106,19 +106,27 @@ def learn(
 
     # Line 1: obtain trajectories T_d from the target agent.
     demonstrations = _demonstrations(all_worlds)
+    # Trips of one agent are alike: of several agents it is these that are drawn, held out and counted.
+    agents = [w.agent for w in all_worlds]
+    whose = np.repeat(agents, [len(w.names) for w in all_worlds])
+    several = len(set(agents))
     names = [name for w in all_worlds for name in w.names]
-    spared = held_out(names, np.unique(demonstrations.trip), config.held_out)
+    units = whose.tolist() if several * config.held_out >= 1 else names  # nobody is spared where there are few
+    spared = held_out(units, np.unique(demonstrations.trip), config.held_out)
     left = np.isin(demonstrations.trip, spared)
     training, left_out = demonstrations[~left], demonstrations[left]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
     backgrounds = _backgrounds(all_worlds, acting, crowds, config, rng, start)
     reward = _reward(demonstrations, backgrounds, config, rng, start)
+    if start is not None and acting is None:
+        reward.believe()
+    independent = training.n_trips if several == 1 else len(np.unique(whose[np.unique(training.trip)]))
     if acting is None or not config.rollouts:
         generator = None
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else _generator(demonstrations, config, rng)
-    bootstrap = _bootstrap([len(w.names) for w in all_worlds], reward.n_heads, training, rng)
+    bootstrap = _bootstrap(whose, reward.n_heads, training, rng)
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=config.iterations * config.updates)
     dynamics = acting.dynamics if acting is not None and generator is not None else None
@@ -146,7 +154,7 @@ def learn(
         # Line 7: update the reward with T_s (Algorithm 2).
         chosen = None if config.all_heads else head
         measures |= update_reward(
-            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng, groups
+            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng, groups, independent
         )
 
         # Line 8: update the policy with respect to the sampled reward.
@@ -178,17 +186,21 @@ def update_reward(
     config: LearnConfig,
     rng: np.random.Generator,
     groups: Sequence[NDArray[np.bool_]] = (),
+    independent: int | None = None,
 ) -> dict[str, float]:
-    """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap (``bootstrap``: trips, heads)."""
+    """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap (``bootstrap``: trips, heads).
+
+    The prior counts as one of so many ``independent`` observations: trips, or agents where several teach.
+    """
     estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
     losses, gaps, sizes = [], [], []
     for _ in range(config.updates):
         # Lines 2-5: sample background and demonstrations, estimate the loss whose gradient is Eq. 9.
         losses_by_aspect = estimate(reward, demonstrations, backgrounds, bootstrap, config, rng, groups)
-        per_head = torch.stack([loss.per_head for loss in losses_by_aspect])
-        chosen = per_head.mean() if head is None else per_head[:, head].mean()
+        per_head = torch.stack([loss.per_head for loss in losses_by_aspect]).sum(dim=0)
+        chosen = per_head.mean() if head is None else per_head[head]
         # MAP: the sum over n demonstrations of log p(tau) plus one log p(theta), divided by n.
-        objective = chosen + reward.neg_log_prior() / demonstrations.n_trips
+        objective = chosen + reward.neg_log_prior() / (independent or demonstrations.n_trips)
         if not torch.isfinite(objective):
             raise TrainingError(
                 f"the reward's loss became {objective.item()}; nothing was changed. Lower learning_rate, or raise "
@@ -349,14 +361,15 @@ class _Best:
         return self._since
 
 
-def _bootstrap(n_trips: Sequence[int], n_heads: int, training: Rows, rng: np.random.Generator) -> Tensor:
+def _bootstrap(whose: NDArray[np.str_], n_heads: int, training: Rows, rng: np.random.Generator) -> Tensor:
     """How often each head's bootstrap drew each trip: Poisson(1), the limit of drawing n of n with replacement.
 
-    Of several agents with so many trips each, agents are drawn, and trips of these.
+    Of several agents (``whose`` says who made each trip) agents are drawn, and trips of these.
     """
-    drawn = rng.poisson(1.0, (sum(n_trips), n_heads))
-    if len(n_trips) > 1:
-        drawn *= np.repeat(rng.poisson(1.0, (len(n_trips), n_heads)), n_trips, axis=0)
+    drawn = rng.poisson(1.0, (len(whose), n_heads))
+    agents, number = np.unique(whose, return_inverse=True)
+    if len(agents) > 1:
+        drawn *= rng.poisson(1.0, (len(agents), n_heads))[number]
     empty = drawn[np.unique(training.trip)].sum(axis=0) == 0
     drawn[:, empty] = 1
     return torch.as_tensor(drawn, dtype=torch.float32)
@@ -365,14 +378,16 @@ def _bootstrap(n_trips: Sequence[int], n_heads: int, training: Rows, rng: np.ran
 def held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """The demonstrations that nothing is learned from: chosen by their names, so that an update leaves out the same.
 
-    At least one where any are to be held out, but never all.
+    Those of one name are left out together; at least one name where any are to be held out, but never all.
     """
-    if share == 0 or len(present) < 2:
+    known = sorted({names[i] for i in present})
+    if share == 0 or len(known) < 2:
         return present[:0]
-    digests = [hashlib.blake2b(names[i].encode(), digest_size=8).digest() for i in present]
+    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in known]
     drawn = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # uniform in [0, 1)
-    n = np.clip(np.count_nonzero(drawn < share), 1, len(present) - 1)
-    return present[np.argsort(drawn)[:n]]
+    n = np.clip(np.count_nonzero(drawn < share), 1, len(known) - 1)
+    spared = {known[i] for i in np.argsort(drawn)[:n]}
+    return present[[names[i] in spared for i in present]]
 
 
 @torch.no_grad()

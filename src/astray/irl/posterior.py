@@ -25,7 +25,8 @@ class RewardPosterior:
     mean, scale
         The features are standardised by these first, then clipped to ``clip`` either way.
     layers
-        Weights and biases; weights have the shape (networks, in, out). Hidden layers are tanh, the last one linear.
+        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified, the last one is linear:
+        what is stranger than anything that was seen goes on to be worse.
     prior
         Layers of fixed random networks that are added to the output (randomised prior functions), or none.
     clip
@@ -50,7 +51,7 @@ class RewardPosterior:
     @cached_property
     def _networks(self) -> list[Network]:
         """The network that was learned, and the fixed one that is added to it, if there is one."""
-        return [_logistic(layers) for layers in (self.layers, self.prior) if layers]
+        return [_with_bias(layers) for layers in (self.layers, self.prior) if layers]
 
     def __call__(self, features: Array) -> NDArray[np.float32]:
         """The reward of every row under every head: (rows, aspects, heads).
@@ -93,33 +94,18 @@ def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[
     return np.asarray(lowest[:, 0] - np.log(total))
 
 
-def _logistic(layers: tuple[tuple[Array, Array], ...]) -> Network:
-    """The same network of units 1 / (exp(z) + 1), as matrices (networks, out, in and a bias).
-
-    tanh(z) = 1 - 2 / (exp(2 z) + 1). An exponential takes half as long as a hyperbolic tangent; the rest of the formula
-    goes into the weights either side of a unit, once.
-    """
-    made = []
-    for i, (weight, bias) in enumerate(layers):
-        w, b = weight.swapaxes(1, 2).astype(np.float64), bias.swapaxes(1, 2).astype(np.float64)
-        if i > 0:
-            w, b = -2.0 * w, b + w.sum(axis=2, keepdims=True)
-        if i < len(layers) - 1:
-            w, b = 2.0 * w, 2.0 * b
-        made.append(np.concatenate([w, b], axis=2).astype(weight.dtype))
-    return tuple(made)
+def _with_bias(layers: tuple[tuple[Array, Array], ...]) -> Network:
+    """The layers as matrices (networks, out, in and a bias)."""
+    return tuple(np.concatenate([w, b], axis=1).swapaxes(1, 2).copy() for w, b in layers)
 
 
-@np.errstate(over="ignore")  # 1 / (inf + 1) is 0, as it should be
 def _forward(network: Network, x: Array) -> Array:
     """The network's outputs, (networks, outputs, rows), from inputs (inputs and a one, rows)."""
     for weights in network[:-1]:
         h = _with_ones((*weights.shape[:2], x.shape[-1]), weights.dtype)
         z = h[:, :-1]
         np.matmul(weights, x, out=z)
-        np.exp(z, out=z)
-        z += 1.0
-        np.divide(1.0, z, out=z)
+        np.maximum(z, 0.0, out=z)
         x = h
     return np.asarray(network[-1] @ x)
 

@@ -44,6 +44,7 @@ class RewardHeads(nn.Module):
         sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
         self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
+        self.believed: list[Tensor] = []  # the prior's mean, one a parameter; none: zero
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(n_features))
@@ -75,17 +76,22 @@ class RewardHeads(nn.Module):
         by_aspect = rewards.view(len(x), self.config.networks, len(self.aspects), self.config.heads)
         return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
 
+    def believe(self) -> None:
+        """Make the weights as they are now the mean of the prior: what was learned is where further learning begins."""
+        self.believed = [p.detach().clone() for p in (*self.weights, *self.biases)]
+
     def neg_log_prior(self) -> Tensor:
         """-log p(theta) up to a constant, for one head and the trunk it shares, averaged over the heads.
 
-        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2; the trunk is in every head's sum, so the
-        mean over the heads counts it once and each head's own weights by 1/K.
+        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, theta counted from the prior's mean; the
+        trunk is in every head's sum, so the mean over the heads counts it once and each head's own weights by 1/K.
         """
-        parameters = [*zip(self.weights, self.biases, strict=True)]
-        trunk = [p for layer in parameters[:-1] for p in layer]
-        squares = torch.stack([p.square().sum() for p in trunk]).sum() if trunk else torch.zeros(())
-        heads = torch.stack([p.square().sum() for p in parameters[-1]]).sum() / (len(self.aspects) * self.config.heads)
-        return (squares + heads) / (2 * self.config.prior_variance * self.config.networks)
+        means = self.believed or itertools.repeat(0.0)
+        moved = [p - mean for p, mean in zip((*self.weights, *self.biases), means, strict=False)]
+        own = {len(self.weights) - 1, len(moved) - 1}  # the last layer's weights and biases
+        share = len(self.aspects) * self.config.heads
+        squares = [m.square().sum() / (share if i in own else 1) for i, m in enumerate(moved)]
+        return torch.stack(squares).sum() / (2 * self.config.prior_variance * self.config.networks)
 
     def posterior(self) -> RewardPosterior:
         """The reward as arrays that need no torch."""
@@ -112,5 +118,5 @@ def _gaussian_layers(sizes: tuple[int, ...], config: RewardConfig, rng: np.rando
 def _forward(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
     h = x.unsqueeze(0)
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        h = torch.tanh(h @ weight + bias)
+        h = torch.relu(h @ weight + bias)
     return (h @ weights[-1] + biases[-1]).permute(1, 0, 2).reshape(len(x), -1)

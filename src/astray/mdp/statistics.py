@@ -195,10 +195,21 @@ class TripRows:
         )
 
     @cached_property
-    def trip_keys(self) -> tuple[Keys, Keys]:
-        """Of each present trip the keys that are looked up, and those that are remembered: (trips, habits, grids)."""
-        ends = self.starts + self.lengths - 1
-        places = {"start": self.steps.location[self.starts], "stop": self.steps.location[ends]}
+    def looked_up(self) -> Keys:
+        """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
+        return _mixed(self._words, _LOOKED_UP)
+
+    @cached_property
+    def remembered(self) -> Keys:
+        """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
+        return _mixed(self._words, _REMEMBERED)
+
+    @cached_property
+    def _words(self) -> Keys:
+        """What the keys of each present trip are made of: (trips, words, grids)."""
+        n, ends = len(self.starts), self.starts + self.lengths - 1
+        both = self.frame.projection.to_grid(self.steps.location[np.concatenate([self.starts, ends])])[:, :, None]
+        places = {"start": both[:, :n], "stop": both[:, n:]}
         began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
         bands = {
             "hour": began,
@@ -207,16 +218,15 @@ class TripRows:
             "speed": SPEED_BANDS * self.motion[:, 2],
         }
         shifts = np.array(SHIFTS)
-        words = np.zeros((len(self.starts), len(_WORDS), GRIDS), np.uint64)
+        words = np.zeros((n, len(_WORDS), GRIDS), np.uint64)
         for w, (part, size) in enumerate(_WORDS):
             if part in places:
-                on_grid = self.frame.projection.to_grid(places[part])[:, :, None]
-                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(on_grid, size, shifts))
+                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(places[part], size, shifts))
                 words[:, w] = mix(row, column)
             elif part in bands:
                 band = np.floor(bands[part][:, None] + shifts).astype(np.int64)
                 words[:, w] = (band % SLOTS if part == "hour" else band).view(np.uint64)
-        return _mixed(words, _LOOKED_UP), _mixed(words, _REMEMBERED)
+        return words
 
 
 SLOTS = round(24 / HOURS)  # of the day
@@ -342,8 +352,7 @@ def statistics(
     low, high = windows(familiar, starts, lengths, max(1, round(WINDOW / interval)))
     over = np.stack([mean(familiar), low, high, familiar[starts], familiar[last], mean(familiar == 0)], axis=2)
     whole = None if without is None else without[present]
-    looked_up = rows.trip_keys[0]
-    alike = familiarity(looked_up, memory, whole)
+    alike = familiarity(rows.looked_up, memory, whole)
     there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
     new = familiar[:, [habits.index(habit) for habit in popularity.habits]] == 0
     others = np.stack([mean(there), there[starts], there[last], mean(there * new)], axis=2)

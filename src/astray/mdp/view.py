@@ -132,7 +132,7 @@ class View:
             return self
         names, paths = trip_names(fixes), self.paths(fixes)
         whole = self._rows(self.steps(paths), len(fixes))
-        keys = whole.trip_keys[1].reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
+        keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
         of_trips = dict(zip(whole.present.tolist(), keys, strict=True))
         steps = steps_of(self._traces(paths), self.config.interval, self.encoder.lags)
         return replace(self, encoder=self.encoder.remember(steps, names, of_trips))

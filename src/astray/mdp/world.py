@@ -112,6 +112,10 @@ class World(Protocol):
     """What learning needs of a world."""
 
     @property
+    def agent(self) -> str:
+        """Who acts in it."""
+
+    @property
     def names(self) -> Sequence[str]:
         """What the demonstrations are called."""
 
@@ -179,6 +183,11 @@ class GeoWorld:
         trip = self.paths.context["trip"]
         paths = self.paths[which[trip]].with_columns(context={"trip": np.cumsum(which)[trip[which[trip]]] - 1})
         return replace(self, fixes=self.fixes[which], paths=paths)
+
+    @property
+    def agent(self) -> str:
+        """Who made the demonstrations."""
+        return str(self.fixes.agent_ids[0])
 
     @property
     def names(self) -> list[str]:
@@ -312,6 +321,11 @@ class StepWorld:
     def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
         """The world of some of the demonstrations, on the same scales."""
         return replace(self, trajectories=self.trajectories[which])
+
+    @property
+    def agent(self) -> str:
+        """Who made the demonstrations; of several the first."""
+        return str(self.trajectories.agent_ids[0])
 
     @property
     def names(self) -> list[str]:
