@@ -5,7 +5,8 @@
 After the training period each trip is scored, decided, and then (a) nothing is learned, (b) what was not flagged is
 (`observe`), (c) likewise, and questions are answered by somebody who knows, (d) everything is, (e) every normal trip is
 (a bound). Once with 5 % strangers spread over the stream, once with an intruder: one stranger who makes 10 of 20
-consecutive trips. GEOLIFE is the folder `Data` of your copy; by default the ten people of the published table.
+consecutive trips. GEOLIFE is the folder `Data` of your copy; by default the ten people of the published table. The
+reward goes on learning from people none of whom is tested or injected.
 """
 
 from __future__ import annotations
@@ -18,51 +19,78 @@ import argparse
 
 import numpy as np
 
-from astray import IRLDetector, Trajectories
-from astray.benchmark.geolife_data import GeoLife
+from astray import FleetDetector, Trajectories
+from astray.benchmark.geolife_data import ANOMALIES, GeoLife, halves
+from astray.benchmark.injectors import submitted_as
 from astray.benchmark.metrics import auroc, average_precision
 from astray.benchmark.protocols import Case, Setting, Trial
+from astray.benchmark.simulated_data import claim, in_time
 from astray.mdp.view import trip_names
 
 WAYS = ("a nothing", "b unflagged", "c with questions", "d everything", "e every normal")
 
 
-def stream(trial: Trial, intruder: bool, rng: np.random.Generator) -> tuple[Trajectories, np.ndarray]:
-    """The test trips in the order of time, and which are a stranger's; an intruder's stand together."""
-    test, foreign = trial.test, trial.kind != ""
-    start = test.columns["time"][test.offsets[:-1]]
+def strangers(trial: Trial) -> tuple[Trajectories, np.ndarray]:
+    """The test trips in the order of time, and which are a stranger's."""
+    start = trial.test.columns["time"][trial.test.offsets[:-1]]
     order = np.argsort(start, kind="stable")
-    if not intruder:
-        return test[order], foreign[order]
-    own, theirs = order[~foreign[order]], order[foreign[order]]
+    return trial.test[order], (trial.kind != "")[order]
+
+
+def intruder(data: GeoLife, trial: Trial, case: Case) -> tuple[Trajectories, np.ndarray]:
+    """The person's own test trips, and among 20 in a row 10 consecutive ones of one stranger."""
+    rng = np.random.default_rng([case.seed, int(case.subject)])
+    trips, alien = strangers(trial)
+    own = trips[~alien]
+    everybody = data.data.trips
+    foreign = np.setdiff1d(halves(everybody, case.seed)[0], data.data.companions([case.subject]))
+    foreign = foreign[everybody.agent_ids[foreign] != case.subject]
+    who, count = np.unique(everybody.agent_ids[foreign], return_counts=True)
+    theirs = in_time(everybody[foreign[everybody.agent_ids[foreign] == rng.choice(who[count >= ANOMALIES])]])
+    first = int(rng.integers(len(theirs) - ANOMALIES + 1))
     begin = int(rng.integers(len(own) // 4, 3 * len(own) // 4))
-    window = np.sort(rng.choice(20, len(theirs), replace=False))
-    mixed = list(own)
-    for place, trip in zip(window, theirs, strict=True):
-        mixed.insert(begin + int(place), trip)
-    mixed = np.array(mixed)
-    return test[mixed], foreign[mixed]
+    # Ten of theirs and ten of the person's, in an order drawn at random; each at about the time of one of these.
+    turn = rng.permutation(2 * ANOMALIES) < ANOMALIES
+    beside = np.minimum(begin + np.cumsum(~turn), len(own) - 1)
+    mixed, said, mine, other = [own[:begin]], [False] * begin, begin, first
+    for foreign_turn, at in zip(turn.tolist(), beside.tolist(), strict=True):
+        if foreign_turn:
+            mixed.append(submitted_as(theirs[other], own[int(at)]))
+            other += 1
+        else:
+            mixed.append(own[mine])
+            mine += 1
+        said.append(foreign_turn)
+    mixed.append(own[mine:])
+    said += [False] * (len(own) - mine)
+    return claim(Trajectories.concat(mixed), case.subject, "stream"), np.array(said)
 
 
-def run(
-    detector: IRLDetector, trips: Trajectories, foreign: np.ndarray, way: str
-) -> tuple[np.ndarray, np.ndarray, int]:
+def run(fleet: FleetDetector, trips: Trajectories, foreign: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Scores, flags and the number of answers."""
     scores, flagged, answers = np.zeros(len(trips)), np.zeros(len(trips), bool), 0
     strange = dict(zip(trip_names(trips), foreign.tolist(), strict=True))
     for i in range(len(trips)):
         trip = trips[i : i + 1]
-        scores[i] = detector.score_samples(trip)[0]
-        flagged[i] = detector.predict(trip)[0] < 0
+        scores[i] = np.nan_to_num(fleet.score_samples(trip)[0])
+        flagged[i] = fleet.predict(trip)[0] < 0
         if way[0] in "bc":
-            detector.observe(trip)
-            while way[0] == "c" and detector.questions_:
-                question = detector.questions_[0]
+            fleet.observe(trip)
+            while way[0] == "c" and fleet.questions_:
+                question = fleet.questions_[0]
                 answers += 1
-                detector.answer(question, mine=np.mean([strange[t] for t in question.trips]) < 0.5)
+                fleet.answer(question, mine=np.mean([strange[t] for t in question.trips]) < 0.5)
         elif way[0] == "d" or (way[0] == "e" and not foreign[i]):
-            detector.set_params(strays=False).partial_fit(trip)
+            fleet.enroll(trip)
     return scores, flagged, answers
+
+
+def figures(foreign: np.ndarray, scores: np.ndarray, flagged: np.ndarray, answers: int) -> list[float]:
+    """What the table has columns for."""
+    third = len(scores) // 3
+    f1 = 2 * (flagged & foreign).sum() / max(flagged.sum() + foreign.sum(), 1)
+    alarms = [float(flagged[part][~foreign[part]].mean()) for part in (slice(third), slice(-third, None))]
+    return [auroc(scores, foreign), average_precision(scores, foreign), f1, *alarms, answers]
 
 
 def main() -> None:
@@ -71,43 +99,27 @@ def main() -> None:
     parser.add_argument("--cache")
     parser.add_argument("--people", default="")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--ways", default="abc")
-    parser.add_argument("--rate", type=float, default=0.05)
+    parser.add_argument("--ways", default="abcde")
     given = parser.parse_args()
     data = GeoLife(given.folder, given.cache, tuple(p for p in given.people.split(",") if p))
-    rows: dict[tuple[bool, str], list[list[float]]] = {}
+    rows: dict[tuple[str, str], list[list[float]]] = {}
     for seed in range(given.seeds):
+        fleet = None
         for who in data.subjects(Setting()):
-            trial = data.trial(Case(Setting(rate=given.rate, split="chronological"), who, seed))
-            fitted = IRLDetector(seed=seed).fit(trial.lesson.train, population=trial.lesson.population)
-            fitted.save("stream.tmp")
-            for intruder in (False, True):
-                trips, foreign = stream(trial, intruder, np.random.default_rng([seed, int(who)]))
+            case = Case(Setting(split="chronological"), who, seed)
+            trial = data.trial(case)
+            assert trial.lesson.strangers is not None
+            fleet = fleet or FleetDetector(seed=seed).fit(trial.lesson.strangers.trips())
+            streams = {"strangers": strangers(trial), "intruder": intruder(data, trial, case)}
+            for kind, (trips, foreign) in streams.items():
                 for way in (w for w in WAYS if w[0] in given.ways):
-                    scores, flagged, answers = run(_again("stream.tmp"), trips, foreign, way)
-                    third = len(trips) // 3
-                    hits = (flagged & foreign).sum()
-                    f1 = 2 * hits / max(flagged.sum() + foreign.sum(), 1)
-                    alarms = [
-                        float(flagged[part][~foreign[part]].mean()) for part in (slice(third), slice(-third, None))
-                    ]
-                    rows.setdefault((intruder, way), []).append(
-                        [auroc(scores, foreign), average_precision(scores, foreign), f1, *alarms, answers]
-                    )
-            print(who, seed, {k: np.round(v[-1], 2).tolist() for k, v in rows.items()}, flush=True)
-    os.remove("stream.tmp")
-    print(f"{'':32}{'AUROC':>8}{'AP':>8}{'F1':>8}{'first':>8}{'last':>8}{'asked':>8}")
-    for (intruder, way), values in rows.items():
-        mean = np.mean(values, axis=0)
-        print(f"{'intruder, ' if intruder else 'strangers, '}{way:20}" + "".join(f"{v:8.3f}" for v in mean))
-
-
-def _again(path: str) -> IRLDetector:
-    import astray
-
-    model = astray.load(path)
-    assert isinstance(model, IRLDetector)
-    return model
+                    fleet.enroll(trial.lesson.train)
+                    rows.setdefault((kind, way), []).append(figures(foreign, *run(fleet, trips, foreign, way)))
+                    fleet.forget(who)
+            print(who, seed, {" ".join(k): np.round(v[-1], 2).tolist() for k, v in rows.items()}, flush=True)
+    print(f"{'':30}{'AUROC':>8}{'AP':>8}{'F1':>8}{'first':>8}{'last':>8}{'asked':>8}")
+    for (kind, way), values in rows.items():
+        print(f"{kind + ', ' + way:30}" + "".join(f"{v:8.3f}" for v in np.mean(values, axis=0)))
 
 
 if __name__ == "__main__":

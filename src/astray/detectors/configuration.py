@@ -70,7 +70,7 @@ def aspect_weights(aspects: Sequence[str], look_for: Sequence[str] | Mapping[str
     """How much each aspect counts; by default place most.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
-    ((1.0, 0.3), (0.0, 1.0))
+    ((1.0, 0.1), (0.0, 1.0))
     """
     if look_for is None:
         return tuple(1.0 if aspect == aspects[0] else PLACE_FIRST for aspect in aspects)

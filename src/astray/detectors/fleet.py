@@ -99,7 +99,7 @@ class FleetDetector(Detector):
     def __init__(
         self,
         *,
-        max_agents: int = 40,
+        max_agents: int = 64,
         ways: int = 20,
         look_for: Sequence[str] | Mapping[str, float] | None = None,
         reward: str | None = None,

@@ -54,16 +54,17 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
 
     recipe = Recipe() if recipe is None else recipe
     done = progress or (lambda share: None)
-    places: list[Trajectories] = []
-    for trips in recipe.places():
-        places.append(trips)
-        done(0.1 * len(places) / (recipe.towns + recipe.cities))
+
+    def places() -> Iterator[Trajectories]:
+        for number, trips in enumerate(recipe.places()):
+            done(0.6 * number / (recipe.towns + recipe.cities))
+            yield trips
 
     def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
         done(0.6 + 0.3 * iteration / iterations)
 
     reward = share(
-        places,
+        places(),
         ViewConfig(),
         replace(TRIPS, iterations=recipe.iterations),
         recipe.sharing,

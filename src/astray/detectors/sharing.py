@@ -8,7 +8,7 @@ memories of different lengths.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +50,6 @@ class SharingConfig:
     max_agents: int = 64  # agents of a place that teach, drawn at random
     least_agents: int = 2  # without so many that teach, nothing is learned
     least_trips: int = 10  # an agent with fewer does not teach
-    held_out: float = 0.0  # share of the agents that teach nothing and only say what is usual
     max_trips: int = 400  # of one agent
     memories: int = 3  # of each agent: one of all its trips, the others shorter
     shortest: int = 3  # trips of a shorter memory, at least;
@@ -103,7 +102,7 @@ def teachers(
 
 
 def share(
-    places: Sequence[Trajectories],
+    places: Iterable[Trajectories],
     config: ViewConfig,
     learning: LearnConfig,
     sharing: SharingConfig,
@@ -135,12 +134,6 @@ def share(
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
-    agents = sorted({t.world.agent for t in taught})
-    spared = (
-        set(rng.permutation(agents)[: round(sharing.held_out * len(agents))].tolist()) if sharing.held_out else set()
-    )
-    judges = [t for t in taught if t.world.agent in spared] or taught
-    taught = [t for t in taught if t.world.agent not in spared]
     worlds, others = [t.world for t in taught], [t.others for t in taught]
     learning = replace(learning, imagined=sharing.imagined * len(worlds))
     with one_thread():
@@ -154,7 +147,7 @@ def share(
             if step_learning is None:
                 raise DataError("there is no step reward to start from; say how to learn one")
             step = _step_reward(taught, step_learning, rng)
-    reference = refer(judges, Reward(step, learned.posterior), sharing, rng)
+    reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
     return Reward(step, learned.posterior, reference)
 
 
@@ -238,18 +231,11 @@ def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) 
     return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
 
 
-GOING_ON = SharingConfig(
-    max_agents=40,
-    least_agents=12,
-    held_out=0.25,
-    memories=2,
-    demonstrations=60,
-    short_demonstrations=40,
-    imagined=20,
-)
-"""Few agents would teach their own ways as everybody's, and what they score themselves would promise too much."""
+GOING_ON = SharingConfig(least_agents=12, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
+"""Few agents would teach their own ways as everybody's."""
 
 GO_ON_ITERATIONS = 12
+GO_ON_VARIANCE = 0.05  # of the prior, whose mean is what was learned before: people differ less than weights do
 
 
 def go_on(
@@ -264,9 +250,13 @@ def go_on(
     """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
     from astray.irl.config import TRIPS
 
-    # What was learned before is the prior, which holds the reward: nobody needs to be held out to say when to stop.
+    # The prior holds the reward back: nobody needs to be held out to say when to stop.
     learning = replace(
-        TRIPS, learning_rate=TRIPS.learning_rate / 2, iterations=iterations or GO_ON_ITERATIONS, held_out=0.0
+        TRIPS,
+        reward=replace(TRIPS.reward, prior_variance=GO_ON_VARIANCE),
+        learning_rate=TRIPS.learning_rate / 2,
+        iterations=iterations or GO_ON_ITERATIONS,
+        held_out=0.0,
     )
     found = share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
     return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})

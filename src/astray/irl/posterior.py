@@ -25,8 +25,8 @@ class RewardPosterior:
     mean, scale
         The features are standardised by these first, then clipped to ``clip`` either way.
     layers
-        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified, the last one is linear:
-        what is stranger than anything that was seen goes on to be worse.
+        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified, the last one is
+        linear: what is stranger than anything that was seen goes on to be worse.
     prior
         Layers of fixed random networks that are added to the output (randomised prior functions), or none.
     clip
