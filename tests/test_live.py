@@ -443,7 +443,7 @@ def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
     detector: IRLDetector, unseen: Trajectories
 ) -> None:
     turns = set()
-    for eps in (EPS, -0.1):
+    for eps in (EPS, -1.0, -0.5, -0.1):
         for i in range(len(unseen)):
             scores, final = live(detector.open("p00", stay=None, eps=eps), fixes_of(unseen[i : i + 1]))
             assert not scores[0].alert

@@ -114,7 +114,7 @@ def own_calibration(
     )
 
 
-CERTAIN = 0.95  # probability from which on a past trip is taken for somebody else's
+CERTAIN = 0.8  # probability from which on a past trip is taken for somebody else's
 
 
 def scored_past(
@@ -129,7 +129,10 @@ def scored_past(
     if strays and reward.trip is not None and len(view.memory) >= FEWEST_TO_DOUBT:
         number = view.memory.number_of(names)
         place = trip_rewards(reward.trip, view.survey(rows, number)[1])[:, 0].mean(axis=1)
-        found = tuple(names[stray_probability(place) > CERTAIN].tolist())
+        assert reward.reference is not None
+        alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
+        usual = locate(reward.reference.rewards("trips", view.memory.history, alone))
+        found = tuple(names[stray_probability(place, usual) > CERTAIN].tolist())
         view = view.forget(found)
     number = view.memory.number_of(names)
     fresh = own_scores(rows, view, number, reward, weights)
@@ -138,19 +141,41 @@ def scored_past(
     return view, OwnScores(scores, fresh.step), found
 
 
-def stray_probability(log_ratio: Array, iterations: int = 50) -> NDArray[np.float64]:
+def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -> NDArray[np.float64]:
     """How probable it is of each trip that somebody else made it, if an unknown share of them was made by others.
 
-    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other). The share is fitted by
-    expectation maximisation.
+    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other), for an agent like
+    those whose normal trips lie as ``usual`` says. This agent may be more regular than they, or less: how its own trips
+    lie is fitted together with the share, by expectation maximisation, both with long tails (Student's t).
 
-    >>> stray_probability(np.array([4.0] * 30 + [-9.0])).round(2).tolist()[-2:]
+    >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-6.0])
+    >>> stray_probability(regular, Location(4.0, 2.0)).round(1).tolist()[-2:]
     [0.0, 1.0]
+    >>> explorer = np.array([5.0, -2.0, 3.0, 0.0] * 8 + [-6.0])
+    >>> stray_probability(explorer, Location(4.0, 2.0)).round(1).tolist()[-2:]
+    [0.0, 0.1]
     """
-    share, known = 0.02, ~np.isnan(log_ratio)
-    ratio = np.exp(-np.clip(log_ratio[known], -30.0, 30.0))
-    found = np.zeros(len(log_ratio))
-    for _ in range(iterations if known.any() else 0):
-        found[known] = share * ratio / (share * ratio + 1.0 - share)
-        share = float(np.clip(found[known].mean(), 1e-6, 0.5))
+    found, known = np.zeros(len(log_ratio)), ~np.isnan(log_ratio)
+    values = np.clip(log_ratio[known], -30.0, 30.0)
+    share, probability = 0.02, np.zeros(len(values))
+    for _ in range(iterations if len(values) else 0):
+        own = _weighed(values, 1.0 - probability, usual)
+        odds = share / (1.0 - share) * np.exp(_log_t(values, usual) - values - _log_t(values, own))
+        probability = odds / (1.0 + odds)
+        share = float(np.clip(probability.mean(), 1e-6, 0.5))
+    found[known] = probability
     return found
+
+
+def _weighed(values: Array, weights: Array, usual: Location) -> Location:
+    """Centre and spread of weighed values, shrunk towards the usual ones."""
+    total = weights.sum() + PSEUDO_TRIPS
+    centre = (weights @ values + PSEUDO_TRIPS * usual.centre) / total
+    square = weights @ np.square(values - centre) + PSEUDO_TRIPS * usual.spread**2
+    return Location(float(centre), float(np.sqrt(square / total)))
+
+
+def _log_t(values: Array, where: Location) -> NDArray[np.float64]:
+    """The log density, up to a constant, of Student's t with three degrees of freedom."""
+    apart = (values - where.centre) / where.spread
+    return np.asarray(-2.0 * np.log1p(np.square(apart) / 3.0) - np.log(where.spread))

@@ -57,8 +57,8 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
 
     def places() -> Iterator[Trajectories]:
         for number, trips in enumerate(recipe.places()):
-            done(0.6 * number / (recipe.towns + recipe.cities))
             yield trips
+            done(0.6 * (number + 1) / (recipe.towns + recipe.cities))
 
     def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
         done(0.6 + 0.3 * iteration / iterations)
