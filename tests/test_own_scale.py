@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astray import FleetDetector, IRLDetector, Trajectories, load
-from astray.detectors.own_scale import ENOUGH_TRIPS, PSEUDO_TRIPS, OwnScores, own_calibration, stray_probability
+from astray.detectors.own_scale import (
+    CERTAIN,
+    ENOUGH_TRIPS,
+    PSEUDO_TRIPS,
+    OwnScores,
+    own_calibration,
+    stray_probability,
+)
 from astray.irl.shared import BANDS
 from astray.mdp.projection import Projection
 from astray.modelfile.pretrained import pretrained
@@ -143,30 +150,41 @@ class TestStrays:
         x = np.r_[rng.normal(apart, 1.0, own), rng.normal(-apart, 1.0, strays)]
         return 2.0 * apart * x
 
+    @staticmethod
+    def usual(apart: float = 3.0) -> Location:
+        """How the log-ratios of own trips lie."""
+        return Location(2.0 * apart**2, 2.0 * apart)
+
     @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
     def test_the_share_is_found(self, share: float) -> None:
         strays = round(2000 * share)
-        found = stray_probability(self.mixture(2000 - strays, strays))
+        found = stray_probability(self.mixture(2000 - strays, strays), self.usual())
         assert found.mean() == pytest.approx(share, rel=0.1)
-        assert (found[2000 - strays :] > 0.95).mean() > 0.97
-        assert (found[: 2000 - strays] > 0.95).mean() < 0.002
+        assert (found[2000 - strays :] > CERTAIN).mean() > 0.97
+        assert (found[: 2000 - strays] > CERTAIN).mean() < 0.002
 
     def test_of_clean_trips_none_is_suspected(self) -> None:
         for seed in range(5):
-            assert not (stray_probability(self.mixture(200, 0, seed)) > 0.95).any()
+            assert not (stray_probability(self.mixture(200, 0, seed), self.usual()) > CERTAIN).any()
             # Nor where the reward can hardly tell.
-            assert not (stray_probability(self.mixture(200, 0, seed, apart=0.5)) > 0.95).any()
+            assert not (stray_probability(self.mixture(200, 0, seed, 0.5), self.usual(0.5)) > CERTAIN).any()
+
+    def test_an_odd_trip_is_a_stray_among_a_regular_agents_trips_but_not_among_an_explorers(self) -> None:
+        rng, usual = np.random.default_rng(0), Location(4.0, 2.0)
+        regular, explorer = rng.normal(5.0, 0.5, 60), rng.normal(2.0, 3.0, 60)
+        assert stray_probability(np.r_[regular, -4.0], usual)[-1] > CERTAIN
+        assert stray_probability(np.r_[explorer, -4.0], usual)[-1] < 0.5
 
     def test_what_has_no_score_is_not_suspected(self) -> None:
-        found = stray_probability(np.r_[self.mixture(50, 5), np.nan])
+        found = stray_probability(np.r_[self.mixture(50, 5), np.nan], self.usual())
         assert found[-1] == 0.0
-        assert (found > 0.95).sum() == 5
-        assert not stray_probability(np.full(3, np.nan)).any()
+        assert (found > CERTAIN).sum() == 5
+        assert not stray_probability(np.full(3, np.nan), self.usual()).any()
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
     def test_it_is_a_probability_and_falls_with_the_ratio(self, ratios: list[float]) -> None:
-        found = stray_probability(np.array(ratios))
+        found = stray_probability(np.array(ratios), self.usual())
         assert ((found >= 0) & (found <= 1)).all()
         assert (np.diff(found[np.argsort(ratios)]) <= 1e-12).all()
 

@@ -148,12 +148,12 @@ def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -
     those whose normal trips lie as ``usual`` says. This agent may be more regular than they, or less: how its own trips
     lie is fitted together with the share, by expectation maximisation, both with long tails (Student's t).
 
-    >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-6.0])
+    >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-5.0])
     >>> stray_probability(regular, Location(4.0, 2.0)).round(1).tolist()[-2:]
     [0.0, 1.0]
-    >>> explorer = np.array([5.0, -2.0, 3.0, 0.0] * 8 + [-6.0])
+    >>> explorer = np.array([5.0, -2.0, 3.0, 0.0] * 8 + [-3.0])
     >>> stray_probability(explorer, Location(4.0, 2.0)).round(1).tolist()[-2:]
-    [0.0, 0.1]
+    [0.0, 0.0]
     """
     found, known = np.zeros(len(log_ratio)), ~np.isnan(log_ratio)
     values = np.clip(log_ratio[known], -30.0, 30.0)
@@ -163,7 +163,9 @@ def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -
         odds = share / (1.0 - share) * np.exp(_log_t(values, usual) - values - _log_t(values, own))
         probability = odds / (1.0 + odds)
         share = float(np.clip(probability.mean(), 1e-6, 0.5))
-    found[known] = probability
+    # A lower ratio never speaks less for somebody else, whatever the tails.
+    order = np.argsort(-values, kind="stable")
+    found[np.flatnonzero(known)[order]] = np.maximum.accumulate(probability[order])
     return found
 
 
