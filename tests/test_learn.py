@@ -12,8 +12,8 @@ import torch
 from astray import Trajectories, simulate
 from astray.errors import DataError, TrainingError
 from astray.irl.background import Background, take_paths
-from astray.irl.config import KDD19, LearnConfig
-from astray.irl.learn import Learned, learn
+from astray.irl.config import KDD19, TRIPS, LearnConfig, explorers_of
+from astray.irl.learn import Learned, _bootstrap, held_out, learn
 from astray.irl.policy import Improvement, Rollout
 from astray.irl.reward import RewardConfig, RewardHeads
 from astray.mdp.dynamics import LearnedDynamics
@@ -316,6 +316,38 @@ def test_the_prior_pulls_every_weight_towards_zero_as_a_gaussian_does():
     trunk, heads = reward.weights
     torch.testing.assert_close(trunk.grad, trunk.detach() / 0.5)
     torch.testing.assert_close(heads.grad, heads.detach() / 0.5 / 5)
+
+
+def test_the_prior_of_a_reward_that_goes_on_is_where_it_was() -> None:
+    reward = RewardHeads(3, RewardConfig(hidden=(4,), heads=2), np.random.default_rng(0))
+    assert reward.neg_log_prior() > 0
+    reward.believe()
+    assert reward.neg_log_prior() == 0
+    with torch.no_grad():
+        reward.weights[0] += 1.0
+    reward.neg_log_prior().backward()
+    torch.testing.assert_close(reward.weights[0].grad, torch.full((1, 3, 4), 1 / 10.0))
+
+
+def test_trips_of_one_agent_are_drawn_and_held_out_together() -> None:
+    whose = np.array(["ann"] * 30 + ["bob"] * 30 + ["ann"] * 30 + ["cat"] * 30)
+    everything = replace(rows(len(whose), 1, 0.0), trip=np.arange(len(whose)))
+    drawn = _bootstrap(whose, 200, everything, np.random.default_rng(0)).numpy()
+    ann, bob, cat = (drawn[whose == name].sum(axis=0) for name in ("ann", "bob", "cat"))
+    for of_one in (ann, bob, cat):  # one head in e draws nothing of somebody at all
+        assert 0.2 < (of_one == 0).mean() < 0.5
+    halves = [drawn[:30].sum(axis=0) == 0, drawn[60:90].sum(axis=0) == 0]
+    np.testing.assert_array_equal(*halves)
+    spared = held_out(whose.tolist(), np.arange(len(whose)), 0.3)
+    left = {name: np.isin(np.flatnonzero(whose == name), spared) for name in ("ann", "bob", "cat")}
+    assert all(one.all() or not one.any() for one in left.values())
+    assert 1 <= sum(one.all() for one in left.values()) <= 2
+
+
+def test_where_an_agent_is_is_told_by_where_others_are_alone() -> None:
+    aspects = explorers_of(TRIPS)
+    assert aspects["place"] == ()
+    assert all(aspects[name] for name in ("route", "manner", "time"))
 
 
 def test_a_constant_feature_is_constant_over_however_many_rows() -> None:

@@ -109,9 +109,9 @@ def learn(
     # Trips of one agent are alike: of several agents it is these that are drawn, held out and counted.
     agents = [w.agent for w in all_worlds]
     whose = np.repeat(agents, [len(w.names) for w in all_worlds])
-    several = len(set(agents))
+    n_agents = len(set(agents))
     names = [name for w in all_worlds for name in w.names]
-    units = whose.tolist() if several * config.held_out >= 1 else names  # nobody is spared where there are few
+    units = whose.tolist() if n_agents * config.held_out >= 1 else names  # nobody is spared where there are few
     spared = held_out(units, np.unique(demonstrations.trip), config.held_out)
     left = np.isin(demonstrations.trip, spared)
     training, left_out = demonstrations[~left], demonstrations[left]
@@ -121,7 +121,7 @@ def learn(
     reward = _reward(demonstrations, backgrounds, config, rng, start)
     if start is not None and acting is None:
         reward.believe()
-    independent = training.n_trips if several == 1 else len(np.unique(whose[np.unique(training.trip)]))
+    independent = training.n_trips if n_agents == 1 else len(np.unique(whose[np.unique(training.trip)]))
     if acting is None or not config.rollouts:
         generator = None
     elif generator is None:
