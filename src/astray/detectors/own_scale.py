@@ -114,7 +114,7 @@ def own_calibration(
     )
 
 
-CERTAIN = 0.8  # probability from which on a past trip is taken for somebody else's
+CERTAIN = 0.95  # probability from which on a past trip is taken for somebody else's
 
 
 def scored_past(
