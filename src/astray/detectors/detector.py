@@ -76,7 +76,8 @@ class IRLDetector(Detector):
     min_history
         With fewer past trips than this, too.
     strays
-        Whether past trips that are probably somebody else's are taken out of the memory (``suspects_``).
+        Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); only
+        with a population can they be told.
     encoder
         What a reward of the agent's own sees of a GPS step: ``"familiarity"``, ``"fourier"`` or ``"raw"``.
     interval

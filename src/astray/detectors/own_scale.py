@@ -126,7 +126,9 @@ def scored_past(
     """
     names = np.array(trip_names(trips))
     rows, found = view.rows(trips), ()
-    if strays and reward.trip is not None and len(view.memory) >= FEWEST_TO_DOUBT:
+    # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
+    comparable = len(view.popularity.agents) > 0 and len(view.memory) >= FEWEST_TO_DOUBT
+    if strays and comparable and reward.trip is not None:
         number = view.memory.number_of(names)
         place = trip_rewards(reward.trip, view.survey(rows, number)[1])[:, 0].mean(axis=1)
         assert reward.reference is not None
