@@ -26,7 +26,7 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/detection.py
 
-pretrain: $(VENV)/.installed  ## makes src/astray/modelfile/pretrained.safetensors again; about a quarter of an hour
+pretrain: $(VENV)/.installed  ## makes src/astray/modelfile/pretrained.safetensors again; some minutes
 	$(BIN)/astray pretrain -o src/astray/modelfile/pretrained.safetensors
 
 docs: $(VENV)/.installed  ## the reference from the docstrings, and into the pages what their examples print

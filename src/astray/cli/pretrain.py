@@ -39,7 +39,7 @@ def command(
     from the others of the town, and from what it might have done instead. The result ships with astray; this command
     makes it again, or another one, which astray fit takes with --reward.
 
-    Without options it makes the shipped one, bit for bit on the same kind of machine, in about a quarter of an hour.
+    Without options it makes the shipped one, bit for bit on the same kind of machine, in some minutes.
 
     [b]Examples[/b]
 
