@@ -161,9 +161,10 @@ class Learner:
         return waits._ask(name, new), Outcome(name, score, p_value, WAITING)
 
     def _learn(self, one: Memory, rows: Any) -> Learner:
+        # Left out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
+        fresh = own_scores(rows, self.view, None, self.reward, self.weights)
         view = self.view.with_memory(self.view.memory.merge(one))
         number = view.memory.number_of(one.trip_ids)
-        fresh = own_scores(rows, view, number, self.reward, self.weights)
         own = self.own.follow(self.view.memory, view.memory)
         own.trips[number[number >= 0]] = fresh.trips[number >= 0]
         return replace(

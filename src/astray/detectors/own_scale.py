@@ -62,8 +62,8 @@ def fits(reward: Reward, view: View) -> bool:
     return trip is not None and (len(trip.mean), len(reward.step.mean)) == (len(view.statistics), len(view.names))
 
 
-def own_scores(rows: TripRows, view: View, number: Array, reward: Reward, weights: Sequence[float]) -> OwnScores:
-    """The scores of trips that the view remembers under these numbers, each left out of the memory."""
+def own_scores(rows: TripRows, view: View, number: Array | None, reward: Reward, weights: Sequence[float]) -> OwnScores:
+    """The scores of trips that the view remembers under these numbers, each left out of the memory; None: of others."""
     assert reward.trip is not None
     maker = view.popularity.number_of([view.popularity.viewer or ""])
     made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None

@@ -20,7 +20,8 @@ from astray.errors import DataError
 Array = NDArray[Any]
 
 
-A_FEW = 64  # keys for which no look-up table is made
+A_FEW = 64  # keys for which no look-up table is made;
+BISECTED = 16  # nor for one in so many of those that are remembered: they are found before a table is made
 
 
 @dataclass(frozen=True)
@@ -163,14 +164,21 @@ class Memory:
 
     def log_counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
         """log(1 + count) of each of a row of keys; ``without`` as in :meth:`counts`."""
-        if without is None and len(keys) <= A_FEW and "_index" not in vars(self):
-            return np.log1p(self.few_counts(keys))  # a live trip of many agents: a table each would take much room
+        if without is None and self._are_few(keys):
+            return np.log1p(self.few_counts(keys))
         at = self._index.find(keys)
         logs = self._index.log_count.take(at)
         if without is not None:
             own, left = self._left(at, without)
             logs[own] = np.log1p(left)
         return logs
+
+    def _are_few(self, keys: Array) -> bool:
+        """Whether so few keys are looked up that a table is not worth its time, nor, of many agents, its room."""
+        if "_index" in vars(self):
+            return False
+        plain = self.forgetting.half_life is None
+        return len(keys) <= A_FEW or (plain and BISECTED * len(keys) < len(self.keys))
 
     def _left(self, at: Array, without: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Which keys occurred in the trip that is not to count, and how often they occurred in the others."""
