@@ -628,7 +628,9 @@ def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Traject
     memory, fixes = loaded.view_.memory, fixes_of(people.agent("p00")[-1:])
     live(loaded.open("p00", stay=None), fixes)
     assert "_index" not in vars(memory)  # which would be kept, for each of many agents
-    loaded.score(as_trip(fixes))
+    loaded.score(as_trip(fixes))  # one trip of a table is looked up in the same way
+    assert "_index" not in vars(memory)
+    loaded.score(people.agent("p00"))
     assert "_index" in vars(memory)
 
 
