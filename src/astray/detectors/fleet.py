@@ -331,7 +331,7 @@ class FleetDetector(Detector):
             [
                 Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
                 pack_reward("reward", self.reward_),
-                pack_members(self.members_),
+                pack_members(self.members_, len(self.reward_.aspects)),
                 pack_popularity("popularity", self.popularity_),
             ]
         )
@@ -344,7 +344,7 @@ class FleetDetector(Detector):
         fleet.view_config_ = model.value("view_config", ViewConfig)
         fleet.context_ = model.value("context", Context)
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
-        fleet.members_ = unpack_members(model, fleet.view_config_)
+        fleet.members_ = unpack_members(model, fleet.view_config_, len(fleet.reward_.aspects))
         fleet.anomalous_ = frozenset(model.text("anomalous"))
         fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
         if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):

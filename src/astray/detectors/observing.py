@@ -164,12 +164,9 @@ class Learner:
         # Left out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
         fresh = own_scores(rows, self.view, None, self.reward, self.weights)
         view = self.view.with_memory(self.view.memory.merge(one))
-        number = view.memory.number_of(one.trip_ids)
         own = self.own.follow(self.view.memory, view.memory)
-        own.trips[number[number >= 0]] = fresh.trips[number >= 0]
-        return replace(
-            self, view=view, own=replace(own, step=own.step or fresh.step), inbox=self.inbox.with_flag(False)
-        )
+        own = own.with_scores(replace(fresh, step=own.step or fresh.step), view.memory.number_of(one.trip_ids))
+        return replace(self, view=view, own=own, inbox=self.inbox.with_flag(False))
 
     def _novel(self, one: Memory) -> Array:
         """What is new about a trip: keys that no remembered trip has."""

@@ -204,7 +204,7 @@ class Taught:
             if view is None or reward.trip is None or len(reward.trip.mean) != len(view.statistics):
                 raise model.wrong("its trip reward and its view do not fit together")
             step = model.value("own_step", tuple[float, float] | None)
-            scores = model.array("own_scores", np.float32, len(view.memory), 2)
+            scores = model.array("own_scores", np.float32, len(view.memory), 2, len(reward.aspects))
             own = OwnScores(scores, None if step is None else Location(*step))
             inbox = unpack_inboxes(model, "inbox", 1)[0]
         return cls(
