@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores, own_calibration
 from astray.irl.shared import Reward
 from astray.mdp.context import Context

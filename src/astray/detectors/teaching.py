@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.continuation import Generated, one_thread
-from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores
 from astray.detectors.scoring import chunks
 from astray.errors import DataError
