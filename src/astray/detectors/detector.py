@@ -24,7 +24,7 @@ from astray.errors import DataError
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.irl.shared import Reward
 from astray.mdp.dynamics import Dynamics, LearnedDynamics
-from astray.mdp.view import View, ViewConfig, trip_names
+from astray.mdp.view import View, ViewConfig, sampling_interval, trip_names
 from astray.mdp.world import GeoWorld, StepWorld
 from astray.modelfile import ModelFile, configured, plain
 from astray.modelfile.parts import Packed
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+KDD19_INTERVAL = 30.0  # seconds between the steps of the preset
 WAVES = 32  # random Fourier features of states and actions
 
 
@@ -81,7 +82,7 @@ class IRLDetector(Observing):
     encoder
         What a reward of the agent's own sees of a GPS step: ``"familiarity"``, ``"fourier"`` or ``"raw"``.
     interval
-        Seconds between the steps that are looked at.
+        Seconds between the steps that are looked at; by default the data's own, between 15 and 30.
     heads, networks, iterations, explorers, weights, objective
         How the reward is learned: reward heads, independent networks of as many heads each, N of Algorithm 1, names of
         the counterfactuals in the background (:data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states and
@@ -254,7 +255,9 @@ class IRLDetector(Observing):
         if mine.is_gps:
             if self.dynamics is not None:
                 raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
-            default = ViewConfig(encoder="raw") if self.preset == "kdd19" else ViewConfig()
+            default = ViewConfig(interval=sampling_interval(mine))
+            if self.preset == "kdd19":
+                default = ViewConfig(encoder="raw", interval=KDD19_INTERVAL)
             looking = view_config(default, self.view, encoder=self.encoder, interval=self.interval)
             view = remember(View.of(mine, looking, rng), mine)
             shared = self._shared(view)

@@ -26,7 +26,7 @@ from astray.irl.shared import Reward
 from astray.mdp.context import Context
 from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
-from astray.mdp.view import View, ViewConfig, trip_names
+from astray.mdp.view import View, ViewConfig, sampling_interval, trip_names
 from astray.modelfile import ModelFile, pack_text, plain
 from astray.modelfile.parts import (
     Packed,
@@ -145,7 +145,7 @@ class FleetDetector(Observing):
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
-        view = view_config(ViewConfig(), self.view)
+        view = view_config(ViewConfig(interval=sampling_interval(mine)), self.view)
         if view.encoder != "familiarity" or view.context.landmarks:
             raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
         begun = pretrained() if self.reward is None else read_reward(self.reward)

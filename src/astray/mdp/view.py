@@ -32,7 +32,7 @@ class ViewConfig:
     """How trips are looked at."""
 
     encoder: str = "familiarity"  # 'familiarity', 'fourier', or the paper's 'raw'
-    interval: float = 30.0  # seconds between the steps that are learned from; velocities look back as far
+    interval: float = 15.0  # seconds between the steps that are looked at; velocities look back as far
     habits: tuple[Habit, ...] = DEFAULT_HABITS  # of the familiarity encoder
     lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
     trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
@@ -51,6 +51,21 @@ class ViewConfig:
             raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
+
+
+INTERVALS = (15.0, 30.0)
+"""The shortest and the longest interval that follows the data: below it costs more than it tells, beyond it tells less."""
+
+
+def sampling_interval(trips: Trajectories) -> float:
+    """The seconds between fixes, in the median, within :data:`INTERVALS`: what steps to look at trips by.
+
+    >>> every_20_s = Trajectories.from_fixes(time=np.arange(9) * 20.0, lat=np.zeros(9), lon=np.zeros(9))
+    >>> sampling_interval(every_20_s)
+    20.0
+    """
+    apart = np.diff(trips.columns["time"])[np.diff(trips.trajectory_of_row) == 0]
+    return float(np.clip(np.median(apart), *INTERVALS)) if len(apart) else INTERVALS[0]
 
 
 class Sight(NamedTuple):
