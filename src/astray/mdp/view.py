@@ -54,7 +54,7 @@ class ViewConfig:
 
 
 INTERVALS = (15.0, 30.0)
-"""The shortest and the longest interval that follows the data: below it costs more than it tells, beyond it tells less."""
+"""Seconds: a shorter interval costs more than it tells, a longer one tells less."""
 
 
 def sampling_interval(trips: Trajectories) -> float:
