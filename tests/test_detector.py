@@ -157,9 +157,10 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"preset": "kdd20"}, "no preset named 'kdd20'; there are default, kdd19"),
-            ({"encoder": "cosine"}, "no encoder named 'cosine'"),
-            ({"objective": "steps"}, "objective is 'step' or 'trajectory'"),
+            ({"preset": "kdd20"}, "preset is 'kdd20'; give one of default, kdd19"),
+            ({"encoder": "cosine"}, "encoder is 'cosine'; give one of familiarity"),
+            ({"view": {"encoder": "cosine"}}, "no encoder named 'cosine'"),
+            ({"objective": "steps"}, "objective is 'steps'; give one of step, trajectory"),
             ({"config": {"itterations": 3}}, "no field named 'itterations'"),
             ({"explorers": ["teleport"], "encoder": "raw"}, "no counterfactual named 'teleport'"),
             ({"weights": {"people": 1.0}, "encoder": "raw"}, "background weights"),
