@@ -57,8 +57,7 @@ def command(
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
     from astray.cli.reading import Source, cut, only_agent
-    from astray.cli.workers import Question, answers
-    from astray.modelfile import load
+    from astray.cli.workers import Question, Scorer, answers
     from astray.processes import cores
     from astray.writers import check_target, table_writer
 
@@ -66,10 +65,9 @@ def command(
         output = None
     if output is not None:
         check_target(output)
-    detector = load(model)
-    known = only_agent(detector)
+    scorer = Scorer(model, Question(fixes, **settings.of(Deciding)))
+    known = only_agent(scorer.detector)
     source = Source(file, settings, agent, known)
-    question = Question(fixes, **settings.of(Deciding))
     n = cores(settings.workers or -1)
     if source.is_streamed:
         batches = source.batches()
@@ -84,7 +82,7 @@ def command(
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         done = stack.enter_context(progress(f"scoring {file}", quiet=settings.quiet))
-        tables = stack.enter_context(closing(answers(model, detector, question, batches, n)))
+        tables = stack.enter_context(closing(answers(scorer, batches, n)))
         for answer in tables:
             if write is None:
                 shown.append(answer.table)
