@@ -142,7 +142,9 @@ class Reading:
         ((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
         metavar="ROLE=NAME,...",
     )
-    time_unit: str | None = setting(TEXT, None, "Unit of times that are numbers: s, ms, us or ns.")
+    time_unit: str | None = setting(
+        TEXT, None, "Unit of times that are numbers: s, ms, us or ns.", _one_of("s", "ms", "us", "ns")
+    )
     time_zone: str | None = setting(TEXT, None, "Zone of times that name none, such as Europe/Lisbon.")
     users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")
     cache: str | None = setting(TEXT, None, "Keep GeoLife here as Parquet, to parse it only once.", metavar="FILE")
