@@ -13,6 +13,7 @@ import pytest
 from astray import FleetDetector, IRLDetector
 from astray.cli.options import PANELS, with_settings
 from astray.cli.running import run
+from astray.decide import decide
 from astray.errors import DataError
 from astray.modelfile.pretrained import pretrained
 from astray.settings import (
@@ -191,6 +192,11 @@ def test_fit_has_a_flag_for_every_setting_that_a_detector_takes():
     flags = set(inspect.signature(importlib.import_module("astray.cli.fit").command).parameters)
     for detector in (IRLDetector, FleetDetector):
         assert set(inspect.signature(detector).parameters) & set(NAMES) <= flags
+
+
+def test_the_rule_that_decides_has_the_defaults_of_the_settings():
+    defaults = {name: p.default for name, p in inspect.signature(decide).parameters.items() if p.default is not p.empty}
+    assert defaults == {name: declared(name).default for name in defaults}
 
 
 def test_a_name_that_is_no_setting_is_an_error_where_it_is_used():
