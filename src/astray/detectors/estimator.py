@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from astray.decide import Bounds, Threshold, decide, level, threshold
 from astray.detectors.parameters import Parameters, documented
-from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, trip_table
+from astray.detectors.scoring import CHUNK_FIXES, Lens, Scores, Seen, chunks, fix_table, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
@@ -154,7 +154,7 @@ class Detector(Parameters, ABC):
         def of(chunk: slice) -> tuple[Array, Result]:
             return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
 
-        found = chunks(ordered.lengths)
+        found = chunks(ordered.lengths, CHUNK_FIXES)
         threads = cores(self.n_jobs)
         if threads <= 1:
             return [of(chunk) for chunk in found]

@@ -158,7 +158,7 @@ class Scores:
         return tuple(sorted(found, key=lambda s: s.start))
 
 
-def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
+def chunks(lengths: Array, most: int) -> Iterator[slice]:
     """Runs of neighbouring trips of at most ``most`` fixes together, or of one trip that is longer.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), most=6))
