@@ -460,6 +460,39 @@ def test_a_detector_goes_on_learning_and_what_is_anomalous_never_teaches(home: P
     assert after.anomalous_ == {f"p00/{new.trajectory_ids[0]}"}
 
 
+def test_trips_are_observed_questions_listed_and_answers_taken(home: Path, tmp_path: Path, capsys: Captured):
+    """Another person's trips come in under p00's name, among some of its own."""
+    trips = astray.read(home / "new.csv")
+    own, theirs = trips.agent("p00")[:5], trips.agent("p02")[:6]
+    file, model = tmp_path / "today.csv", str(tmp_path / "p00.astray")
+    parts = [
+        Trajectories({c: part.columns[c] for c in ("time", "lat", "lon")}, part.offsets, ["p00"] * len(part), names)
+        for part, names in ((own, own.trajectory_ids), (theirs, [f"x{i}" for i in range(6)]))
+    ]
+    Trajectories.concat(parts).to_frame().write_csv(file)
+    Path(model).write_bytes((home / "p00.astray").read_bytes())
+    assert main(["observe", model, str(file)]) == 0
+    said = capsys.readouterr()
+    became = dict(line.split(",")[1::3] for line in said.out.splitlines()[1:])
+    assert sum(became[f"x{i}"] == "waiting" for i in range(6)) >= 4
+    learned = sum(what == "learned" for what in became.values())
+    assert astray.load(model).n_trips_ == astray.load(home / "p00.astray").n_trips_ + learned
+    assert "a new habit?" in said.err
+    assert "astray answer MODEL p00/x" in said.err
+    assert main(["answer", model]) == 0
+    listed = capsys.readouterr().out
+    asked = [line.strip() for line in listed.splitlines() if line.startswith("  p00/x")]
+    assert len(asked) >= 2
+    assert main(["answer", model, asked[0]]) == 1
+    assert "--mine or --not-mine" in capsys.readouterr().err
+    # One trip of a question stands for all of them.
+    assert main(["answer", model, asked[0], "--not-mine"]) == 0
+    assert astray.load(model).anomalous_ >= set(asked)
+    capsys.readouterr()
+    assert main(["answer", model, asked[0], "--mine"]) == 1
+    assert "not waiting" in capsys.readouterr().err
+
+
 @pytest.fixture
 def shared(home: Path, tmp_path: Path) -> Path:
     """New trips of two people who call one of theirs the same, and of a third who has one with a slash."""

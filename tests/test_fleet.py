@@ -22,6 +22,7 @@ from astray.detectors.members import Common, Member
 from astray.detectors.own_scale import ENOUGH_TRIPS, OwnScores
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
+from astray.irl.posterior import combined
 from astray.mdp.context import Context, ContextSpec
 from astray.mdp.memory import Forgetting, Memory
 from astray.mdp.view import View, ViewConfig
@@ -260,7 +261,7 @@ class TestOwnScales:
         fleet.enroll(trips[:30])
         member = fleet.members_["p06"]
         locations = []
-        for shift in (0.0, 5.0):
+        for shift in (5.0, 10.0):  # so high that no aspect counts less
             shifted = replace(member.own, trips=member.own.trips + np.float32(shift))
             fleet.members_["p06"] = replace(member, own=shifted)
             locations.append(fleet.lens("p06").calibration.trip)
@@ -274,7 +275,8 @@ class TestOwnScales:
         trips = past.agent("p06")[:25]
         fleet.enroll(trips)
         scale = fleet.lens("p06").calibration
-        own = scale.trip.standardise(fleet.members_["p06"].own.trips[:, 0].astype(np.float64))
+        rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
+        own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
         assert np.allclose(own, fleet.score(trips)["normality"].to_numpy(), atol=1e-4)
         assert scale.normal.total == pytest.approx(ENOUGH_TRIPS)
         # They are what p-values are read from, one each.
@@ -309,10 +311,10 @@ class TestOwnScales:
         keys = np.arange(3, dtype=np.uint64)
         memory = Memory(forgetting=Forgetting(max_trips=2)).add({"a": keys, "b": keys}, {"a": 0.0, "b": 1.0})
         member = replace(Member.around(np.zeros(1), np.zeros(1), ViewConfig()), memory=memory)
-        member = replace(member, own=OwnScores(np.array([[1, 1], [2, 2]], np.float32)))
+        member = replace(member, own=OwnScores(np.array([[[1], [1]], [[2], [2]]], np.float32)))
         grown = member.with_memory(memory.add({"c": keys}, {"c": 2.0}))
         assert grown.memory.trip_ids == ("b", "c")
-        assert np.array_equal(grown.own.trips, [[2, 2], [np.nan, np.nan]], equal_nan=True)
+        assert np.array_equal(grown.own.trips, [[[2], [2]], [[np.nan], [np.nan]]], equal_nan=True)
 
 
 class TestACrowd:

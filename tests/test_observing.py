@@ -9,7 +9,8 @@ import pytest
 
 import astray
 from astray import FleetDetector, IRLDetector, Trajectories
-from astray.detectors.observing import ALIKE, LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox, Question, _alike
+from astray.detectors.inbox import LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox
+from astray.detectors.observing import ALIKE, Question, _alike
 from astray.errors import DataError
 from astray.mdp.memory import Memory
 from astray.mdp.view import trip_names

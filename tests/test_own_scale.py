@@ -16,8 +16,10 @@ from astray.detectors.own_scale import (
     PSEUDO_TRIPS,
     OwnScores,
     own_calibration,
+    own_weights,
     stray_probability,
 )
+from astray.irl.posterior import combined
 from astray.irl.shared import BANDS
 from astray.mdp.projection import Projection
 from astray.modelfile.pretrained import pretrained
@@ -49,7 +51,7 @@ class TestFewTrips:
 
     @staticmethod
     def mine(n: int) -> OwnScores:
-        rewards = np.random.default_rng(0).normal(9.0, 0.5, (n, 2)).astype(np.float32)
+        rewards = np.random.default_rng(0).normal(9.0, 0.5, (n, 2, 4)).astype(np.float32)
         return OwnScores(rewards, Location(1.0, 2.0) if n else None)
 
     @pytest.mark.parametrize("unfinished", [False, True])
@@ -58,7 +60,7 @@ class TestFewTrips:
         reward = pretrained()
         assert reward.reference is not None
         got = own_calibration(reward, WEIGHTS, self.mine(0), history, unfinished=unfinished)
-        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, WEIGHTS)
+        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, got.weights)
         assert got.trip == pytest.approx(locate(everybody))
         assert got.normal.total == pytest.approx(ENOUGH_TRIPS)
         assert np.allclose(got.normal.scores, np.sort(locate(everybody).standardise(everybody)))
@@ -68,9 +70,10 @@ class TestFewTrips:
     def test_with_more_the_agents_own_count_more(self) -> None:
         reward = pretrained()
         assert reward.reference is not None
-        usual = locate(reward.reference.rewards("trips", 30.0, WEIGHTS))
         for n in (1, 10, 90):
-            got, mine = own_calibration(reward, WEIGHTS, self.mine(n), 30.0), self.mine(n).trips[:, 0].astype(float)
+            got = own_calibration(reward, WEIGHTS, self.mine(n), 30.0)
+            usual = locate(reward.reference.rewards("trips", 30.0, got.weights))
+            mine = combined(self.mine(n).trips[:, 0, :, None], got.weights)
             share = n / (n + PSEUDO_TRIPS)
             assert got.trip.centre == pytest.approx(share * mine.mean() + (1 - share) * usual.centre, rel=1e-5)
             assert (got.normal.weights == 1.0).sum() == n
@@ -78,10 +81,23 @@ class TestFewTrips:
 
     def test_a_trip_without_a_score_says_nothing(self) -> None:
         own = self.mine(10)
-        gap = OwnScores(np.concatenate([own.trips, np.full((5, 2), np.nan, np.float32)]), own.step)
+        gap = OwnScores(np.concatenate([own.trips, np.full((5, 2, 4), np.nan, np.float32)]), own.step)
         one, other = (own_calibration(pretrained(), WEIGHTS, o, 30.0) for o in (own, gap))
         assert one.trip == other.trip
         assert np.array_equal(one.normal.scores, other.normal.scores)
+
+    def test_an_aspect_that_finds_the_agents_own_trips_odd_counts_less(self) -> None:
+        own = self.mine(200)
+        base = own_weights(pretrained(), WEIGHTS, own, 200.0)
+        assert base == WEIGHTS  # all of its trips are clearly its own, in every aspect
+        own.trips[:20, 0, 1] = -3.0
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0) == pytest.approx(
+            (WEIGHTS[0], WEIGHTS[1] * np.exp(-3.0), *WEIGHTS[2:])
+        )
+        own.trips[:20, 0, 0] = -3.0  # place alone keeps its weight
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0)[0] == WEIGHTS[0]
+        own.trips[2:20, 0, 1] = 9.0  # as few as may be odd
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0)[1] == WEIGHTS[1]
 
     def test_a_longer_history_is_less_uncertain(self) -> None:
         noise = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h).trip_noise for h in (0.0, 4.0)]
@@ -132,10 +148,10 @@ class TestLookFor:
     def test_what_is_asked_may_change_after_fitting(self, trips: Trajectories) -> None:
         detector = IRLDetector(look_for=("place",)).fit(trips[:-9])
         first = detector.reward_
-        assert detector.calibration_.weights == (1.0, 0.0, 0.0, 0.0)
+        assert detector.aspect_weights_ == (1.0, 0.0, 0.0, 0.0)
         weighted = IRLDetector(look_for={"place": 1.0, "time": 0.5}).fit(trips[:-9])
         assert weighted.reward_ is first
-        assert weighted.calibration_.weights == (1.0, 0.0, 0.0, 0.5)
+        assert weighted.aspect_weights_ == (1.0, 0.0, 0.0, 0.5)
         assert set(detector.score(trips[-9:])["aspect"]) == {"place"}
         assert set(weighted.score(trips[-9:])["aspect"]) <= {"place", "time"}
 

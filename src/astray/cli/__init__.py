@@ -24,6 +24,8 @@ COMMANDS = {
     "explain": "Say in words and pictures why a trip scored as it did.",
     "watch": "Score live fixes from standard input, and raise alerts.",
     "update": "Go on learning from further trips; what proved anomalous never teaches.",
+    "observe": "Score trips in the order of time, and learn from those that are normal.",
+    "answer": "List what the model asks about flagged trips, or answer it.",
     "forget": "Remove an agent, or some of its trips, from a model.",
     "info": "Say what a model is, what it has seen, and how it decides.",
     "pretrain": "Learn from simulated people the reward that every model begins with.",

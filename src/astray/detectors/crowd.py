@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.members import XY, Common, Member
-from astray.detectors.own_scale import OwnScores, own_scores
+from astray.detectors.own_scale import own_scores
 from astray.detectors.scoring import chunks
 from astray.mdp.paths import paths_of
 from astray.mdp.projection import Projection
@@ -109,9 +109,7 @@ def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> I
         view = replace(member, memory=replace(member.memory)).view(str(here.agent_ids[0]), common)
         number = view.memory.number_of(trip_names(here))
         fresh = own_scores(view.rows(here), view, number, common.reward, common.weights)
-        scores = member.own.trips.copy()
-        scores[number[number >= 0]] = fresh.trips[number >= 0]
-        yield run.start, replace(member, own=OwnScores(scores, fresh.step or member.own.step))
+        yield run.start, replace(member, own=member.own.with_scores(fresh, number))
 
 
 def histories(members: Sequence[Member]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from astray.decide import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.detectors.configuration import aspect_weights, learn_config, preset, view_config
 from astray.detectors.continuation import Generated, revive
-from astray.detectors.estimator import Detector
-from astray.detectors.observing import LEARNED, Inbox, Learner, Observed, Question, observed
+from astray.detectors.inbox import Inbox
+from astray.detectors.observing import Learner, Observing
 from astray.detectors.own_scale import OwnScores, fits, own_calibration, scored_past
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.scoring import Lens, Scores, Seen
@@ -43,7 +43,7 @@ Array = NDArray[Any]
 WAVES = 32  # random Fourier features of states and actions
 
 
-class IRLDetector(AgentParameters, Detector):
+class IRLDetector(AgentParameters, Observing):
     """Sequential anomaly detection by inverse reinforcement learning.
 
     What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
@@ -212,62 +212,26 @@ class IRLDetector(AgentParameters, Detector):
         self.anomalous_ = (self.anomalous_ | refused) - taught
         return self
 
-    def observe(self, trips: Trajectories) -> Observed:
-        """Score trips in the order of time, and learn from each of them that is not flagged.
+    @property
+    def _name(self) -> str:
+        """Whose model it is; that of a pool has no name."""
+        return self.agents_[0] if len(self.agents_) == 1 else ""
 
-        What is flagged waits. Waiting trips that are alike become a question (:meth:`answer`): a new habit, or somebody
-        else? Nothing flagged is learned unasked.
+    def _inboxes(self) -> Mapping[str, Inbox]:
+        return {self._name: self.inbox_}
 
-        Examples
-        --------
-        >>> from astray.simulate import city
-        >>> trips = city(people=2, days=21, seed=0).trips
-        >>> mine = trips.agent("p00")
-        >>> detector = IRLDetector().fit(mine[:40])
-        >>> observed = detector.observe(mine[40:45])
-        >>> observed.table.columns
-        ['agent', 'trajectory', 'score', 'p_value', 'became']
-        >>> detector.n_trips_ == 40 + (observed.table["became"] == "learned").sum()
-        True
-        """
-        self._check(trips)
-        if not self.is_shared or self.view_ is None:
+    def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
+        if not self.is_shared:
             raise DataError("only a detector with a shared reward learns trip by trip; call partial_fit(trips)")
-        given = trips[[name not in self.anomalous_ for name in trip_names(trips)]]
-        learner, outcomes = observed(self._learner, given, self._level)
-        self.view_, self.own_, self.inbox_ = learner.view, learner.own, learner.inbox
-        self.n_trips_ += sum(o.became == LEARNED for o in outcomes)
-        return Observed.of(given, outcomes, learner.questions, [learner.drift])
+        return {self._name: np.arange(len(trips))}
 
-    @property
-    def questions_(self) -> tuple[Question, ...]:
-        """What a person is asked: groups of flagged trips that are alike."""
-        self._require_fitted()
-        return tuple(Question(self._learner.agent, group) for group in self.inbox_.asked)
-
-    def answer(self, question: Question | Sequence[str], mine: bool) -> None:
-        """Say whether waiting trips were the agent's own; then they are remembered, otherwise what is alike is refused.
-
-        Parameters
-        ----------
-        question
-            One of ``questions_``, or names of waiting trips (``"agent/trajectory"``).
-        mine
-            Whether they were.
-        """
-        self._require_fitted()
-        names = question.trips if isinstance(question, Question) else tuple(question)
-        learner = self._learner.answer(names, mine)
-        self.view_, self.own_, self.inbox_ = learner.view, learner.own, learner.inbox
-        self.n_trips_ += len(names) if mine else 0
-        if not mine:
-            self.anomalous_ |= set(names)
-
-    @property
-    def _learner(self) -> Learner:
+    def _learner(self, agent: str) -> Learner:
         assert self.view_ is not None
-        agent = self.agents_[0] if len(self.agents_) == 1 else ""
         return Learner(agent, self.view_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+
+    def _keep(self, learner: Learner, new: int) -> None:
+        self.view_, self.own_, self.inbox_ = learner.view, learner.own, learner.inbox
+        self.n_trips_ += new
 
     def _forget(self, names: Collection[str]) -> None:
         self.kept_ = without(self.kept_, names)

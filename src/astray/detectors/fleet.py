@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from astray.decide import Bounds
 from astray.detectors import crowd
 from astray.detectors.configuration import aspect_weights, view_config
-from astray.detectors.estimator import Detector
+from astray.detectors.inbox import Inbox
 from astray.detectors.members import Common, Member, pack_members, unpack_members
-from astray.detectors.observing import Learner, Observed, Question, observed
+from astray.detectors.observing import Learner, Observing
 from astray.detectors.own_scale import fits
 from astray.detectors.parameters import FleetParameters
 from astray.detectors.scoring import Lens, Scores, Seen
@@ -44,7 +44,7 @@ from astray.trajectories import Trajectories
 Array = NDArray[Any]
 
 
-class FleetDetector(FleetParameters, Detector):
+class FleetDetector(FleetParameters, Observing):
     """One reward for many agents, each with a memory of its own.
 
     The reward looks at a trip only through its agent's memory (how often was this agent here, did it ever stop here, at
@@ -147,49 +147,28 @@ class FleetDetector(FleetParameters, Detector):
         known = {n for a in trips.agents if a in self.members_ for n in self.members_[a].memory.trip_ids}
         return trips[[n not in known and n not in self.anomalous_ for n in trip_names(trips)]]
 
-    def observe(self, trips: Trajectories) -> Observed:
-        """Score trips of enrolled agents in the order of time, and learn from each of them that is not flagged.
-
-        As :meth:`IRLDetector.observe <astray.IRLDetector.observe>`; trips that are known to be normal are for
-        :meth:`enroll`.
-        """
-        self._require_fitted()
-        strangers = [a for a in self._check(trips).agents if a not in self.members_]
-        if strangers:
-            raise DataError(f"agent {strangers[0]!r} is not enrolled; call enroll(trips) first")
-        given = trips[[name not in self.anomalous_ for name in trip_names(trips)]]
-        given = given[crowd.by_agent(given)]
-        changed, outcomes, drift = {}, [], []
-        for agent, run in crowd.runs(given):
-            learner, found = observed(self._learner(agent), given[run], self._level)
-            changed[agent] = replace(
-                self.members_[agent], memory=replace(learner.view.memory), own=learner.own, inbox=learner.inbox
-            )
-            outcomes += found
-            drift.append(learner.drift)
-        self.members_.update(changed)
-        return Observed.of(given, outcomes, tuple(q for q in self.questions_ if q.agent in changed), drift)
-
-    @property
-    def questions_(self) -> tuple[Question, ...]:
-        """What a person is asked: groups of flagged trips of an agent that are alike."""
-        self._require_fitted()
-        return tuple(Question(agent, group) for agent, member in self.members_.items() for group in member.inbox.asked)
-
-    def answer(self, question: Question, mine: bool) -> None:
-        """Say whether waiting trips were the agent's own: remember them, or refuse what is alike from now on."""
-        member = self._member(question.agent)
-        learner = self._learner(question.agent).answer(question.trips, mine)
-        self.members_[question.agent] = replace(
-            member, memory=replace(learner.view.memory), own=learner.own, inbox=learner.inbox
-        )
-        if not mine:
-            self.anomalous_ |= set(question.trips)
-
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
         view = replace(member, memory=replace(member.memory)).view(agent, common)
         return Learner(agent, view, member.own, member.inbox, common.reward, common.weights)
+
+    def _inboxes(self) -> Mapping[str, Inbox]:
+        return {agent: member.inbox for agent, member in self.members_.items()}
+
+    def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
+        strangers = [a for a in trips.agents if a not in self.members_]
+        if strangers:
+            raise DataError(f"agent {strangers[0]!r} is not enrolled; call enroll(trips) first")
+        order = crowd.by_agent(trips)
+        return {agent: order[run] for agent, run in crowd.runs(trips[order])}
+
+    def _keep(self, learner: Learner, new: int) -> None:
+        self.members_[learner.agent] = replace(
+            self._member(learner.agent),
+            memory=replace(learner.view.memory),
+            own=learner.own,
+            inbox=learner.inbox,
+        )
 
     def forget(self, agent: str) -> None:
         """Remove an agent and all that is known of it."""
@@ -289,7 +268,7 @@ class FleetDetector(FleetParameters, Detector):
             [
                 Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
                 pack_reward("reward", self.reward_),
-                pack_members(self.members_),
+                pack_members(self.members_, len(self.reward_.aspects)),
                 pack_popularity("popularity", self.popularity_),
             ]
         )
@@ -302,7 +281,7 @@ class FleetDetector(FleetParameters, Detector):
         fleet.view_config_ = model.value("view_config", ViewConfig)
         fleet.context_ = model.value("context", Context)
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
-        fleet.members_ = unpack_members(model, fleet.view_config_)
+        fleet.members_ = unpack_members(model, fleet.view_config_, len(fleet.reward_.aspects))
         fleet.anomalous_ = frozenset(model.text("anomalous"))
         fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
         if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):

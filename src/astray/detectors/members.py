@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores, own_calibration
 from astray.irl.shared import Reward
 from astray.mdp.context import Context
@@ -91,7 +91,7 @@ class Member:
 # -------------------------------------------------------------------- as a file holds them
 
 
-def pack_members(members: Mapping[str, Member]) -> Packed:
+def pack_members(members: Mapping[str, Member], aspects: int) -> Packed:
     """All memories, one after the other, with offsets; nothing is copied."""
     everybody = list(members.values())
     ways = [w for m in everybody for w in m.ways]
@@ -115,7 +115,7 @@ def pack_members(members: Mapping[str, Member]) -> Packed:
             "agents.postings": offsets(len(m.memory.keys) for m in everybody),
             "agents.ways": offsets(len(m.ways) for m in everybody),
             "trips.times": whole(lambda m: m.memory.times, np.zeros(0)),
-            "trips.scores": whole(lambda m: m.own.trips, OwnScores.unknown(0).trips),
+            "trips.scores": whole(lambda m: m.own.of_aspects(aspects), OwnScores.unknown(0, aspects).trips),
             "agents.step": np.array([m.own.step or (np.nan, np.nan) for m in everybody]).reshape(-1, 2),
             "postings.keys": whole(lambda m: m.memory.keys, np.zeros(0, np.uint64)),
             "postings.trips": whole(lambda m: m.memory.trips, np.zeros(0, np.int32)),
@@ -125,7 +125,7 @@ def pack_members(members: Mapping[str, Member]) -> Packed:
     )
 
 
-def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
+def unpack_members(model: ModelFile, config: ViewConfig, aspects: int) -> dict[str, Member]:
     """The members that :func:`pack_members` packed."""
     agents = model.text("agents")
     n = len(agents)
@@ -133,7 +133,7 @@ def unpack_members(model: ModelFile, config: ViewConfig) -> dict[str, Member]:
     utc_offset = model.array("agents.utc_offset", np.float64, n)
     ids = model.text("trips.ids")
     times = model.array("trips.times", np.float64, len(ids))
-    scores = model.array("trips.scores", np.float32, len(ids), 2)
+    scores = model.array("trips.scores", np.float32, len(ids), 2, aspects)
     step = model.array("agents.step", np.float64, n, 2)
     keys = model.array("postings.keys", np.uint64, None)
     trips = model.array("postings.trips", np.int32, len(keys))

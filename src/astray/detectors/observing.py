@@ -7,8 +7,9 @@ tell, so a question is asked, never more often than the agent has tokens for. No
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +17,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.detectors.estimator import Detector
+from astray.detectors.inbox import LATELY, TOGETHER, Inbox
 from astray.detectors.own_scale import OwnScores, own_calibration, own_scores
 from astray.errors import DataError
 from astray.irl.shared import Reward, trip_rewards
 from astray.mdp.memory import Memory
 from astray.mdp.view import View, trip_names
-from astray.modelfile import ModelFile, pack_text
-from astray.modelfile.parts import Packed
 from astray.normality import Calibration, trip_normality
 from astray.trajectories import Trajectories
 
@@ -32,57 +33,7 @@ LEARNED, WAITING, REFUSED, KNOWN = "learned", "waiting", "refused", "known"
 """What became of a trip: it is remembered; it waits; it is like one that was not the agent's; it was known already."""
 
 ALIKE = 0.1  # share of what is new about two trips that alike ones have in common
-TOGETHER = 2  # alike trips, at least, that a question is about
-TOKENS, EARNED, MOST_TOKENS = 2.0, 0.05, 5.0  # a question costs one; so many at first, a trip earns, and at most
-MOST_WAITING = 50  # trips that wait; the oldest leave
-LATELY, DRIFTING = 20, 5  # so many flagged trips among the last ones are a drift
-
-
-@dataclass(frozen=True, eq=False)
-class Inbox:
-    """Trips of an agent that were flagged and not learned from.
-
-    Attributes
-    ----------
-    waiting, rejected
-        Those that nobody has spoken about, and those that proved not to be the agent's.
-    asked
-        The groups of waiting trips that a person was asked about and has not answered.
-    tokens
-        How many questions may be asked.
-    flags
-        Whether each of the last trips was flagged.
-    """
-
-    waiting: Memory = field(default_factory=Memory)
-    rejected: Memory = field(default_factory=Memory)
-    asked: tuple[tuple[str, ...], ...] = ()
-    tokens: float = TOKENS
-    flags: tuple[bool, ...] = ()
-
-    def with_flag(self, flagged: bool) -> Inbox:
-        """One more trip has come, flagged or not."""
-        tokens = min(self.tokens + EARNED, MOST_TOKENS)
-        return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-LATELY:])
-
-    def without(self, names: Collection[str]) -> Inbox:
-        """The same after somebody has decided on some of the waiting trips."""
-        gone = set(names)
-        groups = (tuple(t for t in group if t not in gone) for group in self.asked)
-        asked = tuple(group for group in groups if len(group) >= TOGETHER)
-        return replace(self, waiting=self.waiting.remove(gone), asked=asked)
-
-    def reject(self, names: Collection[str]) -> Inbox:
-        """The same after some of the waiting trips proved not to be the agent's: what is alike is refused from then."""
-        proved = self.waiting.remove(set(self.waiting.trip_ids) - set(names))
-        return replace(self.without(names), rejected=self.rejected.merge(proved))
-
-    def add(self, trip: Memory) -> Inbox:
-        """One more trip waits; the oldest may have to go."""
-        waiting = self.waiting.merge(trip)
-        gone = set(waiting.trip_ids[: max(len(waiting) - MOST_WAITING, 0)])
-        asked = tuple(group for group in self.asked if not gone.intersection(group))
-        return replace(self, waiting=waiting.remove(gone), asked=asked)
+DRIFTING = 5  # so many flagged trips among the last ones are a drift
 
 
 class Question(NamedTuple):
@@ -164,12 +115,9 @@ class Learner:
         # Left out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
         fresh = own_scores(rows, self.view, None, self.reward, self.weights)
         view = self.view.with_memory(self.view.memory.merge(one))
-        number = view.memory.number_of(one.trip_ids)
         own = self.own.follow(self.view.memory, view.memory)
-        own.trips[number[number >= 0]] = fresh.trips[number >= 0]
-        return replace(
-            self, view=view, own=replace(own, step=own.step or fresh.step), inbox=self.inbox.with_flag(False)
-        )
+        own = own.with_scores(replace(fresh, step=own.step or fresh.step), view.memory.number_of(one.trip_ids))
+        return replace(self, view=view, own=own, inbox=self.inbox.with_flag(False))
 
     def _novel(self, one: Memory) -> Array:
         """What is new about a trip: keys that no remembered trip has."""
@@ -224,23 +172,6 @@ class Observed(NamedTuple):
     questions: tuple[Question, ...]
     drift: tuple[str, ...]
 
-    @classmethod
-    def of(
-        cls, trips: Trajectories, outcomes: Sequence[Outcome], questions: tuple[Question, ...], drift: Sequence[str]
-    ) -> Observed:
-        """The outcomes of trips, in their order."""
-        table = pl.DataFrame(
-            {
-                "agent": trips.agent_ids.tolist(),
-                "trajectory": trips.trajectory_ids.tolist(),
-                "score": [o.score for o in outcomes],
-                "p_value": [o.p_value for o in outcomes],
-                "became": [o.became for o in outcomes],
-            },
-            schema_overrides={"agent": pl.String, "trajectory": pl.String, "became": pl.String},
-        )
-        return cls(table, questions, tuple(text for text in drift if text))
-
 
 def observed(
     learner: Learner, trips: Trajectories, level: Callable[[Trajectories, Calibration], float]
@@ -265,62 +196,99 @@ def _alike(one: Array, other: Array) -> bool:
     return least > 0 and len(np.intersect1d(one, other, assume_unique=True)) >= ALIKE * least
 
 
-# -------------------------------------------------------------------- as a file holds them
+class Observing(Detector):
+    """A detector that goes on learning, trip by trip."""
 
+    anomalous_: frozenset[str]
 
-def pack_inboxes(name: str, inboxes: Sequence[Inbox]) -> Packed:
-    """The inboxes of agents: all trips that wait or were rejected, with whose they are and in which state."""
-    known = [(i, inbox, kind) for i, inbox in enumerate(inboxes) for kind in KINDS]
-    memories = [getattr(inbox, kind) for _, inbox, kind in known]
-    groups = {str(i): inbox.asked for i, inbox in enumerate(inboxes) if inbox.asked}
-    arrays = {
-        **pack_text(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
-        f"{name}.owner": np.repeat(np.array([i for i, _, _ in known], np.int64), [len(m) for m in memories]),
-        f"{name}.kind": np.repeat(np.array([KINDS.index(k) for *_, k in known], np.int64), [len(m) for m in memories]),
-        f"{name}.times": np.concatenate([np.zeros(0), *(m.times for m in memories)]),
-        f"{name}.keys": np.concatenate([np.zeros(0, np.uint64), *(_by_trip(m)[0] for m in memories)]),
-        f"{name}.sizes": np.concatenate([np.zeros(0, np.int64), *(_by_trip(m)[1] for m in memories)]),
-        f"{name}.tokens": np.array([inbox.tokens for inbox in inboxes], np.float64),
-        f"{name}.flags": np.array([_bits(inbox.flags) for inbox in inboxes], np.int64),
-    }
-    return Packed({f"{name}.asked": groups}, arrays)
+    @abstractmethod
+    def _inboxes(self) -> Mapping[str, Inbox]:
+        """The inbox of each agent."""
 
+    @abstractmethod
+    def _learner(self, agent: str) -> Learner:
+        """What is known of one agent."""
 
-KINDS = ("waiting", "rejected")
+    @abstractmethod
+    def _keep(self, learner: Learner, new: int) -> None:
+        """Take over what is known of an agent after it was observed; so many ``new`` trips were learned."""
 
+    @abstractmethod
+    def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
+        """The positions of the trips of each agent that is known; somebody else's are refused."""
 
-def _by_trip(memory: Memory) -> tuple[Array, Array]:
-    """The keys of a memory, trip by trip, and how many each trip has."""
-    return memory.keys[np.argsort(memory.trips, kind="stable")], np.bincount(memory.trips, minlength=len(memory))
+    def observe(self, trips: Trajectories) -> Observed:
+        """Score trips in the order of time, and learn from each of them that is not flagged.
 
+        What is flagged waits (``waiting_``). Waiting trips that are alike become a question (:meth:`answer`): a new
+        habit, or somebody else? Nothing flagged is learned unasked.
 
-def _bits(flags: Sequence[bool]) -> int:
-    """Flags as a number: a leading one, then a bit for each."""
-    return int("1" + "".join("1" if flag else "0" for flag in flags), 2)
+        Examples
+        --------
+        >>> from astray import IRLDetector
+        >>> from astray.simulate import city
+        >>> trips = city(people=2, days=21, seed=0).trips
+        >>> mine = trips.agent("p00")
+        >>> detector = IRLDetector().fit(mine[:40])
+        >>> observed = detector.observe(mine[40:45])
+        >>> observed.table.columns
+        ['agent', 'trajectory', 'score', 'p_value', 'became']
+        >>> detector.n_trips_ == 40 + (observed.table["became"] == "learned").sum()
+        True
+        """
+        self._require_fitted()
+        given = trips[[name not in self.anomalous_ for name in trip_names(self._check(trips))]]
+        learned: list[tuple[Learner, int]] = []
+        outcomes: dict[int, Outcome] = {}
+        for agent, at in self._by_learner(given).items():
+            learner, found = observed(self._learner(agent), given[at], self._level)
+            learned.append((learner, sum(outcome.became == LEARNED for outcome in found)))
+            outcomes.update(zip(at.tolist(), found, strict=True))
+        # Nothing has been changed so far; now everything is.
+        for learner, new in learned:
+            self._keep(learner, new)
+        became = [outcomes[i] for i in range(len(given))]
+        table = pl.DataFrame(
+            {
+                "agent": given.agent_ids.tolist(),
+                "trajectory": given.trajectory_ids.tolist(),
+                "score": [outcome.score for outcome in became],
+                "p_value": [outcome.p_value for outcome in became],
+                "became": [outcome.became for outcome in became],
+            },
+            schema_overrides={"agent": pl.String, "trajectory": pl.String, "became": pl.String},
+        )
+        questions = tuple(q for learner, _ in learned for q in learner.questions)
+        return Observed(table, questions, tuple(learner.drift for learner, _ in learned if learner.drift))
 
+    @property
+    def questions_(self) -> tuple[Question, ...]:
+        """What a person is asked: groups of flagged trips of an agent that are alike."""
+        self._require_fitted()
+        return tuple(Question(agent, group) for agent, inbox in self._inboxes().items() for group in inbox.asked)
 
-def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
-    """The inboxes of ``n`` agents."""
-    ids = model.text(f"{name}.trip_ids")
-    owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
-    times = model.array(f"{name}.times", np.float64, len(ids))
-    sizes = model.array(f"{name}.sizes", np.int64, len(ids))
-    keys = model.array(f"{name}.keys", np.uint64, None)
-    tokens = model.array(f"{name}.tokens", np.float64, n)
-    flags = model.array(f"{name}.flags", np.int64, n)
-    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[str, ...], ...]])
-    whole = (sizes >= 0).all() and sizes.sum() == len(keys) and (flags > 0).all()
-    if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
-        raise model.wrong(f"the trips of {name} do not fit together")
-    cuts = np.r_[0, np.cumsum(sizes)]
-    inboxes = [
-        Inbox(tokens=float(t), flags=tuple(b == "1" for b in f"{f:b}"[1:])) for t, f in zip(tokens, flags, strict=True)
-    ]
-    for i, group in asked.items():
-        inboxes[int(i)] = replace(inboxes[int(i)], asked=group)
-    for k, trip in enumerate(ids):
-        inbox, which = inboxes[owner[k]], KINDS[kind[k]]
-        memory: Memory = getattr(inbox, which)
-        grown = memory.add({trip: keys[cuts[k] : cuts[k + 1]]}, {trip: float(times[k])})
-        inboxes[owner[k]] = replace(inbox, **{which: grown})
-    return inboxes
+    @property
+    def waiting_(self) -> tuple[str, ...]:
+        """The names of flagged trips that nobody has spoken about."""
+        self._require_fitted()
+        return tuple(name for inbox in self._inboxes().values() for name in inbox.waiting.trip_ids)
+
+    def answer(self, question: Question | Sequence[str], mine: bool) -> None:
+        """Say whether waiting trips were the agent's own; then they are remembered, otherwise what is alike is refused.
+
+        Parameters
+        ----------
+        question
+            One of ``questions_``, or names of ``waiting_`` trips of one agent (``"agent/trajectory"``).
+        mine
+            Whether they were.
+        """
+        self._require_fitted()
+        names = question.trips if isinstance(question, Question) else tuple(question)
+        whose = [agent for agent, inbox in self._inboxes().items() if set(names) & set(inbox.waiting.trip_ids)]
+        if len(whose) != 1:
+            what = "are of several agents; answer for one at a time" if whose else "are not waiting for an answer"
+            raise DataError(f"the trips {', '.join(names) or '(none)'} {what}")
+        self._keep(self._learner(whose[0]).answer(names, mine), len(names) if mine else 0)
+        if not mine:
+            self.anomalous_ |= set(names)

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.irl.shared import Reward, trip_rewards
+from astray.decide import level
+from astray.irl.posterior import combined
+from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.mdp.memory import Memory
 from astray.mdp.statistics import TripRows
 from astray.mdp.view import View, trip_names
@@ -25,6 +27,7 @@ Array = NDArray[Any]
 
 PSEUDO_TRIPS = 10.0  # that everybody's centre and spread count as, against the agent's own trips
 ENOUGH_TRIPS = 100.0  # for p-values: everybody's trips stand in for those that the agent lacks
+NOISY = 0.02  # share of an agent's own trips that an aspect may find odd before it counts less
 HALF = 0.5  # of a trip is what an unfinished one is measured on
 FEWEST_TO_DOUBT = 10  # past trips without which none of them is doubted
 
@@ -36,24 +39,39 @@ class OwnScores:
     Attributes
     ----------
     trips
-        Their rewards, whole and half-way: (trips, 2); not a number where they are not known.
+        Their rewards, whole and half-way: (trips, 2, aspects); not a number where they are not known.
     step
         Centre and spread of the step rewards; None if no trip is known.
     """
 
-    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), np.float32))
+    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2, 0), np.float32))
     step: Location | None = None
 
     @classmethod
-    def unknown(cls, n: int) -> OwnScores:
+    def unknown(cls, n: int, aspects: int) -> OwnScores:
         """Of trips that have not been scored."""
-        return cls(np.full((n, 2), np.nan, np.float32))
+        return cls(np.full((n, 2, aspects), np.nan, np.float32))
 
     def follow(self, before: Memory, after: Memory) -> OwnScores:
         """The scores of the trips of a memory that has changed; what is new has none yet."""
         # The last row is that of trips which were not remembered before.
-        known = np.concatenate([self.trips, np.full((1, 2), np.nan, np.float32)])
+        known = np.concatenate([self.trips, np.full((1, *self.trips.shape[1:]), np.nan, np.float32)])
         return replace(self, trips=known[before.number_of(after.trip_ids)])
+
+    def of_aspects(self, aspects: int) -> NDArray[np.float32]:
+        """The rewards of the trips by so many aspects; before the first was scored nobody knows how many there are."""
+        return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
+
+    def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
+        """The rewards (trips, aspects) of the trips that have been scored."""
+        rewards = self.of_aspects(aspects)[:, int(unfinished)]
+        return rewards[~np.isnan(rewards).any(axis=1)].astype(np.float64)
+
+    def with_scores(self, fresh: OwnScores, number: Array) -> OwnScores:
+        """The same after some trips have been scored, which are remembered under these numbers; -1: not remembered."""
+        trips = self.of_aspects(fresh.trips.shape[2]).copy()
+        trips[number[number >= 0]] = fresh.trips[number >= 0]
+        return OwnScores(trips, fresh.step or self.step)
 
 
 def fits(reward: Reward, view: View) -> bool:
@@ -67,13 +85,11 @@ def own_scores(rows: TripRows, view: View, number: Array | None, reward: Reward,
     assert reward.trip is not None
     maker = view.popularity.number_of([view.popularity.viewer or ""])
     made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
-    found = np.full((rows.n_trips, 2), np.nan, np.float32)
     familiar, whole = view.survey(rows, number, made_by)
     half = view.survey(rows.prefixes(np.full(rows.n_trips, HALF)), number, made_by)[1]
-    for column, statistics in enumerate((whole, half)):
-        found[:, column] = over_heads(trip_rewards(reward.trip, statistics), weights)
+    both = [trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in (whole, half)]
     steps = over_heads(reward.step(view.features(rows.steps, familiar)), step_weights(reward, weights))
-    return OwnScores(found, locate(steps) if len(steps) else None)
+    return OwnScores(np.stack(both, axis=1).astype(np.float32), locate(steps) if len(steps) else None)
 
 
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
@@ -87,18 +103,19 @@ def own_calibration(
 ) -> Calibration:
     """What an agent's trips are measured on: those that are whole, or unfinished."""
     assert reward.reference is not None
+    step_shares = step_weights(reward, weights)
+    weights = own_weights(reward, weights, own, history)
     everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
-    mine = own.trips[:, int(unfinished)]
-    mine = mine[~np.isnan(mine)].astype(np.float64)
+    mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
     usual_trip = locate(everybody)
     trip = shrunk(mine, usual_trip, PSEUDO_TRIPS)
-    stand_in = max(ENOUGH_TRIPS - len(mine), 0.0)
-    usual = locate(reward.reference.rewards("steps", history, step_weights(reward, weights)))
+    stand_in = _stand_in(len(mine))
+    usual = locate(reward.reference.rewards("steps", history, step_shares))
     share = len(mine) / (len(mine) + PSEUDO_TRIPS) if own.step is not None else 0.0
     of_steps = own.step or usual
     return Calibration(
         reward.aspects,
-        tuple(weights),
+        weights,
         Location(
             share * of_steps.centre + (1.0 - share) * usual.centre,
             share * of_steps.spread + (1.0 - share) * usual.spread,
@@ -110,8 +127,31 @@ def own_calibration(
             np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
         ),
         trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
-        step_weights=step_weights(reward, weights),
+        step_weights=step_shares,
     )
+
+
+def own_weights(reward: Reward, weights: Sequence[float], own: OwnScores, history: float) -> tuple[float, ...]:
+    """How much the aspects count for an agent: one that finds its own past trips odd counts less.
+
+    A reward of 0 says that a trip may as well be of the background. Where more than :data:`NOISY` of the agent's own
+    trips, left out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
+    falls. Place is spared: that an agent goes to new places is told from its own scale.
+    """
+    assert reward.reference is not None
+    mine = own.known(len(weights))
+    everybody = reward.reference.trips[int(band_of(history))]
+    shares = np.concatenate([np.ones(len(mine)), np.full(len(everybody), _stand_in(len(mine)) / len(everybody))])
+    found = [float(weights[0])]
+    for k, weight in enumerate(weights[1:], start=1):
+        low = level(NOISY, Sample.of(np.concatenate([mine[:, k], everybody[:, k]]), shares))
+        found.append(float(weight * np.exp(min(low, 0.0))))
+    return tuple(found)
+
+
+def _stand_in(n: int) -> float:
+    """How many of everybody's trips stand beside so many of the agent's own."""
+    return max(ENOUGH_TRIPS - n, 0.0)
 
 
 CERTAIN = 0.95  # probability from which on a past trip is taken for somebody else's
@@ -138,9 +178,7 @@ def scored_past(
         view = view.forget(found)
     number = view.memory.number_of(names)
     fresh = own_scores(rows, view, number, reward, weights)
-    scores = OwnScores.unknown(len(view.memory)).trips
-    scores[number[number >= 0]] = fresh.trips[number >= 0]
-    return view, OwnScores(scores, fresh.step), found
+    return view, OwnScores.unknown(len(view.memory), len(reward.aspects)).with_scores(fresh, number), found
 
 
 def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -> NDArray[np.float64]:

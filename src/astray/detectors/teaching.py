@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.continuation import Generated, one_thread
-from astray.detectors.observing import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.own_scale import OwnScores
 from astray.detectors.scoring import chunks
 from astray.errors import DataError
@@ -204,7 +204,7 @@ class Taught:
             if view is None or reward.trip is None or len(reward.trip.mean) != len(view.statistics):
                 raise model.wrong("its trip reward and its view do not fit together")
             step = model.value("own_step", tuple[float, float] | None)
-            scores = model.array("own_scores", np.float32, len(view.memory), 2)
+            scores = model.array("own_scores", np.float32, len(view.memory), 2, len(reward.aspects))
             own = OwnScores(scores, None if step is None else Location(*step))
             inbox = unpack_inboxes(model, "inbox", 1)[0]
         return cls(

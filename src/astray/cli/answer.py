@@ -1,0 +1,65 @@
+"""``astray answer``: what the model asks about the trips that it has flagged, and a person's answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+from astray.cli import options as o
+from astray.cli.console import number_of, say
+from astray.errors import AstrayError
+from astray.settings import Settings
+
+
+@o.with_settings()
+def command(
+    settings: Settings,
+    model: o.Model,
+    trips: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[TRIP]...",
+            help="Waiting trips, as agent/trip. One that a question was asked about stands for all that it is about.",
+            show_default=False,
+        ),
+    ] = None,
+    mine: Annotated[
+        bool | None,
+        Option("--mine/--not-mine", help="Whether the agent made these trips itself.", show_default=False),
+    ] = None,
+    new_model: o.NewModel = None,
+) -> None:
+    """List the questions that astray observe has raised, or answer one.
+
+    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they never teach, and
+    what is alike is refused from then on.
+
+    [b]Examples[/b]
+
+      [dim]# what is asked[/dim]
+      astray answer me.astray
+      astray answer me.astray alice/2024-05-03 --mine
+      astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
+    """
+    from astray.modelfile import load
+
+    detector = load(model)
+    if not trips:
+        if mine is not None:
+            raise AstrayError("which trips are meant? Name one of each question; astray answer MODEL lists them")
+        for question in detector.questions_:
+            print(question)
+            print("".join(f"  {name}\n" for name in question.trips), end="")
+        waiting = number_of(len(detector.waiting_), "trip")
+        asked = number_of(len(detector.questions_), "question")
+        say(f"{asked}; {waiting} waiting", quiet=settings.quiet)
+        return
+    if mine is None:
+        raise AstrayError("were these trips the agent's own? Say --mine or --not-mine")
+    groups = {name: group for group in detector.questions_ for name in group.trips}
+    done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
+    for meant in dict.fromkeys(groups[name].trips if name in groups else (name,) for name in trips):
+        detector.answer(meant, mine)
+        say(f"{', '.join(meant)}: {done}", quiet=settings.quiet)
+    detector.save(new_model or model)

@@ -1,0 +1,76 @@
+"""``astray observe``: score trips in the order of time, and learn from those that are normal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from astray.cli import options as o
+from astray.cli.console import number_of, progress, say
+from astray.settings import Reading, Settings
+
+if TYPE_CHECKING:
+    from astray.detectors.observing import Question
+
+
+@o.with_settings("eps", "false_alarm_rate", Reading)
+def command(
+    settings: Settings,
+    model: o.Model,
+    file: o.Trips,
+    output: o.Output = None,
+    to: o.To = "csv",
+    agent: o.OnlyAgent = None,
+) -> None:
+    """Score trips in the order of time, and learn from each that is normal.
+
+    A trip that is not flagged is [b]learned[/b] after its score. One that is flagged is [b]waiting[/b]: nothing is
+    learned from it unasked. When several waiting trips are alike, a question is asked: a new habit, or somebody else?
+    astray answer lists the questions, and takes the answers. What is like a trip that proved to be somebody else's is
+    [b]refused[/b]; one that is in the model already is [b]known[/b].
+
+    [b]Examples[/b]
+
+      astray observe me.astray today.csv
+      astray observe fleet.astray today.parquet -o today-scores.csv
+      [dim]# and then[/dim]
+      astray answer me.astray
+    """
+    from astray.cli.reading import Source, only_agent
+    from astray.modelfile import load
+    from astray.writers import check_target, table_writer
+
+    if str(output) == "-":
+        output = None
+    if output is not None:
+        check_target(output)
+    detector = load(model)
+    kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
+    detector.set_params(**settings.given(list(kept)))
+    source = Source(file, settings, agent, only_agent(detector))
+    trips = source.load()
+    source.say_left_out()
+    with progress(f"observing {file}", quiet=settings.quiet):
+        observed = detector.observe(trips)
+    detector.set_params(**kept)
+    # The model first: what was said to be learned must be in it.
+    detector.save(model)
+    with table_writer(output, to) as write:
+        write(observed.table, None)
+    became = Counter(observed.table["became"].to_list())
+    say(
+        f"{number_of(len(trips), 'trip')}: " + ", ".join(f"{n:,} {what}" for what, n in became.items()),
+        quiet=settings.quiet,
+    )
+    for words in observed.drift:
+        say(words, quiet=settings.quiet)
+    _say_questions(observed.questions, quiet=settings.quiet)
+
+
+def _say_questions(questions: tuple[Question, ...], *, quiet: bool) -> None:
+    """What a person is asked, and how to answer."""
+    for question in questions:
+        say(f"{question} {', '.join(question.trips)}", quiet=quiet)
+    if questions:
+        first = questions[0].trips[0]
+        say(f"answer by: astray answer MODEL {first} --mine (or --not-mine)", quiet=quiet)

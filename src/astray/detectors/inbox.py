@@ -1,0 +1,129 @@
+"""The inbox of an agent: trips that were flagged and not learned from, until a person has spoken about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.mdp.memory import Memory
+from astray.modelfile import ModelFile, pack_text
+from astray.modelfile.parts import Packed
+
+Array = NDArray[Any]
+
+TOGETHER = 2  # alike trips, at least, that a question is about
+TOKENS, EARNED, MOST_TOKENS = 2.0, 0.05, 5.0  # a question costs one; so many at first, a trip earns, and at most
+MOST_WAITING = 50  # trips that wait; the oldest leave
+LATELY = 20  # trips of which it is known whether they were flagged
+
+
+@dataclass(frozen=True, eq=False)
+class Inbox:
+    """Trips of an agent that were flagged and not learned from.
+
+    Attributes
+    ----------
+    waiting, rejected
+        Those that nobody has spoken about, and those that proved not to be the agent's.
+    asked
+        The groups of waiting trips that a person was asked about and has not answered.
+    tokens
+        How many questions may be asked.
+    flags
+        Whether each of the last trips was flagged.
+    """
+
+    waiting: Memory = field(default_factory=Memory)
+    rejected: Memory = field(default_factory=Memory)
+    asked: tuple[tuple[str, ...], ...] = ()
+    tokens: float = TOKENS
+    flags: tuple[bool, ...] = ()
+
+    def with_flag(self, flagged: bool) -> Inbox:
+        """One more trip has come, flagged or not."""
+        tokens = min(self.tokens + EARNED, MOST_TOKENS)
+        return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-LATELY:])
+
+    def without(self, names: Collection[str]) -> Inbox:
+        """The same after somebody has decided on some of the waiting trips."""
+        gone = set(names)
+        groups = (tuple(t for t in group if t not in gone) for group in self.asked)
+        asked = tuple(group for group in groups if len(group) >= TOGETHER)
+        return replace(self, waiting=self.waiting.remove(gone), asked=asked)
+
+    def reject(self, names: Collection[str]) -> Inbox:
+        """The same after some of the waiting trips proved not to be the agent's: what is alike is refused from then."""
+        proved = self.waiting.remove(set(self.waiting.trip_ids) - set(names))
+        return replace(self.without(names), rejected=self.rejected.merge(proved))
+
+    def add(self, trip: Memory) -> Inbox:
+        """One more trip waits; the oldest may have to go."""
+        waiting = self.waiting.merge(trip)
+        gone = set(waiting.trip_ids[: max(len(waiting) - MOST_WAITING, 0)])
+        asked = tuple(group for group in self.asked if not gone.intersection(group))
+        return replace(self, waiting=waiting.remove(gone), asked=asked)
+
+
+# -------------------------------------------------------------------- as a file holds them
+
+
+def pack_inboxes(name: str, inboxes: Sequence[Inbox]) -> Packed:
+    """The inboxes of agents: all trips that wait or were rejected, with whose they are and in which state."""
+    known = [(i, inbox, kind) for i, inbox in enumerate(inboxes) for kind in KINDS]
+    memories = [getattr(inbox, kind) for _, inbox, kind in known]
+    groups = {str(i): inbox.asked for i, inbox in enumerate(inboxes) if inbox.asked}
+    arrays = {
+        **pack_text(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
+        f"{name}.owner": np.repeat(np.array([i for i, _, _ in known], np.int64), [len(m) for m in memories]),
+        f"{name}.kind": np.repeat(np.array([KINDS.index(k) for *_, k in known], np.int64), [len(m) for m in memories]),
+        f"{name}.times": np.concatenate([np.zeros(0), *(m.times for m in memories)]),
+        f"{name}.keys": np.concatenate([np.zeros(0, np.uint64), *(_by_trip(m)[0] for m in memories)]),
+        f"{name}.sizes": np.concatenate([np.zeros(0, np.int64), *(_by_trip(m)[1] for m in memories)]),
+        f"{name}.tokens": np.array([inbox.tokens for inbox in inboxes], np.float64),
+        f"{name}.flags": np.array([_bits(inbox.flags) for inbox in inboxes], np.int64),
+    }
+    return Packed({f"{name}.asked": groups}, arrays)
+
+
+KINDS = ("waiting", "rejected")
+
+
+def _by_trip(memory: Memory) -> tuple[Array, Array]:
+    """The keys of a memory, trip by trip, and how many each trip has."""
+    return memory.keys[np.argsort(memory.trips, kind="stable")], np.bincount(memory.trips, minlength=len(memory))
+
+
+def _bits(flags: Sequence[bool]) -> int:
+    """Flags as a number: a leading one, then a bit for each."""
+    return int("1" + "".join("1" if flag else "0" for flag in flags), 2)
+
+
+def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
+    """The inboxes of ``n`` agents."""
+    ids = model.text(f"{name}.trip_ids")
+    owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
+    times = model.array(f"{name}.times", np.float64, len(ids))
+    sizes = model.array(f"{name}.sizes", np.int64, len(ids))
+    keys = model.array(f"{name}.keys", np.uint64, None)
+    tokens = model.array(f"{name}.tokens", np.float64, n)
+    flags = model.array(f"{name}.flags", np.int64, n)
+    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[str, ...], ...]])
+    whole = (sizes >= 0).all() and sizes.sum() == len(keys) and (flags > 0).all()
+    if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
+        raise model.wrong(f"the trips of {name} do not fit together")
+    cuts = np.r_[0, np.cumsum(sizes)]
+    inboxes = [
+        Inbox(tokens=float(t), flags=tuple(b == "1" for b in f"{f:b}"[1:])) for t, f in zip(tokens, flags, strict=True)
+    ]
+    for i, group in asked.items():
+        inboxes[int(i)] = replace(inboxes[int(i)], asked=group)
+    for k, trip in enumerate(ids):
+        inbox, which = inboxes[owner[k]], KINDS[kind[k]]
+        memory: Memory = getattr(inbox, which)
+        grown = memory.add({trip: keys[cuts[k] : cuts[k + 1]]}, {trip: float(times[k])})
+        inboxes[owner[k]] = replace(inbox, **{which: grown})
+    return inboxes
