@@ -23,6 +23,7 @@ tests: $(VENV)/.installed
 
 bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a while
 	$(BIN)/python bench/trpo.py
+	$(BIN)/python bench/parts.py
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/detection.py
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from astray import IRLDetector, simulate
 from astray.benchmark.variants import VARIANTS, WHOLE
+from astray.processes import spread
 
 BEHAVIOUR = ("detour", "reversed", "wrong-time", "loiter", "speeding")
 ROWS = {WHOLE: {}, **VARIANTS}
@@ -75,8 +76,8 @@ def main() -> None:
     args = parser.parse_args()
     jobs = [(70 + s, p, args.people) for s in range(args.seeds) for p in range(args.people)]
     rows: list[dict[str, object]] = []
-    with ProcessPoolExecutor(args.workers) as pool:
-        for done, part in enumerate(pool.map(run, jobs), 1):
+    with closing(spread(run, jobs, args.workers)) as parts:
+        for done, part in enumerate(parts, 1):
             rows += part
             print(f"\r{done}/{len(jobs)} people", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

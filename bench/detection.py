@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
 from astray.benchmark.variants import VARIANTS
+from astray.processes import spread
 
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
@@ -102,8 +103,8 @@ def main() -> None:
     ]
     rows: list[dict[str, object]] = []
     began = time.perf_counter()
-    with ProcessPoolExecutor(args.workers) as pool:
-        for done, part in enumerate(pool.map(watch, jobs), 1):
+    with closing(spread(watch, jobs, args.workers)) as parts:
+        for done, part in enumerate(parts, 1):
             rows += part
             left = (time.perf_counter() - began) / done * (len(jobs) - done)
             print(f"\r{done}/{len(jobs)} people, {left:.0f} s left ", end="", file=sys.stderr, flush=True)

@@ -17,21 +17,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from astray.cli import main as astray
-from astray.detectors.detector import IRLDetector
-from astray.detectors.fleet import FleetDetector
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 WIDTH = 110
-QUICK = 1  # iterations of learning, where it only matters that an example runs
 PROGRESS = re.compile(r"^.*: \d+%, about .* left\n", re.MULTILINE)
 
 
@@ -68,11 +64,10 @@ def examples(page: Path) -> list[Example]:
     return found
 
 
-def run(page: Path, *, quick: bool = False) -> list[tuple[Example, str]]:
+def run(page: Path) -> list[tuple[Example, str]]:
     """Run the examples of a page in the present folder; each with what it printed."""
     session: dict[str, Any] = {"__name__": "__main__"}
-    with _learning_little() if quick else contextlib.nullcontext():
-        return [(example, _printed(example, session)) for example in examples(page)]
+    return [(example, _printed(example, session)) for example in examples(page)]
 
 
 def _printed(example: Example, session: dict[str, Any]) -> str:
@@ -109,39 +104,19 @@ def _path() -> str:
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
-@contextlib.contextmanager
-def _learning_little() -> Iterator[None]:
-    """Few iterations and one process, for everything that does not ask for more."""
-
-    def little(kind: type[Any], **less: Any) -> Any:
-        fit = kind.fit
-
-        def learn(self: Any, *args: Any, **named: Any) -> Any:
-            self.set_params(**{name: value for name, value in less.items() if getattr(self, name) is None})
-            return fit(self, *args, **named)
-
-        return mock.patch.object(kind, "fit", learn)
-
-    sharing = {"memories": 1, "demonstrations": 10, "imagined": 5, "reference": 50}
-    less: dict[str, Any] = {"iterations": QUICK, "sharing": sharing}
-    config = {"imagined": 40, "clone_updates": 20}
-    one, many = little(IRLDetector, **less, config=config), little(FleetDetector, **less)
-    environ = {"ASTRAY_ITERATIONS": str(QUICK), "ASTRAY_WORKERS": "1"}
-    with mock.patch.dict(os.environ, environ), one, many:
-        yield
-
-
 def rewritten(page: Path, ran: list[tuple[Example, str]]) -> str:
     """The page with what its examples really print."""
     text = page.read_text("utf-8")
     for example, printed in reversed(ran):
-        if example.printed is None:
-            continue
-        lines, before = printed.splitlines(keepends=True), example.printed.splitlines()
-        if before and before[-1] == "...":
-            lines = [*lines[: len(before) - 1], "...\n"]
-        text = text[: example.span[0]] + "".join(lines) + text[example.span[1] :]
+        if example.printed is not None:
+            text = text[: example.span[0]] + shown(example.printed, printed) + text[example.span[1] :]
     return text
+
+
+def shown(before: str, printed: str) -> str:
+    """As much of what was printed as the page shows: all, or as many lines as stood there before a last ``...``."""
+    lines, old = printed.splitlines(keepends=True), before.splitlines()
+    return "".join([*lines[: len(old) - 1], "...\n"] if old and old[-1] == "..." else lines)
 
 
 def main() -> None:

@@ -500,7 +500,7 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
 ):
     arguments = ["simulated", "--people", "2", "--days", "21", "-m", "iforest", "--seeds", "99", "-w", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "astray.benchmark", *arguments, "-o", str(tmp_path)],
+        [sys.executable, "-m", "astray.cli", "benchmark", *arguments, "-o", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -21,7 +21,6 @@ from sklearn.base import clone
 import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories
 from astray.decide import decide, level
-from astray.detectors import scoring
 from astray.detectors.continuation import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.explain import familiar_words
@@ -37,19 +36,8 @@ from astray.modelfile import read, restore, write
 from astray.modelfile.pretrained import pretrained
 from astray.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
+from conftest import QUICK
 
-# The shared reward goes on learning from a population, a little.
-QUICK: dict[str, Any] = {
-    "iterations": 2,
-    "sharing": {
-        "least_agents": 2,
-        "memories": 2,
-        "demonstrations": 10,
-        "short_demonstrations": 6,
-        "imagined": 5,
-        "reference": 40,
-    },
-}
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {
     "encoder": "fourier",
@@ -157,9 +145,10 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"preset": "kdd20"}, "no preset named 'kdd20'; there are default, kdd19"),
-            ({"encoder": "cosine"}, "no encoder named 'cosine'"),
-            ({"objective": "steps"}, "objective is 'step' or 'trajectory'"),
+            ({"preset": "kdd20"}, "preset is 'kdd20'; give one of default, kdd19"),
+            ({"encoder": "cosine"}, "encoder is 'cosine'; give one of familiarity"),
+            ({"view": {"encoder": "cosine"}}, "no encoder named 'cosine'"),
+            ({"objective": "steps"}, "objective is 'steps'; give one of step, trajectory"),
             ({"config": {"itterations": 3}}, "no field named 'itterations'"),
             ({"explorers": ["teleport"], "encoder": "raw"}, "no counterfactual named 'teleport'"),
             ({"weights": {"people": 1.0}, "encoder": "raw"}, "background weights"),
@@ -285,7 +274,7 @@ class TestScores:
             return see(self, part, every)
 
         monkeypatch.setattr(IRLDetector, "_see", watched)
-        monkeypatch.setattr(scoring.chunks, "__defaults__", (1000,))
+        monkeypatch.setattr("astray.detectors.estimator.CHUNK_FIXES", 1000)
         threaded = detector.set_params(n_jobs=2)
         assert np.allclose(threaded.score(trips)["score"].to_numpy(), whole["score"].to_numpy(), atol=1e-5)
         assert threaded.score(trips)["decision"].equals(whole["decision"])

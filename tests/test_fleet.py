@@ -30,18 +30,8 @@ from astray.modelfile import read, write
 from astray.modelfile.pretrained import pretrained
 from astray.normality import step_normality
 from astray.simulate import Simulation, city
+from conftest import QUICK
 
-QUICK: dict[str, Any] = {
-    "iterations": 2,
-    "sharing": {
-        "least_agents": 2,
-        "memories": 2,
-        "demonstrations": 10,
-        "short_demonstrations": 6,
-        "imagined": 5,
-        "reference": 40,
-    },
-}
 ONCE: dict[str, Any] = {
     "iterations": 1,
     "sharing": {"least_agents": 2, "memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},

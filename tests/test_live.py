@@ -30,23 +30,15 @@ from astray.mdp.projection import Projection
 from astray.mdp.steps import Steps
 from astray.normality import trip_normality
 from astray.simulate import city
+from conftest import QUICK
 
 Fix = tuple[float, float, float]
 
-QUICK: dict[str, Any] = {
+OWN: dict[str, Any] = {
     "preset": "kdd19",
     "iterations": 2,
     "config": {"updates": 5, "rollouts": 4, "clone_updates": 10},
     "seed": 0,
-}
-SHARING = {
-    "max_agents": 4,
-    "least_agents": 2,
-    "memories": 1,
-    "demonstrations": 10,
-    "short_demonstrations": 6,
-    "imagined": 4,
-    "reference": 20,
 }
 EPS = -0.5  # a third of normal trips is lower: what happens below it is seen in a few trips
 METRE = 1 / 111_195.0  # a metre in degrees of latitude
@@ -77,7 +69,7 @@ def people() -> Trajectories:
 
 def one_of(people: Trajectories, population: Trajectories | None) -> IRLDetector:
     own = people.agent("p00")[:-10]
-    fitted = IRLDetector(eps=EPS, iterations=1, sharing=SHARING, seed=0).fit(own, population=population)
+    fitted = IRLDetector(**QUICK, eps=EPS, seed=0).fit(own, population=population)
     precisely(fitted)
     return fitted
 
@@ -102,14 +94,14 @@ def alone(people: Trajectories) -> IRLDetector:
 @pytest.fixture(scope="module")
 def raw(people: Trajectories) -> IRLDetector:
     """The paper's: a reward of steps of its own, and no memory."""
-    fitted = IRLDetector(**QUICK).fit(people.agent("p00")[:15])
+    fitted = IRLDetector(**OWN).fit(people.agent("p00")[:15])
     precisely(fitted)
     return fitted
 
 
 @pytest.fixture(scope="module")
 def fleet(people: Trajectories) -> FleetDetector:
-    fitted = FleetDetector(iterations=1, sharing=SHARING, seed=0).fit(people[people.agent_ids != "p04"])
+    fitted = FleetDetector(**QUICK, seed=0).fit(people[people.agent_ids != "p04"])
     precisely(fitted)
     return fitted
 
@@ -222,7 +214,7 @@ def test_a_fleet_scores_a_stranger_with_no_history(fleet: FleetDetector, people:
 
 
 def test_a_fourier_encoder_scores_live_as_well(people: Trajectories) -> None:
-    own = IRLDetector(**QUICK, encoder="fourier").fit(people.agent("p00")[:15])
+    own = IRLDetector(**OWN, encoder="fourier").fit(people.agent("p00")[:15])
     precisely(own)
     trip = people.agent("p00")[20:21]
     _, final = live(own.open("p00", stay=None), fixes_of(trip))
@@ -230,7 +222,7 @@ def test_a_fourier_encoder_scores_live_as_well(people: Trajectories) -> None:
 
 
 def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories) -> None:
-    own = IRLDetector(**QUICK, encoder="familiarity").fit(people.agent("p00")[:15])
+    own = IRLDetector(**OWN, encoder="familiarity").fit(people.agent("p00")[:15])
     precisely(own)
     assert own.reward_.trip is None
     trip = people.agent("p00")[20:21]
@@ -243,7 +235,7 @@ def test_context_counts_live(people: Trajectories) -> None:
     calls = np.array(["phone", "street"])[np.arange(20) % 2]
     marked = Trajectories(some.columns, some.offsets, some.agent_ids, some.trajectory_ids, {"call": calls})
     view = {"context": {"categorical": ["call"], "time_of_day": True}}
-    own = IRLDetector(**QUICK, view=view).fit(marked[:15])
+    own = IRLDetector(**OWN, view=view).fit(marked[:15])
     precisely(own)
     fixes = fixes_of(some[17:18])
     _, final = live(own.open("p00", stay=None, context={"call": "street"}), fixes)
@@ -544,7 +536,7 @@ def test_only_a_fitted_detector_of_gps_trips_can_be_opened() -> None:
     rng = np.random.default_rng(0)
     steps = Trajectories.from_steps([rng.normal(size=(20, 2)) for _ in range(8)], [rng.normal(size=(20, 1))] * 8)
     with pytest.raises(DataError, match="states and actions"):
-        IRLDetector(**QUICK).fit(steps).open()
+        IRLDetector(**OWN).fit(steps).open()
 
 
 @pytest.mark.parametrize("wrong", [{"reorder": -1.0}, {"stay": 0.0}, {"stay_radius": -5.0}, {"reorder": math.nan}])
@@ -557,7 +549,7 @@ def test_settings_that_make_no_sense_are_refused(detector: IRLDetector, wrong: d
 
 
 def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> None:
-    single = FleetDetector(iterations=1, sharing=SHARING, seed=0).fit(people[people.agent_ids == "p00"])
+    single = FleetDetector(**QUICK, seed=0).fit(people[people.agent_ids == "p00"])
     folder = tmp_path_factory.mktemp("models")
     single.save(folder / "before")
     for agent in ("p00", "nobody"):

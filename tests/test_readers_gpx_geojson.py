@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -97,12 +96,10 @@ OUTSIDE = '<?xml version="1.0"?>\n<!DOCTYPE gpx SYSTEM "file:///etc/passwd">\n<g
 
 
 @pytest.mark.parametrize("text", [BOMB, OUTSIDE])
-def test_an_entity_bomb_and_an_outside_document_type_are_refused_at_once(tmp_path: Path, text: str) -> None:
+def test_an_entity_bomb_and_an_outside_document_type_are_refused_unread(tmp_path: Path, text: str) -> None:
     (tmp_path / "bomb.gpx").write_text(text)
-    start = time.perf_counter()
     with pytest.raises(DataError, match=r"bomb\.gpx, line 2: a document type declaration"):
         read(tmp_path / "bomb.gpx")
-    assert time.perf_counter() - start < 1
 
 
 def test_broken_or_foreign_xml_is_refused_and_its_neighbours_are_read(tmp_path: Path) -> None:

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from astray import FleetDetector, IRLDetector
+from astray.cli.options import PANELS, with_settings
+from astray.cli.running import run
+from astray.decide import decide
+from astray.errors import DataError
 from astray.modelfile.pretrained import pretrained
-from astray.settings import ASPECTS, NAMES, Settings, SettingsError, reference
+from astray.settings import (
+    ASPECTS,
+    NAMES,
+    PAIRS,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    Reading,
+    Remarks,
+    Settings,
+    SettingsError,
+    Streaming,
+    check_parameters,
+    declared,
+    flag_of,
+    reference,
+)
+
+CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
+CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "false_alarm_rate": "0.25"}
 
 
 def file_with(folder: Path, text: str) -> Path:
@@ -26,10 +54,9 @@ def test_the_environment_overrides_the_file_and_flags_override_both(tmp_path: Pa
 def test_of_two_ways_to_decide_the_one_given_last_counts(tmp_path: Path):
     file = file_with(tmp_path, "eps = -3")
     assert Settings.gather(file).eps == -3.0
-    settings = Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"})
-    assert (settings.eps, settings.false_alarm_rate) == (None, 0.05)
-    settings = Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}, {"eps": -1.0})
-    assert (settings.eps, settings.false_alarm_rate) == (-1.0, None)
+    ways = ["eps", "false_alarm_rate"]
+    assert Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}).given(ways) == {"false_alarm_rate": 0.05}
+    assert Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}, {"eps": -1.0}).given(ways) == {"eps": -1.0}
     with pytest.raises(SettingsError, match="--eps and --false-alarm-rate: each decides by itself"):
         Settings.gather(flags={"eps": -1.0, "false_alarm_rate": 0.05})
 
@@ -111,3 +138,84 @@ def test_every_setting_is_documented_and_no_flag_is_unknown():
     assert all(len(says) > 10 for _, _, says in rows)
     with pytest.raises(SettingsError, match="--speed: there is no such setting"):
         Settings.gather(flags={"speed": 1})
+
+
+# -------------------------------------------------------------------- declared once
+
+
+def written(name: str) -> str:
+    """A value of a setting, not its default, as a flag or the environment has it."""
+    kind = declared(name).metadata["kind"]
+    return CHOSEN.get(name, {TEXT: "x", TEXTS: "x,y", PAIRS: "a=b", TRUTH: "true"}.get(kind, "7"))
+
+
+def settings_by(way: str, name: str, folder: Path) -> Settings:
+    """What a command gets that has every flag, if one setting is given to it."""
+    got: list[Settings] = []
+
+    @with_settings(*PANELS)
+    def command(settings: Settings) -> None:
+        """Take anything."""
+        got.append(settings)
+
+    text, kind = written(name), declared(name).metadata["kind"]
+    arguments = [flag_of(name)] if kind is TRUTH else [flag_of(name), text]
+    if way == "file":
+        bare = kind not in (TEXT, TEXTS, PAIRS)
+        arguments = ["--config", str(file_with(folder, f"{name} = {text if bare else repr(text)}"))]
+    if way == "environment":
+        arguments = ["--config", str(file_with(folder, ""))]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(f"ASTRAY_{name.upper()}", text)
+            assert run("test", command, arguments) == 0
+    else:
+        assert run("test", command, arguments) == 0
+    return got[0]
+
+
+@pytest.mark.parametrize("way", ["flag", "file", "environment"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_arrives_under_its_name_and_reaches_the_detectors(name: str, way: str, tmp_path: Path):
+    settings = settings_by(way, name, tmp_path)
+    value = declared(name).metadata["kind"].read(written(name))
+    assert settings.given(NAMES) == {name: value}
+    assert getattr(settings, name) == value != declared(name).default
+    takers = [d for d in (IRLDetector, FleetDetector) if name in inspect.signature(d).parameters]
+    assert bool(takers) != (name in {f.name for group in (Reading, Streaming, Remarks) for f in fields(group)})
+    for detector in takers:
+        assert detector(**settings.of(detector)).get_params()[name] == value
+        assert inspect.signature(detector).parameters[name].default == declared(name).default
+        assert f"\n{name}\n    {declared(name).metadata['help'][:40]}" in (detector.__doc__ or "")
+
+
+def test_fit_has_a_flag_for_every_setting_that_a_detector_takes():
+    flags = set(inspect.signature(importlib.import_module("astray.cli.fit").command).parameters)
+    for detector in (IRLDetector, FleetDetector):
+        assert set(inspect.signature(detector).parameters) & set(NAMES) <= flags
+
+
+def test_the_rule_that_decides_has_the_defaults_of_the_settings():
+    defaults = {name: p.default for name, p in inspect.signature(decide).parameters.items() if p.default is not p.empty}
+    assert defaults == {name: declared(name).default for name in defaults}
+
+
+def test_a_name_that_is_no_setting_is_an_error_where_it_is_used():
+    with pytest.raises(ValueError, match="no setting is named falsealarmrate"):
+        with_settings("falsealarmrate")
+    with pytest.raises(KeyError, match="falsealarmrate"):
+        Settings().given(["falsealarmrate"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"false_alarm_rate": 2.0}, "false_alarm_rate is 2.0; give a share between 0 and 1"),
+        ({"look_for": {"weather": 1.0}}, "give some of place, route, manner, time"),
+        ({"gamma": float("nan")}, "gamma is nan; give a number above 0"),
+        ({"encoder": "best"}, "give one of familiarity, fourier, raw"),
+    ],
+)
+def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any], said: str):
+    with pytest.raises(DataError, match=said):
+        check_parameters(IRLDetector(**wrong))
+    check_parameters(IRLDetector(gamma=lambda trips: [1.0] * len(trips), keep=1, look_for={"place": 2.0}))

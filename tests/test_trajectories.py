@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -45,6 +47,44 @@ def same(a: Trajectories, b: Trajectories) -> bool:
         and np.array_equal(a.agent_ids, b.agent_ids)
         and np.array_equal(a.trajectory_ids, b.trajectory_ids)
     )
+
+
+# ---------------------------------------------------------------- read-only
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        trips(),
+        trips()[1],
+        trips()[1:3],
+        trips()[[2, 0]],
+        trips().agent("a"),
+        next(iter(trips())),
+        trips().with_columns({"heart": np.arange(10.0)}, {"car": np.arange(4)}),
+        Trajectories.concat([trips(), trips()]),
+        Trajectories.from_frame(trips().to_frame(), columns=["speed"], context=["call"]),
+        Trajectories.from_steps([np.zeros((5, 3))], [np.zeros(5)]),
+        pickle.loads(pickle.dumps(trips())),
+        copy.deepcopy(trips()),
+    ],
+    ids=lambda made: repr(made),
+)
+def test_what_was_checked_cannot_be_changed_in_place(made: Trajectories):
+    arrays = [*made.columns.values(), *made.context.values(), made.offsets, made.agent_ids, made.trajectory_ids]
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[-1]
+    with pytest.raises(TypeError, match="item assignment"):
+        made.columns["lat"] = np.zeros(made.n_rows)  # type: ignore[index]
+
+
+def test_arrays_that_are_given_stay_their_owners():
+    lat, offsets = np.zeros(3), np.array([0, 3])
+    made = Trajectories({"time": np.arange(3.0), "lat": lat, "lon": np.zeros(3)}, offsets, ["a"], ["t"])
+    assert lat.flags.writeable
+    assert offsets.flags.writeable
+    assert np.shares_memory(made.columns["lat"], lat)  # large data are not copied
 
 
 # ---------------------------------------------------------------- slicing

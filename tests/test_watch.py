@@ -27,18 +27,9 @@ from astray.live.messages import MAX_LINE
 from astray.live.position import TAIL, Position
 from astray.live.state import State, fingerprint
 from astray.simulate import city
+from conftest import QUICK
 
 Event = dict[str, Any]
-
-SHARING = {
-    "max_agents": 4,
-    "least_agents": 2,
-    "memories": 1,
-    "demonstrations": 10,
-    "short_demonstrations": 6,
-    "imagined": 4,
-    "reference": 20,
-}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +41,7 @@ def people() -> Trajectories:
 def model_file(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "fleet.astray"
     known = people[people.agent_ids != "p04"]
-    FleetDetector(iterations=1, sharing=SHARING, eps=-0.5, seed=0).fit(known).save(path)
+    FleetDetector(**QUICK, eps=-0.5, seed=0).fit(known).save(path)
     return path
 
 
@@ -540,7 +531,7 @@ def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp
 
 def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
-    other = FleetDetector(iterations=1, sharing=SHARING, seed=1).fit(people[people.agent_ids != "p00"])
+    other = FleetDetector(**QUICK, seed=1).fit(people[people.agent_ids != "p00"])
     with pytest.raises(DataError, match="another model"):
         heard(other, [line(**GOOD)], state=tmp_path / "state")
 

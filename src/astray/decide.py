@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
 PAPER_EPS = -2.0  # the threshold of the paper, in standard deviations
+BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
 
 
 @dataclass(frozen=True)

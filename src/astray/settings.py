@@ -1,19 +1,24 @@
-"""Settings: one documented set, from a TOML file, then the environment, then flags, each overriding the one before.
+"""Settings: each is declared once, as a field of a dataclass below, with its default, help and check.
 
-A setting has one name everywhere: ``eps`` in the file, ``ASTRAY_EPS`` in the environment, ``--eps`` as a flag.
+From a declaration derive the flag (``--eps``), the name in a TOML file (``eps``), the one in the environment
+(``ASTRAY_EPS``), the parameter of the detectors that take it, and its line in the documentation. Flags override the
+environment, which overrides the file.
 """
 
 from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.errors import AstrayError
+from astray.errors import AstrayError, DataError
+
+if TYPE_CHECKING:
+    from astray.decide import Threshold
 
 PREFIX = "ASTRAY_"
 ROLES = ("time", "lat", "lon", "agent", "trajectory")
@@ -22,175 +27,19 @@ EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
 FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson")
 
-Check = tuple[Callable[[Any], bool], str]
-
 
 class SettingsError(AstrayError, ValueError):
     """A setting is unknown or has a value that it cannot have; the text says where it was given and what it takes."""
 
 
-def _one_of(*names: str) -> Check:
-    return (lambda value: value in names), f"one of {', '.join(names)}"
+# -------------------------------------------------------------------- what a declaration says
 
 
-_POSITIVE: Check = (lambda value: value > 0), "a number above 0"
-_NOT_NEGATIVE: Check = (lambda value: value >= 0), "0 or more"
-_SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 0.01"
+class Kind(NamedTuple):
+    """What a setting is written as."""
 
-
-def _setting(says: str, default: Any = None, check: Check | None = None) -> Any:
-    return field(default=default, metadata={"says": says, "check": check})
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that can be set; what is None is the detector's or the reader's own default.
-
-    Examples
-    --------
-    >>> settings = Settings.gather(environ={"ASTRAY_EPS": "-3", "ASTRAY_SEED": "1"}, flags={"seed": 7, "gamma": None})
-    >>> settings.eps, settings.seed, settings.gamma
-    (-3.0, 7, None)
-    >>> Settings.gather(environ={"ASTRAY_GAMMA": "much"})
-    Traceback (most recent call last):
-    ...
-    astray.settings.SettingsError: ASTRAY_GAMMA in the environment: 'much' is not a number
-    """
-
-    # reading
-    format: str | None = _setting("format of the data; recognised by default", check=_one_of(*FORMATS))
-    columns: Mapping[str, str] | None = _setting(
-        "which column plays which part, as role=name",
-        check=((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
-    )
-    time_unit: str | None = _setting("unit of times that are numbers: s, ms, us or ns")
-    time_zone: str | None = _setting("time zone of times that name none, such as Europe/Lisbon")
-    users: tuple[str, ...] | None = _setting("only these persons of GeoLife")
-    cache: str | None = _setting("Parquet file in which GeoLife is kept, to be parsed only once")
-    read: Mapping[str, str] | None = _setting("further options of the format's reader, as name=value")
-    skip_bad: bool = _setting("leave out rows that cannot be used, and say which, instead of refusing the file", False)
-    whole: bool = _setting("read tables whole, however large: for rows that are not grouped by trip", False)
-
-    # running
-    seed: int = _setting("the same seed and data give the same result, bit for bit", 0, _NOT_NEGATIVE)
-    workers: int = _setting("processes to work with; 0 is one for each core", 0, _NOT_NEGATIVE)
-    quiet: bool = _setting("say nothing on the way", False)
-
-    # learning
-    preset: str | None = _setting("default, or kdd19: the paper to the letter", check=_one_of("default", "kdd19"))
-    encoder: str | None = _setting("what the reward sees of a step", check=_one_of("familiarity", "fourier", "raw"))
-    objective: str | None = _setting("step, or trajectory: the paper's Eq. 9", check=_one_of("step", "trajectory"))
-    interval: float | None = _setting("seconds between the steps that are looked at", check=_POSITIVE)
-    look_for: tuple[str, ...] | None = _setting(
-        "aspects of a trip that are asked about; by default all, place most",
-        check=((lambda names: names and set(names) <= set(ASPECTS)), f"some of {', '.join(ASPECTS)}"),
-    )
-    reward: str | None = _setting("file of the reward to begin with, by astray pretrain; by default the shipped one")
-    iterations: int | None = _setting("iterations of learning", check=_POSITIVE)
-    heads: int | None = _setting("reward heads: their spread is the uncertainty", check=_POSITIVE)
-    networks: int | None = _setting("independent networks of so many heads each", check=_POSITIVE)
-    explorers: tuple[str, ...] | None = _setting("counterfactuals in the background, by name")
-    window: float | None = _setting("seconds of the worst window", check=_POSITIVE)
-    robust: bool | None = _setting("scales by median and quantile, for heavy tails")
-    keep: int | None = _setting("past trips that the model keeps, thinned", check=_POSITIVE)
-    max_trips: int | None = _setting("trips that a reward of the agent's own is learned from, at most", check=_POSITIVE)
-    max_population: int | None = _setting("trips of others to learn from, at most", check=_POSITIVE)
-    max_agents: int | None = _setting("agents that a fleet's reward goes on learning from, at most", check=_POSITIVE)
-
-    # deciding
-    false_alarm_rate: float | None = _setting("about this share of normal trips is flagged", None, _SHARE)
-    eps: float | None = _setting("instead of false_alarm_rate: trips that score at most this are anomalies")
-    gamma: float | None = _setting("above this uncertainty a low score is for review", check=_POSITIVE)
-    min_history: float | None = _setting(
-        "with fewer past trips than this a low score is for review", None, _NOT_NEGATIVE
-    )
-
-    @classmethod
-    def gather(
-        cls,
-        config: Path | None = None,
-        environ: Mapping[str, str] | None = None,
-        flags: Mapping[str, Any] | None = None,
-    ) -> Settings:
-        """The settings of a file, overridden by the environment, overridden by flags; a flag that is None is not given.
-
-        Parameters
-        ----------
-        config
-            A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
-        environ
-            The environment; names that are nearly a setting's are refused, other ``ASTRAY_...`` are somebody else's.
-        flags
-            Setting to value.
-        """
-        environ = {} if environ is None else environ
-        named = environ.get(f"{PREFIX}CONFIG")
-        file = config if config is not None else Path(named) if named else None
-        of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}
-        of_environ = {}
-        for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
-            name = key.removeprefix(PREFIX).lower()
-            if name in NAMES:
-                of_environ[name] = environ[key], f"{key} in the environment"
-            elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
-                raise SettingsError(f"{key} in the environment is no setting; did you mean {PREFIX}{close[0].upper()}?")
-        of_flags = {n: (v, f"--{n.replace('_', '-')}") for n, v in (flags or {}).items() if v is not None}
-        given: dict[str, Any] = {}
-        for layer in (of_file, of_environ, of_flags):
-            both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
-            if len(both) > 1:
-                raise SettingsError(f"{' and '.join(both)}: each decides by itself; give one of them")
-            if both:
-                given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
-            given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
-        return cls(**given)
-
-    def given(self, names: Sequence[str]) -> dict[str, Any]:
-        """Those of some settings that have a value."""
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-
-_FIELDS: dict[str, Field[Any]] = {f.name: f for f in fields(Settings)}
-NAMES = tuple(_FIELDS)
-
-
-def reference() -> list[tuple[str, str, str]]:
-    """Name, default and meaning of every setting, for documentation.
-
-    >>> [row for row in reference() if row[0] == "seed"]
-    [('seed', '0', 'the same seed and data give the same result, bit for bit')]
-    """
-    return [(f.name, "" if f.default is None else str(f.default), f.metadata["says"]) for f in fields(Settings)]
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as stream:
-            values = tomllib.load(stream)
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror or error}; give a TOML file with settings") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: not a TOML file ({error})") from error
-    for name in values:
-        if name not in NAMES:
-            close = difflib.get_close_matches(name, NAMES, 1)
-            remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
-            raise SettingsError(f"{file}: no setting is named {name!r}; {remedy}")
-    return values
-
-
-def _checked(name: str, value: Any, place: str) -> Any:
-    """The value in the setting's type, or a refusal that names the place."""
-    if name not in NAMES:
-        raise SettingsError(f"{place}: there is no such setting")
-    try:
-        typed = _TYPES[str(_FIELDS[name].type).removesuffix(" | None")](value)
-    except (TypeError, ValueError) as error:
-        raise SettingsError(f"{place}: {error}") from None
-    check: Check | None = _FIELDS[name].metadata["check"]
-    if check is not None and not check[0](typed):
-        raise SettingsError(f"{place}: {value!r} cannot be used; give {check[1]}")
-    return typed
+    read: Callable[[Any], Any]  # from TOML or text; TypeError or ValueError if it cannot be
+    flag: Any  # the type of its flag
 
 
 def _text(value: Any) -> str:
@@ -245,12 +94,367 @@ def _pairs(value: Any) -> dict[str, str]:
     return pairs
 
 
-# By the annotation of a setting, as it stands above.
-_TYPES: Mapping[str, Callable[[Any], Any]] = {
-    "str": _text,
-    "int": partial(_number, int),
-    "float": partial(_number, float),
-    "bool": _truth,
-    "tuple[str, ...]": _texts,
-    "Mapping[str, str]": _pairs,
-}
+TEXT = Kind(_text, str)
+WHOLE = Kind(partial(_number, int), int)
+NUMBER = Kind(partial(_number, float), float)
+TRUTH = Kind(_truth, bool)
+TEXTS = Kind(_texts, str)
+PAIRS = Kind(_pairs, list[str])
+
+Check = tuple[Callable[[Any], bool], str]
+
+POSITIVE: Check = (lambda value: value > 0), "a number above 0"
+NOT_NEGATIVE: Check = (lambda value: value >= 0), "0 or more"
+SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 0.01"
+
+
+def _one_of(*names: str) -> Check:
+    return (lambda value: value in names), f"one of {', '.join(names)}"
+
+
+def _some_of(*names: str) -> Check:
+    return (lambda given: bool(given) and set(given) <= set(names)), f"some of {', '.join(names)}"
+
+
+def setting(
+    kind: Kind, default: Any, help: str, check: Check | None = None, *, metavar: str | None = None, more: str = ""
+) -> Any:
+    """Declare a setting as a field of a dataclass; ``more`` is only for the docstrings of the detectors."""
+    told = {"kind": kind, "help": help, "check": check, "metavar": metavar, "more": more}
+    return field(default=default, metadata=told)
+
+
+# -------------------------------------------------------------------- the settings
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Reading:
+    """How a file of trips is read."""
+
+    format: str | None = setting(
+        TEXT, None, "geolife, porto, table, gpx or geojson, where it is not recognised.", _one_of(*FORMATS)
+    )
+    columns: Mapping[str, str] | None = setting(
+        PAIRS,
+        None,
+        "Which column plays which part, where the usual names (lat, lng, user_id, timestamp, trip_id, ...) are not "
+        f"used. Roles: {', '.join(ROLES)}. Example: lat=Breite,lon=Laenge",
+        ((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
+        metavar="ROLE=NAME,...",
+    )
+    time_unit: str | None = setting(
+        TEXT, None, "Unit of times that are numbers: s, ms, us or ns.", _one_of("s", "ms", "us", "ns")
+    )
+    time_zone: str | None = setting(TEXT, None, "Zone of times that name none, such as Europe/Lisbon.")
+    users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")
+    cache: str | None = setting(TEXT, None, "Keep GeoLife here as Parquet, to parse it only once.", metavar="FILE")
+    read: Mapping[str, str] | None = setting(
+        PAIRS,
+        None,
+        "A further option of the format's reader, such as delimiter=; or encoding=latin-1 or keep_missing=true.",
+        metavar="NAME=VALUE",
+    )
+    skip_bad: bool = setting(
+        TRUTH,
+        False,
+        "Leave out rows that cannot be used, and list them at the end, instead of refusing the file.",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Streaming:
+    """How a file that is too large to be loaded is read and scored."""
+
+    whole: bool = setting(
+        TRUTH, False, "Load a large table instead of streaming it: for rows that are not grouped by trip."
+    )
+    workers: int = setting(WHOLE, 0, "Processes to work with; 0 is one for each core.", NOT_NEGATIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Chance:
+    """Where randomness begins."""
+
+    seed: int = setting(WHOLE, 0, "The same seed and data give the same result, bit for bit.", NOT_NEGATIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Remarks:
+    """What a command says on the way."""
+
+    quiet: bool = setting(
+        TRUTH, False, "No progress and no remarks on standard error; errors and left-out rows are still said."
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Learning:
+    """How every model is learned."""
+
+    look_for: Sequence[str] | Mapping[str, float] | None = setting(
+        TEXTS,
+        None,
+        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all, place most.",
+        _some_of(*ASPECTS),
+        metavar="A,B,...",
+        more="Or a mapping that says how much each of them counts.",
+    )
+    reward: str | None = setting(
+        TEXT,
+        None,
+        "Begin with the reward that astray pretrain wrote here, instead of the one that ships with astray.",
+        metavar="FILE",
+    )
+    iterations: int | None = setting(
+        WHOLE, None, "Iterations of learning, where there are others to learn from.", POSITIVE, more="N of Algorithm 1."
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OneAgent:
+    """How a model of one agent, or of one pool of agents, is learned."""
+
+    max_population: int = setting(WHOLE, 5000, "At most so many trips of others teach.", POSITIVE)
+    keep: int = setting(
+        WHOLE,
+        300,
+        "Past trips that the model keeps, thinned, to show and to go on learning from.",
+        POSITIVE,
+    )
+    interval: float | None = setting(
+        NUMBER,
+        None,
+        "Seconds between the steps that are looked at. By default the data's own, between 15 and 30.",
+        POSITIVE,
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FleetOnly:
+    """How a model of many agents is learned."""
+
+    max_agents: int = setting(
+        WHOLE,
+        64,
+        "A fleet's reward goes on learning from at most so many agents; all are enrolled.",
+        POSITIVE,
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ItsOwn:
+    """Whether a model of one agent learns a reward of its own."""
+
+    preset: str = setting(
+        TEXT,
+        "default",
+        "kdd19: the paper to the letter; default: what measures best.",
+        _one_of("default", "kdd19"),
+        more="That is raw coordinates, the policy alone as background, Eq. 9, and N(tau) a plain mean.",
+    )
+    encoder: str | None = setting(
+        TEXT,
+        None,
+        "What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
+        _one_of("familiarity", "fourier", "raw"),
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OwnReward:
+    """How a reward of the agent's own is learned."""
+
+    objective: str | None = setting(
+        TEXT, None, "step, or trajectory: the paper's Eq. 9.", _one_of("step", "trajectory")
+    )
+    heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
+    networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)
+    explorers: Sequence[str] | None = setting(
+        TEXTS,
+        None,
+        "Counterfactuals in the background, by name: the ways of going wrong to look for.",
+        metavar="A,B,...",
+        more="See :data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
+        "``exchange``.",
+    )
+    window: float | None = setting(
+        NUMBER,
+        None,
+        "Seconds of the worst window, which finds what is short.",
+        POSITIVE,
+        more="Steps, for states and actions; by default 120 seconds or 10 steps.",
+    )
+    robust: bool = setting(TRUTH, False, "Scales by median and quantile, for heavy tails.")
+    max_trips: int = setting(WHOLE, 5000, "Learn from at most so many trips; all are remembered.", POSITIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Deciding:
+    """When a trip is flagged, and when that is for a person to review."""
+
+    eps: Threshold | None = setting(
+        NUMBER,
+        None,
+        "Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about 0, "
+        "give or take 1; the paper's threshold is -2.",
+        more="Or a function of the trips (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).",
+    )
+    false_alarm_rate: float = setting(
+        NUMBER,
+        0.02,
+        "Flag about this share of normal trips.",
+        SHARE,
+        metavar="SHARE",
+        more="A reward of the agent's own that has left too few trips out to promise it decides by -2 instead, as the "
+        "paper does.",
+    )
+    gamma: Threshold = setting(
+        NUMBER,
+        1.5,
+        "Above this uncertainty a low score is for a person to review, not called an anomaly.",
+        POSITIVE,
+        more="Or a function of the trips.",
+    )
+    min_history: float = setting(
+        NUMBER,
+        5,
+        "With fewer past trips than this a low score is for review.",
+        NOT_NEGATIVE,
+    )
+
+
+# -------------------------------------------------------------------- what is given
+
+
+@dataclass(kw_only=True)
+class Settings(Deciding, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, Reading):
+    """Everything that can be set; what was not given has its default.
+
+    Examples
+    --------
+    >>> settings = Settings.gather(environ={"ASTRAY_EPS": "-3", "ASTRAY_SEED": "1"}, flags={"seed": 7, "gamma": None})
+    >>> settings.eps, settings.seed, settings.gamma
+    (-3.0, 7, 1.5)
+    >>> settings.of(Deciding)
+    {'eps': -3.0}
+    >>> Settings.gather(environ={"ASTRAY_GAMMA": "much"})
+    Traceback (most recent call last):
+    ...
+    astray.settings.SettingsError: ASTRAY_GAMMA in the environment: 'much' is not a number
+    """
+
+    names_given: frozenset[str] = frozenset()
+
+    @classmethod
+    def gather(
+        cls,
+        config: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        flags: Mapping[str, Any] | None = None,
+    ) -> Settings:
+        """The settings of a file, overridden by the environment, overridden by flags; a flag that is None is not given.
+
+        Parameters
+        ----------
+        config
+            A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
+        environ
+            The environment; names that are nearly a setting's are refused, other ``ASTRAY_...`` are somebody else's.
+        flags
+            Setting to value.
+        """
+        environ = {} if environ is None else environ
+        named = environ.get(f"{PREFIX}CONFIG")
+        file = config if config is not None else Path(named) if named else None
+        of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}
+        of_environ = {}
+        for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
+            name = key.removeprefix(PREFIX).lower()
+            if name in NAMES:
+                of_environ[name] = environ[key], f"{key} in the environment"
+            elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
+                raise SettingsError(f"{key} in the environment is no setting; did you mean {PREFIX}{close[0].upper()}?")
+        of_flags = {name: (value, flag_of(name)) for name, value in (flags or {}).items() if value is not None}
+        given: dict[str, Any] = {}
+        for layer in (of_file, of_environ, of_flags):
+            both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
+            if len(both) > 1:
+                raise SettingsError(f"{' and '.join(both)}: each decides by itself; give one of them")
+            if both:
+                given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
+            given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
+        return cls(**given, names_given=frozenset(given))
+
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of some settings that were given; a name that is no setting's is an error."""
+        return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
+
+    def of(self, *classes: type[Any]) -> dict[str, Any]:
+        """What was given for some groups of settings, or for the constructor of a detector."""
+        wanted = {f.name for kind in classes for f in fields(kind)}
+        return self.given(name for name in NAMES if name in wanted)
+
+
+_FIELDS: dict[str, Field[Any]] = {f.name: f for f in fields(Settings) if "kind" in f.metadata}
+NAMES = tuple(_FIELDS)
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting.
+
+    >>> flag_of("skip_bad")
+    '--skip-bad'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def declared(name: str) -> Field[Any]:
+    """The declaration of a setting: its ``default``, and as ``metadata`` its kind, help, check and metavar."""
+    return _FIELDS[name]
+
+
+def reference() -> list[tuple[str, str, str]]:
+    """Name, default and meaning of every setting, for documentation.
+
+    >>> [row for row in reference() if row[0] == "robust"]
+    [('robust', 'False', 'Scales by median and quantile, for heavy tails.')]
+    """
+    return [(f.name, "" if f.default is None else str(f.default), f.metadata["help"]) for f in _FIELDS.values()]
+
+
+def check_parameters(holder: Any) -> None:
+    """Refuse a value, of an object whose fields are declared here, that its setting cannot have."""
+    for f in fields(holder):
+        value, check = getattr(holder, f.name), f.metadata.get("check")
+        if check is not None and value is not None and not callable(value) and not check[0](value):
+            raise DataError(f"{f.name} is {value!r}; give {check[1]}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with open(file, "rb") as stream:
+            values = tomllib.load(stream)
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror or error}; give a TOML file with settings") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: not a TOML file ({error})") from error
+    for name in values:
+        if name not in NAMES:
+            close = difflib.get_close_matches(name, NAMES, 1)
+            remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
+            raise SettingsError(f"{file}: no setting is named {name!r}; {remedy}")
+    return values
+
+
+def _checked(name: str, value: Any, place: str) -> Any:
+    """The value in the setting's type, or a refusal that names the place."""
+    if name not in NAMES:
+        raise SettingsError(f"{place}: there is no such setting")
+    try:
+        typed = declared(name).metadata["kind"].read(value)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{place}: {error}") from None
+    check: Check | None = declared(name).metadata["check"]
+    if check is not None and not check[0](typed):
+        raise SettingsError(f"{place}: {value!r} cannot be used; give {check[1]}")
+    return typed

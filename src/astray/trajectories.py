@@ -2,12 +2,14 @@
 
 Every per-row quantity is one flat array; ``offsets`` says where each trajectory begins and ends. The same structure
 holds GPS fixes (columns ``time``, ``lat``, ``lon``) and the steps that a learner sees (columns ``state``, ``action``).
-Data are checked once, when the structure is made; slices share that guarantee and, where they can, the memory.
+Data are checked once, when the structure is made, and their arrays are read-only: so slices share that guarantee and,
+where they can, the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
+from astray.grouping import FIX_COLUMNS, Grouped, as_text, check, group_fixes, group_frame, join_steps
 
 Array = NDArray[Any]
-
-YEAR = 365.25 * 86_400.0
-MOST_SECONDS = 230 * YEAR  # since 1970; milliseconds, mistaken for seconds, lie thousands of years ahead
-FIX_COLUMNS = ("time", "lat", "lon")
 
 
 class Trajectories:
@@ -56,7 +55,7 @@ class Trajectories:
 
     __slots__ = ("agent_ids", "columns", "context", "offsets", "trajectory_ids")
 
-    columns: dict[str, Array]
+    columns: Mapping[str, Array]
     offsets: NDArray[np.int64]
     agent_ids: NDArray[np.str_]
     trajectory_ids: NDArray[np.str_]
@@ -70,12 +69,33 @@ class Trajectories:
         trajectory_ids: ArrayLike,
         context: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        self.columns = {name: np.asarray(values) for name, values in columns.items()}
-        self.offsets = np.asarray(offsets, dtype=np.int64)
-        self.agent_ids = _as_text(agent_ids)
-        self.trajectory_ids = _as_text(trajectory_ids)
-        self.context = {name: np.asarray(values) for name, values in (context or {}).items()}
-        _check(self)
+        given = Grouped(
+            {name: np.asarray(values).view() for name, values in columns.items()},
+            np.asarray(offsets, dtype=np.int64).view(),
+            as_text(agent_ids),
+            as_text(trajectory_ids),
+            {name: np.asarray(values).view() for name, values in (context or {}).items()},
+        )
+        check(given)
+        self._hold(*given)
+
+    def _hold(
+        self,
+        columns: dict[str, Array],
+        offsets: NDArray[np.int64],
+        agent_ids: NDArray[np.str_],
+        trajectory_ids: NDArray[np.str_],
+        context: dict[str, Array],
+    ) -> None:
+        """Keep arrays, which nobody can change from now on."""
+        for values in (*columns.values(), offsets, agent_ids, trajectory_ids, *context.values()):
+            if values.flags.writeable:  # slices of what is held already are not
+                values.setflags(write=False)
+        self.columns, self.context = MappingProxyType(columns), context
+        self.offsets, self.agent_ids, self.trajectory_ids = offsets, agent_ids, trajectory_ids
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._trusted, (dict(self.columns), self.offsets, self.agent_ids, self.trajectory_ids, self.context)
 
     # ---------------------------------------------------------------- making
 
@@ -97,31 +117,7 @@ class Trajectories:
         long trajectory (gaps split it later). ``columns`` and ``context`` hold further values, all one a fix;
         of ``context`` the first value of each trajectory is kept.
         """
-        rows = {name: _numbers(name, values) for name, values in (("time", time), ("lat", lat), ("lon", lon))}
-        n = rows["time"].size
-        agent = _labels("agent", agent, n)
-        trajectory = agent if trajectory is None else _labels("trajectory", trajectory, n)
-        rows |= {name: np.asarray(values) for name, values in (columns or {}).items()}
-        trips = {name: np.asarray(values) for name, values in (context or {}).items()}
-        for name, values in (rows | trips).items():
-            if values.shape[:1] != (n,):
-                raise DataError(f"column {name!r} has the shape {values.shape} for {n} times; give one value a fix")
-
-        frame = pl.DataFrame({"agent": agent, "trajectory": trajectory, "time": rows["time"]}).with_row_index("row")
-        # Trajectories keep the order in which they first appear; fixes of equal time keep theirs.
-        frame = frame.with_columns(pl.col("row").min().over("agent", "trajectory").alias("first"))
-        frame = frame.sort("first", "time", maintain_order=True)
-        order = frame["row"].to_numpy()
-        first = frame["first"].to_numpy()
-        starts = np.flatnonzero(np.r_[True, first[1:] != first[:-1]]) if n else np.zeros(0, np.int64)
-        heads = order[starts]
-        return cls(
-            {name: values[order] for name, values in rows.items()},
-            np.r_[starts, n],
-            agent[heads],
-            trajectory[heads],
-            {name: values[heads] for name, values in trips.items()},
-        )
+        return cls(*group_fixes(time, lat, lon, agent, trajectory, columns, context))
 
     @classmethod
     def from_frame(
@@ -145,31 +141,7 @@ class Trajectories:
         >>> Trajectories.from_frame(frame)
         <Trajectories: 1 trajectory of 1 agent, 2 rows of time, lat, lon>
         """
-        table = as_polars(frame)
-        # Only under its usual name may a column be absent: another name that is not there is a slip of the pen.
-        labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
-        wanted = (time, lat, lon, *columns, *context, *labels)
-        missing = [name for name in wanted if name not in table.columns]
-        if missing:
-            raise DataError(f"no column named {missing[0]!r}; the table has {', '.join(table.columns)}")
-
-        def optional(name: str | None) -> pl.Series | None:
-            return table[name].cast(pl.String) if name is not None and name in table.columns else None
-
-        agents, trips = optional(agent), optional(trajectory)
-        for role, series in (("agent", agents), ("trajectory", trips)):
-            if series is not None and series.null_count():
-                row = int(series.is_null().arg_max() or 0)
-                raise DataError(f"row {row}: the {role} is missing; fill it in or drop the row")
-        return cls.from_fixes(
-            time=_seconds(table[time]),
-            lat=_degrees(table[lat]),
-            lon=_degrees(table[lon]),
-            agent="" if agents is None else agents.to_numpy(),
-            trajectory=None if trips is None else trips.to_numpy(),
-            columns={name: table[name].to_numpy() for name in columns},
-            context={name: table[name].to_numpy() for name in context},
-        )
+        return cls(*group_frame(frame, time, lat, lon, agent, trajectory, columns, context))
 
     @classmethod
     def from_steps(
@@ -187,26 +159,7 @@ class Trajectories:
         >>> Trajectories.from_steps([np.zeros((5, 3)), np.ones((4, 3))], [np.zeros((5, 1)), np.ones((4, 1))])
         <Trajectories: 2 trajectories of 1 agent, 9 rows of state, action>
         """
-        if len(states) != len(actions):
-            raise DataError(
-                f"{len(states)} arrays of states but {len(actions)} of actions; give one of each a trajectory"
-            )
-        if not len(states):
-            raise DataError("no trajectories were given; at least one is needed")
-        s = [_matrix("states", x) for x in states]
-        a = [_matrix("actions", x) for x in actions]
-        for i, (si, ai) in enumerate(zip(s, a, strict=True)):
-            if len(si) != len(ai):
-                raise DataError(f"trajectory {i} has {len(si)} states and {len(ai)} actions; they come in pairs")
-            if si.shape[1:] != s[0].shape[1:] or ai.shape[1:] != a[0].shape[1:]:
-                raise DataError(f"trajectory {i}: states and actions must have the same width in every trajectory")
-        ids = [f"{i}" for i in range(len(s))] if trajectory_ids is None else trajectory_ids
-        return cls(
-            {"state": np.concatenate(s), "action": np.concatenate(a)},
-            np.r_[0, np.cumsum([len(x) for x in s])],
-            np.broadcast_to(_as_text(agent_ids), len(s)),
-            ids,
-        )
+        return cls(*join_steps(states, actions, agent_ids, trajectory_ids))
 
     @classmethod
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
@@ -239,8 +192,7 @@ class Trajectories:
     ) -> Trajectories:
         """Build without checking, from parts of what was checked before."""
         self = object.__new__(cls)
-        self.columns, self.offsets, self.context = columns, offsets, context
-        self.agent_ids, self.trajectory_ids = agent_ids, trajectory_ids
+        self._hold(columns, offsets, agent_ids, trajectory_ids, context)
         return self
 
     def with_columns(
@@ -377,104 +329,3 @@ class Trajectories:
         }
         labels = {"agent": self.agent_ids[row], "trajectory": self.trajectory_ids[row]}
         return pl.DataFrame(labels | flat | wide | {name: values[row] for name, values in self.context.items()})
-
-
-def as_polars(frame: Any) -> pl.DataFrame:
-    """A polars data frame of anything that is one, or speaks the Arrow stream protocol, or is a mapping of arrays."""
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect()
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
-        return pl.DataFrame(frame)
-    raise DataError(f"a data frame was expected (polars, pandas, pyarrow), not {type(frame).__name__}")
-
-
-def _seconds(series: pl.Series) -> Array:
-    """Times as seconds since 1970 in UTC."""
-    if series.dtype == pl.Date:
-        series = series.cast(pl.Datetime("us"))
-    if isinstance(series.dtype, pl.Datetime):
-        return series.dt.timestamp("us").to_numpy() / 1e6
-    if not series.dtype.is_numeric():
-        raise DataError(f"column {series.name!r} holds {series.dtype}; times are date-times or seconds since 1970")
-    seconds = series.cast(pl.Float64).to_numpy()
-    if len(seconds) and np.nanmin(np.abs(seconds)) > MOST_SECONDS:
-        raise DataError(
-            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}; if it holds "
-            "milliseconds, divide it by 1000, or give date-times"
-        )
-    return seconds
-
-
-def _degrees(series: pl.Series) -> Array:
-    try:
-        return series.cast(pl.Float64).to_numpy()
-    except pl.exceptions.PolarsError:
-        raise DataError(f"column {series.name!r} holds {series.dtype}; degrees are numbers") from None
-
-
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"column {name!r} must hold numbers, one a fix") from None
-
-
-def _matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    rows = _numbers(name, values)
-    return rows[:, None] if rows.ndim == 1 else rows
-
-
-def _labels(role: str, values: ArrayLike, n: int) -> NDArray[np.str_]:
-    labels = _as_text(values)
-    if labels.shape not in ((), (1,), (n,)):
-        raise DataError(f"there are labels of the shape {labels.shape} for the {role} of {n} fixes; give one a fix")
-    return np.broadcast_to(labels, n)
-
-
-def _as_text(values: ArrayLike) -> NDArray[np.str_]:
-    return np.asarray(values).astype(np.str_)
-
-
-def _check(t: Trajectories) -> None:
-    n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
-    if not n_rows:
-        raise DataError("trajectories need at least one column")
-    if len(set(n_rows.values())) > 1:
-        raise DataError(f"columns have different numbers of rows: {n_rows}")
-    rows = next(iter(n_rows.values()))
-    if t.offsets.ndim != 1 or len(t.offsets) < 1 or t.offsets[0] != 0 or t.offsets[-1] != rows:
-        raise DataError(f"offsets must run from 0 to the number of rows ({rows})")
-    if (t.lengths <= 0).any():
-        raise DataError(f"trajectory {int(np.argmin(t.lengths))} is empty; leave it out")
-    for name, values in {"agent_ids": t.agent_ids, "trajectory_ids": t.trajectory_ids, **t.context}.items():
-        if values.shape[:1] != (len(t),):
-            raise DataError(f"{name!r} must have one value a trajectory ({len(t)}), not {values.shape}")
-
-    def where(row: int) -> str:
-        i = int(np.searchsorted(t.offsets, row, side="right")) - 1
-        return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, fix {row - t.offsets[i]}"
-
-    def refuse(bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-        if bad.any():
-            raise DataError(f"{where(int(np.argmax(bad)))}: {what}; {remedy}")
-
-    for name in (*FIX_COLUMNS, "state", "action"):
-        if name not in t.columns:
-            continue
-        values = t.columns[name]
-        if values.dtype.kind not in "fiu":
-            raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
-        if name in FIX_COLUMNS and values.ndim != 1:
-            raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
-        bad = ~np.isfinite(values)
-        refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
-    if "lat" in t.columns:
-        refuse(np.abs(t.columns["lat"]) > 90, "latitude outside [-90, 90]", "are lat and lon swapped?")
-    if "lon" in t.columns:
-        refuse(np.abs(t.columns["lon"]) > 360, "longitude outside [-360, 360]", "degrees are expected")
-    if "time" in t.columns and rows:
-        backwards = np.r_[False, np.diff(t.columns["time"]) < 0]
-        backwards[t.offsets[:-1]] = False
-        refuse(backwards, "time runs backwards", "sort the fixes (Trajectories.from_fixes does)")

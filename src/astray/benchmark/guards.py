@@ -10,8 +10,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
+from astray.grouping import FIX_COLUMNS
 from astray.mdp.projection import METRES_A_DEGREE
-from astray.trajectories import FIX_COLUMNS, Trajectories
+from astray.trajectories import Trajectories
 
 
 def no_trip_twice(**sets: ArrayLike) -> None:

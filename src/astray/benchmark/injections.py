@@ -22,7 +22,8 @@ from astray.benchmark.injectors import (
     splice,
 )
 from astray.errors import DataError
-from astray.trajectories import FIX_COLUMNS, Trajectories
+from astray.grouping import FIX_COLUMNS
+from astray.trajectories import Trajectories
 
 __all__ = [
     "INJECTORS",

@@ -247,8 +247,8 @@ def _performed(
     os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start
     _one_thread()
     # The generator is closed in any case, so that nobody goes on working after an error or an interrupt.
-    with closing(spread(worker, ((job.path, job) for job in jobs), min(workers, len(jobs)))) as done:
-        yield from (result for _, result in done)
+    with closing(spread(worker, jobs, min(workers, len(jobs)), ahead=len(jobs))) as done:
+        yield from done
 
 
 def _one_thread() -> None:

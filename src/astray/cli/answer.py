@@ -9,9 +9,12 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import number_of, say
 from astray.errors import AstrayError
+from astray.settings import Settings
 
 
+@o.with_settings()
 def command(
+    settings: Settings,
     model: o.Model,
     trips: Annotated[
         list[str] | None,
@@ -26,8 +29,6 @@ def command(
         Option("--mine/--not-mine", help="Whether the agent made these trips itself.", show_default=False),
     ] = None,
     new_model: o.NewModel = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """List the questions that astray observe has raised, or answer one.
 
@@ -41,7 +42,6 @@ def command(
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
-    settings = o.gathered(locals())
     from astray.modelfile import load
 
     detector = load(model)

@@ -12,6 +12,7 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say
+from astray.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,20 +21,15 @@ if TYPE_CHECKING:
     from astray.explain import Explanation
 
 
+@o.with_settings("iterations", "false_alarm_rate", "eps")
 def command(
+    settings: Settings,
     output: Annotated[Path, Option("--output", "--out", "-o", metavar="FOLDER", help="Where the pictures go.")] = Path(
         "demo"
     ),
     people: Annotated[int, Option("--people", min=2, help="How many people live in the city.")] = 12,
     days: Annotated[int, Option("--days", min=7, help="For how many days.")] = 60,
-    iterations: Annotated[
-        int | None, Option("--iterations", min=1, help="Iterations of learning; the detector's own by default.")
-    ] = None,
     seed: Annotated[int, Option("--seed", min=0, help="Which city.")] = 7,
-    false_alarm_rate: o.FalseAlarmRate = None,
-    eps: o.Eps = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Simulate a city, watch one person, find the trips that went astray, draw them.
 
@@ -45,7 +41,6 @@ def command(
 
       astray demo -o demo
     """
-    settings = o.gathered(locals())
     quiet_ = settings.quiet
     import polars as pl
 
@@ -62,10 +57,8 @@ def command(
     mine, others, new = past.agent(who), past.without(who), labelled.agent(who)
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
     with leaving_at_once(), progress(what, quiet=quiet_) as done:
-        deciding = settings.given(["false_alarm_rate", "eps"])
-        detector = IRLDetector(
-            seed=seed, iterations=settings.iterations, progress=lambda i, n, _: done(i / n), **deciding
-        )
+        chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
+        detector = IRLDetector(seed=seed, progress=lambda i, n, _: done(i / n), **chosen)
         detector.fit(mine, population=others)
 
     starts = moments(pl.DataFrame({"start": new.columns["time"][new.offsets[:-1]]}), "start")

@@ -5,23 +5,15 @@ from __future__ import annotations
 from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
+from astray.settings import Reading, Settings
 
 
+@o.with_settings(Reading, "whole")
 def command(
+    settings: Settings,
     model: o.Model,
     file: o.Trips,
     output: o.NewModel = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    whole: o.Whole = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Let a fleet model know new agents, or further trips of known ones, by counting them.
 
@@ -34,7 +26,6 @@ def command(
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
     """
-    settings = o.gathered(locals())
     from astray.cli.reading import Source
     from astray.detectors.fleet import FleetDetector
     from astray.modelfile import load

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import say
 from astray.errors import AstrayError
+from astray.settings import Deciding, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.cli.reading import Source
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".html")
 
 
+@o.with_settings(Deciding, Reading, "whole")
 def command(
+    settings: Settings,
     model: o.Model,
     file: o.Trips,
     trip: Annotated[
@@ -40,22 +43,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    eps: o.Eps = None,
-    gamma: o.Gamma = None,
-    false_alarm_rate: o.FalseAlarmRate = None,
-    min_history: o.MinHistory = None,
     agent: o.OnlyAgent = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    whole: o.Whole = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Say in words and pictures why a trip scored as it did.
 
@@ -69,7 +57,6 @@ def command(
       astray explain me.astray new.csv trip-17 -o trip-17.png
       astray explain fleet.astray new.csv taxi-42/trip-17 -o trip-17.html
     """
-    settings = o.gathered(locals())
     if output is not None:
         if output.suffix.lower() not in PICTURES:
             raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")

@@ -11,7 +11,19 @@ from typer import Option
 from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
-from astray.settings import SettingsError
+from astray.settings import (
+    Chance,
+    Deciding,
+    FleetOnly,
+    ItsOwn,
+    Learning,
+    OneAgent,
+    OwnReward,
+    Reading,
+    Settings,
+    SettingsError,
+    flag_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,19 +31,12 @@ if TYPE_CHECKING:
 
     from astray.detectors.detector import IRLDetector
     from astray.detectors.fleet import FleetDetector
-    from astray.settings import Settings
     from astray.trajectories import Trajectories
 
-LEARNING = "Learning"
-OF_ITS_OWN = "Learning a reward of the agent's own"
 
-EVERYBODY = ("iterations", "look_for", "reward", "false_alarm_rate", "eps", "gamma", "min_history")
-ONE = ("preset", "encoder", "interval", "max_population", "keep")
-OWN = ("objective", "heads", "networks", "explorers", "window", "robust", "max_trips")
-FLEET = ("max_agents",)
-
-
+@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, Chance)
 def command(
+    settings: Settings,
     file: o.Trips,
     output: Annotated[
         Path, Option("--output", "-o", metavar="MODEL", help="The model's file, such as me.astray.", show_default=False)
@@ -50,111 +55,6 @@ def command(
             "--anomalous", metavar="TRIP", help="A trip known to be anomalous, which must not teach. May be repeated."
         ),
     ] = None,
-    look_for: Annotated[
-        str | None,
-        Option(
-            "--look-for",
-            metavar="A,B,...",
-            help="What to ask about a trip: some of place, route, manner and time. By default all, place most.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    reward: Annotated[
-        str | None,
-        Option(
-            "--reward",
-            metavar="FILE",
-            help="Begin with the reward that astray pretrain wrote here, instead of the one that ships with astray.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        Option(
-            "--iterations",
-            help="Iterations of learning, where there are others to learn from.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    max_population: Annotated[
-        int | None, Option("--max-population", help="At most so many trips of others.", rich_help_panel=LEARNING)
-    ] = None,
-    max_agents: Annotated[
-        int | None,
-        Option(
-            "--max-agents",
-            help="A fleet's reward goes on learning from at most so many agents; all are enrolled.",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None,
-        Option("--keep", help="Past trips that the model keeps, thinned, to show.", rich_help_panel=LEARNING),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        Option("--interval", help="Seconds between the steps that are looked at.", rich_help_panel=LEARNING),
-    ] = None,
-    preset: Annotated[
-        str | None, Option("--preset", help="default, or kdd19: the paper to the letter.", rich_help_panel=OF_ITS_OWN)
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        Option(
-            "--encoder",
-            help="What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
-            rich_help_panel=OF_ITS_OWN,
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None, Option("--objective", help="step, or trajectory: the paper's Eq. 9.", rich_help_panel=OF_ITS_OWN)
-    ] = None,
-    heads: Annotated[
-        int | None, Option("--heads", help="Reward heads: their spread is the uncertainty.", rich_help_panel=OF_ITS_OWN)
-    ] = None,
-    networks: Annotated[
-        int | None, Option("--networks", help="Independent networks of so many heads each.", rich_help_panel=OF_ITS_OWN)
-    ] = None,
-    explorers: Annotated[
-        str | None,
-        Option(
-            "--explorers",
-            metavar="A,B,...",
-            help="Counterfactuals in the background, by name: the ways of going wrong to look for.",
-            rich_help_panel=OF_ITS_OWN,
-        ),
-    ] = None,
-    window: Annotated[
-        float | None,
-        Option("--window", help="Seconds of the worst window, which finds what is short.", rich_help_panel=OF_ITS_OWN),
-    ] = None,
-    robust: Annotated[
-        bool | None,
-        Option(
-            "--robust",
-            help="Scales by median and quantile, for heavy tails.",
-            rich_help_panel=OF_ITS_OWN,
-            show_default=False,
-        ),
-    ] = None,
-    max_trips: Annotated[
-        int | None, Option("--max-trips", help="Learn from at most so many trips.", rich_help_panel=OF_ITS_OWN)
-    ] = None,
-    eps: o.Eps = None,
-    false_alarm_rate: o.FalseAlarmRate = None,
-    gamma: o.Gamma = None,
-    min_history: o.MinHistory = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    seed: o.Seed = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Learn what is normal from a file of past trips, and write a model.
 
@@ -180,7 +80,6 @@ def command(
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
-    settings = o.gathered(locals())
     from astray.cli.reading import Source
     from astray.detectors.detector import IRLDetector
 
@@ -216,8 +115,8 @@ def _check_kind(file: Path, alone: bool, has_population: bool, settings: Setting
     """Refuse what the kind of model that is made does not know, instead of ignoring it."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")
-    for name in settings.given(FLEET if alone else ONE + OWN):
-        flag = f"--{name.replace('_', '-')}"
+    for name in settings.of(*([FleetOnly] if alone else [OneAgent, ItsOwn, OwnReward])):
+        flag = flag_of(name)
         if alone:
             raise SettingsError(f"{flag} is for a fleet, and this model is of one agent or pool; leave it out")
         raise SettingsError(
@@ -225,8 +124,8 @@ def _check_kind(file: Path, alone: bool, has_population: bool, settings: Setting
             "agents; add --agent NAME or --pooled, or leave it out"
         )
     learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
-    for name in settings.given(("look_for", "reward") if learns_its_own else OWN):
-        flag = f"--{name.replace('_', '-')}"
+    for name in settings.given(("look_for", "reward")) if learns_its_own else settings.of(OwnReward):
+        flag = flag_of(name)
         if learns_its_own:
             raise SettingsError(f"{flag} is of the reward that serves everybody; leave out --preset and --encoder")
         raise SettingsError(
@@ -262,7 +161,7 @@ def _one(
         others = Trajectories.concat(rest) if rest else None
     what = f"learning from {len(mine):,} trips"
     with progress(what, quiet=settings.quiet) as done:
-        detector = IRLDetector(seed=settings.seed, progress=_iterations(done), **settings.given(EVERYBODY + ONE + OWN))
+        detector = IRLDetector(progress=_iterations(done), **settings.of(IRLDetector))
         return detector.fit(mine, y, population=others)
 
 
@@ -271,7 +170,7 @@ def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) ->
 
     what = f"learning from {len(trips):,} trips of {len(trips.agents):,} agents"
     with progress(what, quiet=settings.quiet) as done:
-        fleet = FleetDetector(seed=settings.seed, progress=_iterations(done), **settings.given(EVERYBODY + FLEET))
+        fleet = FleetDetector(progress=_iterations(done), **settings.of(FleetDetector))
         return fleet.fit(trips, marks)
 
 

@@ -9,9 +9,12 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import say
 from astray.errors import AstrayError
+from astray.settings import Settings
 
 
+@o.with_settings()
 def command(
+    settings: Settings,
     model: o.Model,
     agent: Annotated[str, Argument(metavar="AGENT", help="Who is to be forgotten.", show_default=False)],
     trip: Annotated[
@@ -19,8 +22,6 @@ def command(
         Option("--trip", metavar="TRIP", help="Only this trip. May be repeated.", show_default=False),
     ] = None,
     output: o.NewModel = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Remove an agent, or some of its trips, from a fleet model.
 
@@ -33,7 +34,6 @@ def command(
       astray forget fleet.astray taxi-42
       astray forget fleet.astray taxi-42 --trip 20140213-3 --trip 20140214-1
     """
-    settings = o.gathered(locals())
     from astray.detectors.fleet import FleetDetector
     from astray.modelfile import load
 

@@ -13,6 +13,7 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import number_of
+from astray.settings import Settings
 
 if TYPE_CHECKING:
     from astray.decide import Threshold
@@ -23,11 +24,11 @@ NAMED = 5
 """Agents of a pool that are named, at most."""
 
 
+@o.with_settings()
 def command(
+    settings: Settings,
     model: o.Model,
     as_json: Annotated[bool, Option("--json", help="As JSON, with everything there is.")] = False,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Say what a model is, what it has seen, and how it decides.
 
@@ -36,7 +37,6 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    o.gathered(locals())
     from astray.modelfile import load, plain, read
 
     kept = read(model)

@@ -7,29 +7,20 @@ from typing import TYPE_CHECKING
 
 from astray.cli import options as o
 from astray.cli.console import number_of, progress, say
+from astray.settings import Reading, Settings
 
 if TYPE_CHECKING:
     from astray.detectors.observing import Question
 
 
+@o.with_settings("eps", "false_alarm_rate", Reading)
 def command(
+    settings: Settings,
     model: o.Model,
     file: o.Trips,
     output: o.Output = None,
     to: o.To = "csv",
-    false_alarm_rate: o.FalseAlarmRate = None,
-    eps: o.Eps = None,
     agent: o.OnlyAgent = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Score trips in the order of time, and learn from each that is normal.
 
@@ -45,7 +36,6 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    settings = o.gathered(locals())
     from astray.cli.reading import Source, only_agent
     from astray.modelfile import load
     from astray.writers import check_target, table_writer

@@ -1,19 +1,48 @@
-"""The options that several commands share, each with its help; what they mean stands in :mod:`astray.settings`."""
+"""The arguments that several commands share, and flags from the declarations in :mod:`astray.settings`."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import fields
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
-from astray.settings import NAMES, Settings
+from astray.settings import (
+    Chance,
+    Deciding,
+    FleetOnly,
+    ItsOwn,
+    Learning,
+    OneAgent,
+    OwnReward,
+    Reading,
+    Remarks,
+    Settings,
+    Streaming,
+    declared,
+    flag_of,
+)
 
-READING = "Reading"
-DECIDING = "Deciding"
 RUNNING = "Running"
+PANELS = {
+    Learning: "Learning",
+    OneAgent: "Learning",
+    FleetOnly: "Learning",
+    ItsOwn: "Learning a reward of the agent's own",
+    OwnReward: "Learning a reward of the agent's own",
+    Deciding: "Deciding",
+    Reading: "Reading",
+    Streaming: RUNNING,
+    Chance: RUNNING,
+    Remarks: RUNNING,
+}
+"""Under which heading the flags of a group of settings stand; in this order."""
 
 Trips = Annotated[
     Path,
@@ -48,121 +77,10 @@ NewModel = Annotated[
 ]
 OnlyAgent = Annotated[
     str | None,
-    Option(
-        "--agent", metavar="NAME", help="Only the trips of this agent.", show_default=False, rich_help_panel=READING
-    ),
+    Option("--agent", metavar="NAME", help="Only the trips of this agent.", show_default=False),
 ]
 To = Annotated[str, Option("--to", help="Format of standard output: csv, jsonl or geojson.", metavar="FORMAT")]
 
-Format = Annotated[
-    str | None,
-    Option(
-        "--format", help="geolife, porto, table, gpx or geojson, where it is not recognised.", rich_help_panel=READING
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    Option(
-        "--columns",
-        metavar="ROLE=NAME,...",
-        help="Which column plays which part, where the usual names (lat, lng, user_id, timestamp, trip_id, ...) are "
-        "not used. Roles: time, lat, lon, agent, trajectory. Example: lat=Breite,lon=Laenge",
-        rich_help_panel=READING,
-        show_default=False,
-    ),
-]
-TimeUnit = Annotated[
-    str | None,
-    Option("--time-unit", help="Unit of times that are numbers: s, ms, us or ns.", rich_help_panel=READING),
-]
-TimeZone = Annotated[
-    str | None,
-    Option("--time-zone", help="Zone of times that name none, such as Europe/Lisbon.", rich_help_panel=READING),
-]
-Users = Annotated[
-    str | None,
-    Option("--users", metavar="A,B,...", help="Only these persons of GeoLife.", rich_help_panel=READING),
-]
-Cache = Annotated[
-    str | None,
-    Option(
-        "--cache", metavar="FILE", help="Keep GeoLife here as Parquet, to parse it only once.", rich_help_panel=READING
-    ),
-]
-ReadOptions = Annotated[
-    list[str] | None,
-    Option(
-        "--read",
-        metavar="NAME=VALUE",
-        help="A further option of the format's reader, such as delimiter=; or encoding=latin-1 or keep_missing=true.",
-        rich_help_panel=READING,
-        show_default=False,
-    ),
-]
-SkipBad = Annotated[
-    bool | None,
-    Option(
-        "--skip-bad",
-        help="Leave out rows that cannot be used, and list them at the end, instead of refusing the file.",
-        rich_help_panel=READING,
-        show_default=False,
-    ),
-]
-Whole = Annotated[
-    bool | None,
-    Option(
-        "--whole",
-        help="Load a large table instead of streaming it: for rows that are not grouped by trip.",
-        rich_help_panel=READING,
-        show_default=False,
-    ),
-]
-
-Eps = Annotated[
-    float | None,
-    Option(
-        "--eps",
-        help="Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about "
-        "0, give or take 1; the paper's threshold is -2.",
-        rich_help_panel=DECIDING,
-    ),
-]
-Gamma = Annotated[
-    float | None,
-    Option(
-        "--gamma",
-        help="Above this uncertainty a low score is for a person to review, not called an anomaly. "
-        "Default: the model's, 1.5.",
-        rich_help_panel=DECIDING,
-    ),
-]
-FalseAlarmRate = Annotated[
-    float | None,
-    Option(
-        "--false-alarm-rate",
-        metavar="SHARE",
-        help="Flag about this share of normal trips. Default: the model's, 0.02.",
-        rich_help_panel=DECIDING,
-    ),
-]
-MinHistory = Annotated[
-    float | None,
-    Option(
-        "--min-history",
-        help="With fewer past trips than this a low score is for review. Default: the model's, 5.",
-        rich_help_panel=DECIDING,
-    ),
-]
-
-Workers = Annotated[
-    int | None, Option("--workers", help="Processes to work with. Default: one for each core.", rich_help_panel=RUNNING)
-]
-Seed = Annotated[
-    int | None,
-    Option(
-        "--seed", help="The same seed and data give the same result, bit for bit. Default: 0.", rich_help_panel=RUNNING
-    ),
-]
 Config = Annotated[
     Path | None,
     Option(
@@ -174,18 +92,48 @@ Config = Annotated[
         show_default=False,
     ),
 ]
-Quiet = Annotated[
-    bool | None,
-    Option(
-        "--quiet",
-        "-q",
-        help="No progress and no remarks on standard error; errors and left-out rows are still said.",
-        rich_help_panel=RUNNING,
+
+
+def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of some settings (groups or names), and call it with what was given as ``settings``.
+
+    Every command has ``--quiet`` and ``--config``; what other flags would set, the file and the environment still can.
+    """
+    asked = {name for w in wanted for name in ([w] if isinstance(w, str) else [f.name for f in fields(w)])} | {"quiet"}
+    flags = {f.name: _flag(f.name, panel) for group, panel in PANELS.items() for f in fields(group) if f.name in asked}
+    if unknown := asked - set(flags):
+        raise ValueError(f"no setting is named {min(unknown)}")
+    derived = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=flag) for name, flag in flags.items()]
+    derived.insert(-1, Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config))
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+
+        @functools.wraps(command)
+        def run(config: Path | None, **given: Any) -> None:
+            of_flags = {name: given.pop(name) for name in flags}
+            command(settings=Settings.gather(config, os.environ, of_flags), **given)
+
+        parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own if p.name != "settings"] + derived
+        cast(Any, run).__signature__ = inspect.Signature(parameters)
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
+
+
+def _flag(name: str, panel: str) -> Any:
+    """The flag of a setting, as typer wants it."""
+    setting = declared(name)
+    usual = "" if setting.default is None or setting.default is False else f" Default: {setting.default}."
+    if panel == PANELS[Deciding]:
+        usual = usual.replace("Default: ", "Default: the model's, ")
+    option = Option(
+        flag_of(name),
+        *(["-q"] if name == "quiet" else []),
+        metavar=setting.metadata["metavar"],
+        help=setting.metadata["help"] + usual,
+        rich_help_panel=panel,
         show_default=False,
-    ),
-]
-
-
-def gathered(flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command with these arguments: of its ``--config``, of the environment, and its flags."""
-    return Settings.gather(flags.get("config"), os.environ, {name: flags[name] for name in NAMES if name in flags})
+    )
+    return cast(Any, Annotated)[setting.metadata["kind"].flag | None, option]

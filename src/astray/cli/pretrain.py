@@ -10,9 +10,12 @@ from typer import Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say
 from astray.errors import AstrayError
+from astray.settings import Settings
 
 
+@o.with_settings("iterations", "seed")
 def command(
+    settings: Settings,
     output: Annotated[
         Path,
         Option(
@@ -26,10 +29,6 @@ def command(
     towns: Annotated[int | None, Option("--towns", min=1, help="How many towns are simulated.")] = None,
     people: Annotated[int | None, Option("--people", min=2, help="How many people live in each.")] = None,
     days: Annotated[int | None, Option("--days", min=7, help="For how many days.")] = None,
-    iterations: Annotated[int | None, Option("--iterations", min=1, help="Iterations of learning.")] = None,
-    seed: o.Seed = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Learn from simulated people the reward that every model begins with.
 
@@ -48,7 +47,6 @@ def command(
       [dim]# a small one, to see how it goes: a minute or two[/dim]
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28 --iterations 10
     """
-    settings = o.gathered(locals())
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")
     from astray.detectors.pretraining import Recipe, pretrain

@@ -105,9 +105,9 @@ class Source:
             raise self._empty(trips.agents)
         return mine
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """Everything in order, some trips at a time: streamed where the file is large, else loaded and cut."""
-        return self._streamed(rows) if self.is_streamed else cut(self.load(), rows)
+        return self._streamed(BATCH_ROWS) if self.is_streamed else cut(self.load(), BATCH_ROWS)
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
         share = 0.0
@@ -163,7 +163,7 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
     return detector.agents[0] if alone else None
 
 
-def cut(trips: Trajectories, rows: int = BATCH_ROWS) -> Iterator[Batch]:
+def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:
     """Trips that are loaded, some at a time."""
     for chunk in chunks(trips.lengths, rows):
         yield trips[chunk], chunk.stop / len(trips)

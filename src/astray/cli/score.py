@@ -13,6 +13,7 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import progress, say
+from astray.settings import Deciding, Reading, Settings, Streaming
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,29 +28,15 @@ SHOWN = 20
 """Trips that are shown on a terminal."""
 
 
+@o.with_settings(Deciding, Reading, Streaming)
 def command(
+    settings: Settings,
     model: o.Model,
     file: o.Trips,
     output: o.Output = None,
     fixes: Annotated[bool, Option("--fixes", help="One row a fix instead of one a trip.")] = False,
     to: o.To = "csv",
-    eps: o.Eps = None,
-    gamma: o.Gamma = None,
-    false_alarm_rate: o.FalseAlarmRate = None,
-    min_history: o.MinHistory = None,
     agent: o.OnlyAgent = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    whole: o.Whole = None,
-    workers: o.Workers = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Say how normal each trip of a file is.
 
@@ -69,10 +56,8 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    settings = o.gathered(locals())
     from astray.cli.reading import Source, cut, only_agent
-    from astray.cli.workers import Question, answers
-    from astray.modelfile import load
+    from astray.cli.workers import Question, Scorer, answers
     from astray.processes import cores
     from astray.writers import check_target, table_writer
 
@@ -80,10 +65,9 @@ def command(
         output = None
     if output is not None:
         check_target(output)
-    detector = load(model)
-    known = only_agent(detector)
+    scorer = Scorer(model, Question(fixes, **settings.of(Deciding)))
+    known = only_agent(scorer.detector)
     source = Source(file, settings, agent, known)
-    question = Question(fixes, **settings.given(["eps", "gamma", "false_alarm_rate", "min_history"]))
     n = cores(settings.workers or -1)
     if source.is_streamed:
         batches = source.batches()
@@ -98,7 +82,7 @@ def command(
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         done = stack.enter_context(progress(f"scoring {file}", quiet=settings.quiet))
-        tables = stack.enter_context(closing(answers(model, detector, question, batches, n)))
+        tables = stack.enter_context(closing(answers(scorer, batches, n)))
         for answer in tables:
             if write is None:
                 shown.append(answer.table)

@@ -11,12 +11,15 @@ from typer import Option
 from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
+from astray.settings import Settings
 
 AT_A_TIME = 20
 """People who are simulated at a time, where nobody's trips have to go wrong."""
 
 
+@o.with_settings("seed")
 def command(
+    settings: Settings,
     output: Annotated[
         Path,
         Option("--output", "-o", metavar="FILE", help="Where the trips go: .parquet, .csv, .jsonl or .geojson."),
@@ -46,9 +49,6 @@ def command(
     fixes_every: Annotated[
         tuple[float, float], Option("--fixes-every", help="Shortest and longest typical seconds between two fixes.")
     ] = (2.0, 12.0),
-    seed: o.Seed = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Make a city and write the trips of its people.
 
@@ -61,7 +61,6 @@ def command(
       [dim]# something to fit, and something to score with a fifth of it wrong[/dim]
       astray simulate -o past.csv --new new.csv --inject all --rate 0.2
     """
-    settings = o.gathered(locals())
     from astray.simulate import ANOMALY_KINDS, city
     from astray.writers import check_target, fixes_and_trips, table_writer
 

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
+from astray.settings import Reading, Settings
 
 if TYPE_CHECKING:
     from astray.detectors.detector import IRLDetector
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
+@o.with_settings(Reading)
 def command(
+    settings: Settings,
     model: o.Model,
     file: Annotated[
         Path | None,
@@ -36,16 +39,6 @@ def command(
     ] = None,
     output: o.NewModel = None,
     agent: o.OnlyAgent = None,
-    format: o.Format = None,
-    columns: o.Columns = None,
-    time_unit: o.TimeUnit = None,
-    time_zone: o.TimeZone = None,
-    users: o.Users = None,
-    cache: o.Cache = None,
-    read: o.ReadOptions = None,
-    skip_bad: o.SkipBad = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Go on learning from further trips; what proved anomalous never teaches.
 
@@ -61,7 +54,6 @@ def command(
       [dim]# a trip that was learned last month proved to be theft[/dim]
       astray update fleet.astray --anomalous taxi-42/20140213-3
     """
-    settings = o.gathered(locals())
     if file is None and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, only_agent

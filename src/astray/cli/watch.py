@@ -10,9 +10,12 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import number_of, say
+from astray.settings import Deciding, Settings
 
 
+@o.with_settings(Deciding)
 def command(
+    settings: Settings,
     model: o.Model,
     output: Annotated[
         Path | None,
@@ -52,12 +55,6 @@ def command(
             show_default=False,
         ),
     ] = None,
-    eps: o.Eps = None,
-    gamma: o.Gamma = None,
-    false_alarm_rate: o.FalseAlarmRate = None,
-    min_history: o.MinHistory = None,
-    config: o.Config = None,
-    quiet: o.Quiet = None,
 ) -> None:
     """Score live fixes from standard input, and raise alerts.
 
@@ -74,7 +71,6 @@ def command(
       [dim]# survives a crash: give the same lines again[/dim]
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
-    settings = o.gathered(locals())
     from astray.live.watch import watch
     from astray.modelfile import load
 

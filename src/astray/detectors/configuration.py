@@ -30,8 +30,6 @@ def preset(name: str) -> LearnConfig:
     """A preset of the learner."""
     from astray.irl.config import PRESETS
 
-    if name not in PRESETS:
-        raise DataError(f"no preset named {name!r}; there are {', '.join(PRESETS)}")
     return PRESETS[name]
 
 

@@ -16,9 +16,10 @@ from astray.detectors.continuation import Generated, revive
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.own_scale import OwnScores, fits, own_calibration, scored_past
+from astray.detectors.parameters import AgentParameters
 from astray.detectors.scoring import Lens, Scores, Seen
-from astray.detectors.sharing import SharingConfig, go_on
-from astray.detectors.teaching import Progress, Taught, others, remember, sample, teach, thin, without
+from astray.detectors.sharing import go_on
+from astray.detectors.teaching import Taught, others, remember, sample, teach, thin, without
 from astray.detectors.updates import first_lesson, sort_out
 from astray.errors import DataError
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
@@ -30,6 +31,7 @@ from astray.modelfile import ModelFile, configured, plain
 from astray.modelfile.parts import Packed
 from astray.modelfile.pretrained import pretrained, read_reward
 from astray.normality import Calibration
+from astray.settings import check_parameters
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ KDD19_INTERVAL = 30.0  # seconds between the steps of the preset
 WAVES = 32  # random Fourier features of states and actions
 
 
-class IRLDetector(Observing):
+class IRLDetector(AgentParameters, Observing):
     """Sequential anomaly detection by inverse reinforcement learning.
 
     What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
@@ -55,62 +57,6 @@ class IRLDetector(Observing):
     (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, and where a view sees
     what the shared reward does not (other habits, another encoder, a context), the agent's own reward is learned by
     Algorithm 1 of the paper.
-
-    Parameters
-    ----------
-    preset
-        ``"default"``: what measures best. ``"kdd19"``: the paper to the letter (raw coordinates, the policy alone as
-        background, Eq. 9, N(tau) a plain mean).
-    look_for
-        Which aspects of a GPS trip are asked about: some of ``place``, ``route``, ``manner`` and ``time``, or a mapping
-        that says how much each of them counts. By default all, place most.
-    reward
-        The reward to begin with: that of a file which ``astray pretrain`` wrote; by default the shipped one.
-    false_alarm_rate
-        About this share of normal trips is flagged. A reward of the agent's own that has left too few trips out to
-        promise it decides by -2 instead, as the paper does.
-    eps
-        Instead of that rate: trips that score at most this are anomalies (the paper's is -2): a number, or a function
-        of the trips (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).
-    gamma
-        Above this uncertainty what scored low is for review; likewise.
-    min_history
-        With fewer past trips than this, too.
-    strays
-        Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); only
-        with a population can they be told.
-    encoder
-        What a reward of the agent's own sees of a GPS step: ``"familiarity"``, ``"fourier"`` or ``"raw"``.
-    interval
-        Seconds between the steps that are looked at; by default the data's own, between 15 and 30.
-    heads, networks, iterations, explorers, weights, objective
-        How the reward is learned: reward heads, independent networks of as many heads each, N of Algorithm 1, names of
-        the counterfactuals in the background (:data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states and
-        actions ``perturb`` and ``exchange``), how much of the background comes from each source (``policy``,
-        ``explore``, ``population``), and ``"step"`` or ``"trajectory"`` (Eq. 9).
-    dynamics
-        For states and actions: the world the policy acts in (:class:`~astray.mdp.dynamics.GymDynamics` or one's own);
-        by default it is learned from the demonstrations. A saved model does not hold it.
-    robust
-        For a reward of the agent's own: scales by median and lower quantile, for heavy tails.
-    window
-        Likewise: length of the worst window, seconds or steps; by default 120 seconds or 10 steps.
-    max_trips
-        A reward of the agent's own is learned from at most so many trips (all are remembered).
-    max_population
-        At most so many trips of others teach, drawn at random.
-    keep
-        How many past trips the model keeps, thinned, to show and to go on learning from.
-    n_jobs
-        Threads for scoring; -1 for as many as there are cores.
-    seed
-        The same seed and data give the same model, bit for bit.
-    progress
-        Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.
-    config, view, sharing
-        For experts: a :class:`~astray.irl.config.LearnConfig`, a :class:`~astray.mdp.view.ViewConfig`, a
-        :class:`~astray.detectors.sharing.SharingConfig`, or a (nested) mapping of those of its fields that differ from
-        the default. The parameters above go first.
 
     Attributes
     ----------
@@ -156,67 +102,6 @@ class IRLDetector(Observing):
     KIND: ClassVar[str] = "detector"
     UNSAVED: ClassVar[tuple[str, ...]] = ("dynamics", "progress")
 
-    def __init__(
-        self,
-        *,
-        preset: str = "default",
-        look_for: Sequence[str] | Mapping[str, float] | None = None,
-        reward: str | None = None,
-        false_alarm_rate: float = 0.02,
-        eps: Threshold | None = None,
-        gamma: Threshold = 1.5,
-        min_history: float = 5,
-        strays: bool = True,
-        encoder: str | None = None,
-        interval: float | None = None,
-        heads: int | None = None,
-        networks: int | None = None,
-        iterations: int | None = None,
-        explorers: Sequence[str] | None = None,
-        weights: Mapping[str, float] | None = None,
-        objective: str | None = None,
-        dynamics: Dynamics | None = None,
-        robust: bool = False,
-        window: float | None = None,
-        max_trips: int = 5000,
-        max_population: int = 5000,
-        keep: int = 300,
-        n_jobs: int = 1,
-        seed: int = 0,
-        progress: Progress | None = None,
-        config: LearnConfig | Mapping[str, Any] | None = None,
-        view: ViewConfig | Mapping[str, Any] | None = None,
-        sharing: SharingConfig | Mapping[str, Any] | None = None,
-    ) -> None:
-        self.preset = preset
-        self.look_for = look_for
-        self.reward = reward
-        self.false_alarm_rate = false_alarm_rate
-        self.eps = eps
-        self.gamma = gamma
-        self.min_history = min_history
-        self.strays = strays
-        self.encoder = encoder
-        self.interval = interval
-        self.heads = heads
-        self.networks = networks
-        self.iterations = iterations
-        self.explorers = explorers
-        self.weights = weights
-        self.objective = objective
-        self.dynamics = dynamics
-        self.robust = robust
-        self.window = window
-        self.max_trips = max_trips
-        self.max_population = max_population
-        self.keep = keep
-        self.n_jobs = n_jobs
-        self.seed = seed
-        self.progress = progress
-        self.config = config
-        self.view = view
-        self.sharing = sharing
-
     reward_: Reward
     view_: View | None
     world_: StepWorld | None
@@ -247,6 +132,7 @@ class IRLDetector(Observing):
         population
             Other agents' trips: what else people do, and where they go. Those of agents in ``trips`` are left out.
         """
+        check_parameters(self)
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]

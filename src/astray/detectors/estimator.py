@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -13,7 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.decide import Bounds, Threshold, decide, level, threshold
-from astray.detectors.scoring import Lens, Scores, Seen, chunks, fix_table, trip_table
+from astray.detectors.parameters import Parameters, documented
+from astray.detectors.scoring import CHUNK_FIXES, Lens, Scores, Seen, chunks, fix_table, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
@@ -32,10 +33,10 @@ Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 
-class Detector(ABC):
+class Detector(Parameters, ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
 
-    A subclass sets the parameters below in its constructor, and says how it sees a chunk of trips (:meth:`_see`), in
+    A subclass says how it sees a chunk of trips (:meth:`_see`), in
     which order it wants to see them (:meth:`_order`), what it scores them with (:meth:`_measures`), how it explains one
     (:meth:`_explain`), and what its file holds (:meth:`_pack`).
     """
@@ -43,26 +44,21 @@ class Detector(ABC):
     KIND: ClassVar[str]
     UNSAVED: ClassVar[tuple[str, ...]] = ("progress",)  # parameters that no file can hold
 
-    eps: Threshold | None
-    gamma: Threshold
-    false_alarm_rate: float
-    min_history: float
-    n_jobs: int
     reward_: Reward
 
     # ---------------------------------------------------------------- parameters
 
-    @classmethod
-    def _parameters(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__doc__ = documented(cls.__doc__ or "", cls)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters given to the constructor, by name."""
-        return {name: getattr(self, name) for name in self._parameters()}
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters; thresholds count at once, the others at the next fit."""
-        known = self._parameters()
+        known = self.get_params()
         for name, value in params.items():
             if name not in known:
                 raise DataError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
@@ -70,9 +66,8 @@ class Detector(ABC):
         return self
 
     def __repr__(self) -> str:
-        default = {name: repr(p.default) for name, p in inspect.signature(type(self).__init__).parameters.items()}
-        said = [f"{name}={value!r}" for name, value in self.get_params().items() if repr(value) != default[name]]
-        return f"{type(self).__name__}({', '.join(said)})"
+        values = ((f.name, repr(getattr(self, f.name)), repr(f.default)) for f in fields(self))
+        return f"{type(self).__name__}({', '.join(f'{n}={value}' for n, value, usual in values if value != usual)})"
 
     # ---------------------------------------------------------------- for subclasses
 
@@ -159,7 +154,7 @@ class Detector(ABC):
         def of(chunk: slice) -> tuple[Array, Result]:
             return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
 
-        found = chunks(ordered.lengths)
+        found = chunks(ordered.lengths, CHUNK_FIXES)
         threads = cores(self.n_jobs)
         if threads <= 1:
             return [of(chunk) for chunk in found]

@@ -9,16 +9,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import Bounds, Threshold
+from astray.decide import Bounds
 from astray.detectors import crowd
 from astray.detectors.configuration import aspect_weights, view_config
 from astray.detectors.inbox import Inbox
 from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.own_scale import fits
+from astray.detectors.parameters import FleetParameters
 from astray.detectors.scoring import Lens, Scores, Seen
-from astray.detectors.sharing import SharingConfig, go_on, popularity_of
-from astray.detectors.teaching import Progress, teachable
+from astray.detectors.sharing import go_on, popularity_of
+from astray.detectors.teaching import teachable
 from astray.detectors.updates import first_lesson
 from astray.errors import DataError
 from astray.explain import Explanation, explain_fixes
@@ -37,12 +38,13 @@ from astray.modelfile.parts import (
 )
 from astray.modelfile.pretrained import pretrained, read_reward
 from astray.normality import Calibration
+from astray.settings import check_parameters
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 
 
-class FleetDetector(Observing):
+class FleetDetector(FleetParameters, Observing):
     """One reward for many agents, each with a memory of its own.
 
     The reward looks at a trip only through its agent's memory (how often was this agent here, did it ever stop here, at
@@ -53,18 +55,6 @@ class FleetDetector(Observing):
     Scores are measured against the agent's own past trips, each left out of the memory, and, while these are few,
     against normal trips of agents with about as much history, so that a rate of false alarms means the same for a new
     agent as for an old one. A short history widens the uncertainty.
-
-    Parameters
-    ----------
-    max_agents
-        The reward goes on learning from at most so many agents, drawn at random; all are enrolled.
-    ways
-        How many past ways of each agent are kept to be shown.
-    look_for, reward, false_alarm_rate, eps, gamma, min_history, iterations, n_jobs, seed, progress
-        As for :class:`~astray.IRLDetector`.
-    view, sharing
-        For experts, likewise; a mapping of fields that differ from the default. The encoder is ``familiarity``, and
-        landmarks, which belong to a place, are not for a fleet.
 
     Attributes
     ----------
@@ -96,39 +86,6 @@ class FleetDetector(Observing):
 
     KIND: ClassVar[str] = "fleet"
 
-    def __init__(
-        self,
-        *,
-        max_agents: int = 64,
-        ways: int = 20,
-        look_for: Sequence[str] | Mapping[str, float] | None = None,
-        reward: str | None = None,
-        false_alarm_rate: float = 0.02,
-        eps: Threshold | None = None,
-        gamma: Threshold = 1.5,
-        min_history: float = 5,
-        iterations: int | None = None,
-        n_jobs: int = 1,
-        seed: int = 0,
-        progress: Progress | None = None,
-        view: ViewConfig | Mapping[str, Any] | None = None,
-        sharing: SharingConfig | Mapping[str, Any] | None = None,
-    ) -> None:
-        self.max_agents = max_agents
-        self.ways = ways
-        self.look_for = look_for
-        self.reward = reward
-        self.false_alarm_rate = false_alarm_rate
-        self.eps = eps
-        self.gamma = gamma
-        self.min_history = min_history
-        self.iterations = iterations
-        self.n_jobs = n_jobs
-        self.seed = seed
-        self.progress = progress
-        self.view = view
-        self.sharing = sharing
-
     reward_: Reward
     members_: dict[str, Member]
     anomalous_: frozenset[str]
@@ -141,6 +98,7 @@ class FleetDetector(Observing):
 
     def fit(self, trips: Trajectories, y: ArrayLike | None = None) -> Self:
         """Learn the shared reward, and enrol everybody in ``trips``; those marked -1 in ``y`` do not teach."""
+        check_parameters(self)
         self._check(trips)
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)

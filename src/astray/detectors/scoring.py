@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Segment, leaving, level, segments
+from astray.decide import BAND, Segment, leaving, level, segments
 from astray.irl.shared import Reward, trip_rewards
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.steps import Steps
@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 CHUNK_FIXES = 50_000
 LEAST_SEGMENT = 60.0  # seconds of a segment; what is shorter is noise
 LEAST_STEPS = 2.0  # and steps, where there is no time
-BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
 
 
 class Seen(NamedTuple):
@@ -159,7 +158,7 @@ class Scores:
         return tuple(sorted(found, key=lambda s: s.start))
 
 
-def chunks(lengths: Array, most: int = CHUNK_FIXES) -> Iterator[slice]:
+def chunks(lengths: Array, most: int) -> Iterator[slice]:
     """Runs of neighbouring trips of at most ``most`` fixes together, or of one trip that is longer.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), most=6))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import NORMAL, Bounds, Segment, decide, leaving
-from astray.detectors.scoring import BAND, Scores
+from astray.decide import BAND, NORMAL, Bounds, Segment, decide, leaving
 from astray.errors import DataError
 from astray.explain.reasons import Reason, either_side, reasons
 from astray.explain.ways import Way, expected_ways
@@ -29,6 +28,9 @@ from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FAULT_NAMES
 from astray.mdp.view import View, trip_names
 from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.detectors.scoring import Scores
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from astray.decide import ByContext, ByHour, Threshold
 from astray.errors import ModelFileError
+from astray.grouping import FIX_COLUMNS
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward
@@ -27,7 +28,7 @@ from astray.mdp.projection import Projection
 from astray.mdp.view import View, ViewConfig
 from astray.modelfile import ModelFile, pack_text, plain
 from astray.normality import Calibration, Location, Sample
-from astray.trajectories import FIX_COLUMNS, Trajectories
+from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Names = tuple[str, ...]

@@ -10,8 +10,9 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.errors import DataError
+from astray.grouping import FIX_COLUMNS
 from astray.readers.refusals import POLARS_ERRORS, Intake
-from astray.trajectories import FIX_COLUMNS, Trajectories
+from astray.trajectories import Trajectories
 
 _KEY, _TRIPS, _REPORT = "astray.key", "astray.trips", "astray.report"
 

@@ -1,0 +1,84 @@
+"""The parameters of the detectors: the settings that they share with the command line, and those for programmers.
+
+These classes are the detectors' constructors. A parameter is declared once, here or in :mod:`astray.settings`, and its
+help becomes a paragraph of the detector's docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, OneAgent, OwnReward
+
+if TYPE_CHECKING:
+    from astray.detectors.sharing import SharingConfig
+    from astray.detectors.teaching import Progress
+    from astray.irl.config import LearnConfig
+    from astray.mdp.dynamics import Dynamics
+    from astray.mdp.view import ViewConfig
+
+EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
+
+
+def parameter(default: Any, help: str) -> Any:
+    """Declare a parameter that is no setting of the command line."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Parameters(Chance, Deciding, Learning):
+    """What every detector takes."""
+
+    n_jobs: int = parameter(1, "Threads for scoring; -1 for as many as there are cores.")
+    progress: Progress | None = parameter(
+        None,
+        "Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.",
+    )
+    view: ViewConfig | Mapping[str, Any] | None = parameter(None, EXPERT.format("astray.mdp.view.ViewConfig"))
+    sharing: SharingConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.detectors.sharing.SharingConfig")
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
+    """What an :class:`~astray.IRLDetector` takes."""
+
+    strays: bool = parameter(
+        True,
+        "Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); "
+        "only with a population can they be told.",
+    )
+    weights: Mapping[str, float] | None = parameter(
+        None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``."
+    )
+    dynamics: Dynamics | None = parameter(
+        None,
+        "For states and actions: the world the policy acts in (:class:`~astray.mdp.dynamics.GymDynamics` or one's "
+        "own); by default it is learned from the demonstrations. A saved model does not hold it.",
+    )
+    config: LearnConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.irl.config.LearnConfig") + " The parameters above go first."
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FleetParameters(Parameters, FleetOnly):
+    """What a :class:`~astray.FleetDetector` takes; landmarks and encoders of a view are not for a fleet."""
+
+    ways: int = parameter(20, "How many past ways of each agent are kept to be shown.")
+
+
+def documented(doc: str, kind: type[Parameters]) -> str:
+    """A class's docstring with its parameters in a section before that of the attributes."""
+    own, said = {f.name for f in fields(OwnReward)}, []
+    for f in fields(kind):
+        whose = " (A reward of the agent's own.)" if f.name in own else ""
+        words = f"{f.metadata['help']} {f.metadata.get('more', '')}".rstrip() + whose
+        said += [f.name, *textwrap.wrap(words, 116, initial_indent="    ", subsequent_indent="    ")]
+    section = "\n".join(["Parameters", "----------", *said, "", "Attributes\n"])
+    return inspect.cleandoc(doc).replace("Attributes\n", section, 1)

@@ -1,0 +1,232 @@
+"""Arrays and tables grouped into trajectories, one row a fix or step, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.errors import DataError
+
+Array = NDArray[Any]
+
+YEAR = 365.25 * 86_400.0
+MOST_SECONDS = 230 * YEAR  # since 1970; milliseconds, mistaken for seconds, lie thousands of years ahead
+FIX_COLUMNS = ("time", "lat", "lon")
+
+
+class Grouped(NamedTuple):
+    """What :class:`~astray.Trajectories` are made of."""
+
+    columns: dict[str, Array]  # one row a fix or step, trajectories one after the other
+    offsets: NDArray[np.int64]  # where each trajectory begins, and where the last one ends
+    agent_ids: NDArray[np.str_]  # one a trajectory
+    trajectory_ids: NDArray[np.str_]
+    context: dict[str, Array]  # one row a trajectory
+
+
+def group_fixes(
+    time: ArrayLike,
+    lat: ArrayLike,
+    lon: ArrayLike,
+    agent: ArrayLike,
+    trajectory: ArrayLike | None,
+    columns: Mapping[str, ArrayLike] | None,
+    context: Mapping[str, ArrayLike] | None,
+) -> Grouped:
+    """Fixes in any order, by agent and trajectory; see :meth:`astray.Trajectories.from_fixes`."""
+    rows = {name: _numbers(name, values) for name, values in (("time", time), ("lat", lat), ("lon", lon))}
+    n = rows["time"].size
+    agent = _labels("agent", agent, n)
+    trajectory = agent if trajectory is None else _labels("trajectory", trajectory, n)
+    rows |= {name: np.asarray(values) for name, values in (columns or {}).items()}
+    trips = {name: np.asarray(values) for name, values in (context or {}).items()}
+    for name, values in (rows | trips).items():
+        if values.shape[:1] != (n,):
+            raise DataError(f"column {name!r} has the shape {values.shape} for {n} times; give one value a fix")
+
+    frame = pl.DataFrame({"agent": agent, "trajectory": trajectory, "time": rows["time"]}).with_row_index("row")
+    # Trajectories keep the order in which they first appear; fixes of equal time keep theirs.
+    frame = frame.with_columns(pl.col("row").min().over("agent", "trajectory").alias("first"))
+    frame = frame.sort("first", "time", maintain_order=True)
+    order = frame["row"].to_numpy()
+    first = frame["first"].to_numpy()
+    starts = np.flatnonzero(np.r_[True, first[1:] != first[:-1]]) if n else np.zeros(0, np.int64)
+    heads = order[starts]
+    return Grouped(
+        {name: values[order] for name, values in rows.items()},
+        np.r_[starts, n],
+        agent[heads],
+        trajectory[heads],
+        {name: values[heads] for name, values in trips.items()},
+    )
+
+
+def group_frame(
+    frame: Any,
+    time: str,
+    lat: str,
+    lon: str,
+    agent: str | None,
+    trajectory: str | None,
+    columns: Sequence[str],
+    context: Sequence[str],
+) -> Grouped:
+    """Fixes of a table, by agent and trajectory; see :meth:`astray.Trajectories.from_frame`."""
+    table = as_polars(frame)
+    # Only under its usual name may a column be absent: another name that is not there is a slip of the pen.
+    labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
+    wanted = (time, lat, lon, *columns, *context, *labels)
+    missing = [name for name in wanted if name not in table.columns]
+    if missing:
+        raise DataError(f"no column named {missing[0]!r}; the table has {', '.join(table.columns)}")
+
+    def optional(name: str | None) -> pl.Series | None:
+        return table[name].cast(pl.String) if name is not None and name in table.columns else None
+
+    agents, trips = optional(agent), optional(trajectory)
+    for role, series in (("agent", agents), ("trajectory", trips)):
+        if series is not None and series.null_count():
+            row = int(series.is_null().arg_max() or 0)
+            raise DataError(f"row {row}: the {role} is missing; fill it in or drop the row")
+    return group_fixes(
+        time=_seconds(table[time]),
+        lat=_degrees(table[lat]),
+        lon=_degrees(table[lon]),
+        agent="" if agents is None else agents.to_numpy(),
+        trajectory=None if trips is None else trips.to_numpy(),
+        columns={name: table[name].to_numpy() for name in columns},
+        context={name: table[name].to_numpy() for name in context},
+    )
+
+
+def join_steps(
+    states: Sequence[ArrayLike], actions: Sequence[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
+) -> Grouped:
+    """One pair of arrays a trajectory, joined; see :meth:`astray.Trajectories.from_steps`."""
+    if len(states) != len(actions):
+        raise DataError(f"{len(states)} arrays of states but {len(actions)} of actions; give one of each a trajectory")
+    if not len(states):
+        raise DataError("no trajectories were given; at least one is needed")
+    s = [_matrix("states", x) for x in states]
+    a = [_matrix("actions", x) for x in actions]
+    for i, (si, ai) in enumerate(zip(s, a, strict=True)):
+        if len(si) != len(ai):
+            raise DataError(f"trajectory {i} has {len(si)} states and {len(ai)} actions; they come in pairs")
+        if si.shape[1:] != s[0].shape[1:] or ai.shape[1:] != a[0].shape[1:]:
+            raise DataError(f"trajectory {i}: states and actions must have the same width in every trajectory")
+    ids = [f"{i}" for i in range(len(s))] if trajectory_ids is None else trajectory_ids
+    return Grouped(
+        {"state": np.concatenate(s), "action": np.concatenate(a)},
+        np.r_[0, np.cumsum([len(x) for x in s])],
+        np.broadcast_to(as_text(agent_ids), len(s)),
+        as_text(ids),
+        {},
+    )
+
+
+def as_polars(frame: Any) -> pl.DataFrame:
+    """A polars data frame of anything that is one, or speaks the Arrow stream protocol, or is a mapping of arrays."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
+        return pl.DataFrame(frame)
+    raise DataError(f"a data frame was expected (polars, pandas, pyarrow), not {type(frame).__name__}")
+
+
+def _seconds(series: pl.Series) -> Array:
+    """Times as seconds since 1970 in UTC."""
+    if series.dtype == pl.Date:
+        series = series.cast(pl.Datetime("us"))
+    if isinstance(series.dtype, pl.Datetime):
+        return series.dt.timestamp("us").to_numpy() / 1e6
+    if not series.dtype.is_numeric():
+        raise DataError(f"column {series.name!r} holds {series.dtype}; times are date-times or seconds since 1970")
+    seconds = series.cast(pl.Float64).to_numpy()
+    if len(seconds) and np.nanmin(np.abs(seconds)) > MOST_SECONDS:
+        raise DataError(
+            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}; if it holds "
+            "milliseconds, divide it by 1000, or give date-times"
+        )
+    return seconds
+
+
+def _degrees(series: pl.Series) -> Array:
+    try:
+        return series.cast(pl.Float64).to_numpy()
+    except pl.exceptions.PolarsError:
+        raise DataError(f"column {series.name!r} holds {series.dtype}; degrees are numbers") from None
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"column {name!r} must hold numbers, one a fix") from None
+
+
+def _matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    rows = _numbers(name, values)
+    return rows[:, None] if rows.ndim == 1 else rows
+
+
+def _labels(role: str, values: ArrayLike, n: int) -> NDArray[np.str_]:
+    labels = as_text(values)
+    if labels.shape not in ((), (1,), (n,)):
+        raise DataError(f"there are labels of the shape {labels.shape} for the {role} of {n} fixes; give one a fix")
+    return np.broadcast_to(labels, n)
+
+
+def as_text(values: ArrayLike) -> NDArray[np.str_]:
+    """Labels as text."""
+    return np.asarray(values).astype(np.str_)
+
+
+def check(t: Grouped) -> None:
+    """Refuse what is no set of trajectories, or holds impossible values."""
+    n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
+    if not n_rows:
+        raise DataError("trajectories need at least one column")
+    if len(set(n_rows.values())) > 1:
+        raise DataError(f"columns have different numbers of rows: {n_rows}")
+    rows = next(iter(n_rows.values()))
+    if t.offsets.ndim != 1 or len(t.offsets) < 1 or t.offsets[0] != 0 or t.offsets[-1] != rows:
+        raise DataError(f"offsets must run from 0 to the number of rows ({rows})")
+    lengths = np.diff(t.offsets)
+    if (lengths <= 0).any():
+        raise DataError(f"trajectory {int(np.argmin(lengths))} is empty; leave it out")
+    for name, values in {"agent_ids": t.agent_ids, "trajectory_ids": t.trajectory_ids, **t.context}.items():
+        if values.shape[:1] != (len(lengths),):
+            raise DataError(f"{name!r} must have one value a trajectory ({len(lengths)}), not {values.shape}")
+
+    def where(row: int) -> str:
+        i = int(np.searchsorted(t.offsets, row, side="right")) - 1
+        return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, fix {row - t.offsets[i]}"
+
+    def refuse(bad: NDArray[np.bool_], what: str, remedy: str) -> None:
+        if bad.any():
+            raise DataError(f"{where(int(np.argmax(bad)))}: {what}; {remedy}")
+
+    for name in (*FIX_COLUMNS, "state", "action"):
+        if name not in t.columns:
+            continue
+        values = t.columns[name]
+        if values.dtype.kind not in "fiu":
+            raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
+        if name in FIX_COLUMNS and values.ndim != 1:
+            raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
+        bad = ~np.isfinite(values)
+        refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
+    if "lat" in t.columns:
+        refuse(np.abs(t.columns["lat"]) > 90, "latitude outside [-90, 90]", "are lat and lon swapped?")
+    if "lon" in t.columns:
+        refuse(np.abs(t.columns["lon"]) > 360, "longitude outside [-360, 360]", "degrees are expected")
+    if "time" in t.columns and rows:
+        backwards = np.r_[False, np.diff(t.columns["time"]) < 0]
+        backwards[t.offsets[:-1]] = False
+        refuse(backwards, "time runs backwards", "sort the fixes (Trajectories.from_fixes does)")

@@ -1,0 +1,74 @@
+"""The packages of astray: who imports whom."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import astray
+
+ROOT = Path(astray.__file__).parent
+
+
+def package_of(module: str) -> str:
+    """The part of astray that a module belongs to: a package, or a module that stands alone.
+
+    >>> package_of("astray.mdp.view"), package_of("astray.errors")
+    ('mdp', 'errors')
+    """
+    return module.split(".")[1] if "." in module else ""
+
+
+def module_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that run when a module is imported; not those in functions or under TYPE_CHECKING."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            yield from module_level(node.body + node.orelse)
+        elif isinstance(node, (ast.Try, ast.With, ast.ClassDef)):
+            yield from module_level(node.body)
+
+
+def imports() -> dict[str, dict[str, set[str]]]:
+    """Package to the packages that it imports, each with the modules that do so."""
+    graph: dict[str, dict[str, set[str]]] = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = ".".join(("astray", *(part for part in parts if part != "__init__")))
+        mine = graph.setdefault(package_of(module), {})
+        for node in module_level(ast.parse(path.read_text("utf-8")).body):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif node.module == "astray":
+                names = [f"astray.{alias.name}" for alias in node.names]
+            else:
+                names = [node.module or ""]
+            for name in names:
+                if name.startswith("astray.") and package_of(name) != package_of(module):
+                    mine.setdefault(package_of(name), set()).add(module)
+    return graph
+
+
+def test_packages_do_not_import_each_other_in_circles():
+    graph = imports()
+    assert {"mdp", "irl", "detectors", "readers", "cli"} <= set(graph)
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        circle: list[str] = error.args[1][::-1]
+        who = [f"{a} imports {b} in {', '.join(sorted(graph[a][b]))}" for a, b in pairwise(circle)]
+        pytest.fail("; ".join(who))
+
+
+def test_the_rules_of_the_house():
+    graph = imports()
+    reading, reward = {"readers", "writers"}, {"irl", "detectors", "modelfile", "normality"}
+    assert not set(graph["irl"]) & (reading | {"modelfile", "cli"}), "irl knows nothing of files"
+    assert not set(graph["readers"]) & reward, "readers know nothing of rewards"
+    assert not [package for package, uses in graph.items() if "cli" in uses], "nobody needs the command line"
