@@ -105,9 +105,9 @@ def measure_memory(fleet: FleetDetector, agents: list[str]) -> None:
         sessions.append(session)
     held = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    frozen = 8 * sum(len(s.freeze().numbers) for s in sessions)
+    saved = 8 * sum(len(s.snapshot().numbers) for s in sessions)
     print(f"\nan open trip at one fix a second, {len(sessions)} sessions, each after ten minutes:")
-    print(f"  {held / len(sessions) / 1024:.1f} KiB in memory, {frozen / len(sessions) / 1024:.1f} KiB in a state file")
+    print(f"  {held / len(sessions) / 1024:.1f} KiB in memory, {saved / len(sessions) / 1024:.1f} KiB in a state file")
 
 
 def main() -> None:

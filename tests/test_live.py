@@ -22,7 +22,7 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.tape import Tape
+from astray.live.snapshot import Snapshot
 from astray.live.trip import SETTLED
 from astray.mdp.familiarity import DEFAULT_HABITS, Frame, Habit, StepKeys, keys_of
 from astray.mdp.memory import Forgetting, Memory
@@ -532,10 +532,10 @@ def test_a_fix_is_anything_with_time_lat_and_lon(detector: IRLDetector) -> None:
 def test_what_is_no_fix_is_refused_and_changes_nothing(detector: IRLDetector, fix: object) -> None:
     session = detector.open("p00")
     session.update((0.0, 45.0, 7.0))
-    before = session.freeze().numbers.tobytes()
+    before = session.snapshot().numbers.tobytes()
     with pytest.raises(DataError):
         session.update(fix)
-    assert session.freeze().numbers.tobytes() == before
+    assert session.snapshot().numbers.tobytes() == before
 
 
 def test_only_a_fitted_detector_of_gps_trips_can_be_opened() -> None:
@@ -567,7 +567,7 @@ def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory:
 
 
 @pytest.mark.parametrize(("which", "reorder"), [("detector", 0.0), ("detector", 20.0), ("alone", 0.0), ("raw", 0.0)])
-def test_a_session_frozen_at_any_fix_goes_on_as_if_nothing_had_been(
+def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     request: pytest.FixtureRequest, unseen: Trajectories, which: str, reorder: float
 ) -> None:
     detector: IRLDetector = request.getfixturevalue(which)
@@ -583,9 +583,9 @@ def test_a_session_frozen_at_any_fix_goes_on_as_if_nothing_had_been(
     session, said = make(), []
     for i, fix in enumerate(fixes):
         if i % 7 == 0:
-            tape = Tape(session.freeze().numbers)
+            snapshot = Snapshot(session.snapshot().numbers)
             session = make()
-            session.thaw(tape)
+            session.restore(snapshot)
         said += session.push(fix)
     assert str(said) == str(expected)  # as text, for not a number equals nothing
     assert str(session.close()) == str(whole.close())
@@ -596,7 +596,7 @@ def test_an_open_trip_grows_by_a_row_an_interval_however_often_the_receiver_spea
         session = alone.open("p00", stay=None)
         for t in np.arange(0.0, seconds, every).tolist():
             session.update((t, 45.0 + 3 * t * METRE, 7.0))
-        return len(session.freeze().numbers)
+        return len(session.snapshot().numbers)
 
     # What is looked back at for five minutes is kept fix by fix, the rest is not.
     short, long = (size_after(seconds, 2.0) for seconds in (600, 1800))
