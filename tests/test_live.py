@@ -24,10 +24,7 @@ from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
 from astray.live.snapshot import Snapshot
 from astray.live.trip import SETTLED
-from astray.mdp.familiarity import DEFAULT_HABITS, Frame, Habit, StepKeys, keys_of
 from astray.mdp.memory import Forgetting, Memory
-from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps
 from astray.normality import trip_normality
 from astray.simulate import city
 
@@ -639,29 +636,6 @@ def test_fixes_that_come_too_often_are_passed_over(detector: IRLDetector) -> Non
     scores = [session.update((0.001 * i, 45.0, 7.0)) for i in range(1000)]
     assert [s.fault for s in scores].count("too often") == 1000 - MAX_RATE
     assert session.update((1.0, 45.0, 7.0)).fault == ""
-
-
-def test_the_keys_of_one_step_are_those_of_many() -> None:
-    rng = np.random.default_rng(0)
-    n, habits = 300, (*DEFAULT_HABITS, Habit(cell=100, weekend=True, trail=1), Habit(trail=0))
-    steps = Steps(
-        location=rng.normal(size=(n, 2)) * 3000,
-        velocity=rng.normal(size=(n, 2)) * rng.choice([0.0, 0.1, 3.0, 30.0], n)[:, None],
-        window=np.full(n, 30.0),
-        origin=rng.normal(size=(n, 2)) * 5000,
-        elapsed=np.full(n, 100.0),
-        time=rng.uniform(-1e9, 2e9, n),
-        trail=rng.normal(size=(n, 2, 2)) * 4000,
-        trip=np.zeros(n, np.int64),
-        first=np.zeros(n, bool),
-        given=np.zeros((n, 0)),
-    )
-    frame = Frame(Projection(45.0, 7.0), 3600.0)
-    many, one = keys_of(steps, habits, frame), StepKeys(habits, frame)
-    for i in range(n):
-        places = [tuple(p) for p in (steps.location[i].tolist(), steps.origin[i].tolist(), *steps.trail[i].tolist())]
-        vx, vy = steps.velocity[i].tolist()
-        np.testing.assert_array_equal(one(float(steps.time[i]), places, (vx, vy)), many[i].ravel())
 
 
 @pytest.mark.parametrize("forgetting", [Forgetting(), Forgetting(half_life=10.0)])
