@@ -22,12 +22,9 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.tape import Tape
+from astray.live.snapshot import Snapshot
 from astray.live.trip import SETTLED
-from astray.mdp.familiarity import DEFAULT_HABITS, Frame, Habit, StepKeys, keys_of
 from astray.mdp.memory import Forgetting, Memory
-from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps
 from astray.normality import trip_normality
 from astray.simulate import city
 from conftest import QUICK
@@ -524,10 +521,10 @@ def test_a_fix_is_anything_with_time_lat_and_lon(detector: IRLDetector) -> None:
 def test_what_is_no_fix_is_refused_and_changes_nothing(detector: IRLDetector, fix: object) -> None:
     session = detector.open("p00")
     session.update((0.0, 45.0, 7.0))
-    before = session.freeze().numbers.tobytes()
+    before = session.snapshot().numbers.tobytes()
     with pytest.raises(DataError):
         session.update(fix)
-    assert session.freeze().numbers.tobytes() == before
+    assert session.snapshot().numbers.tobytes() == before
 
 
 def test_only_a_fitted_detector_of_gps_trips_can_be_opened() -> None:
@@ -559,7 +556,7 @@ def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory:
 
 
 @pytest.mark.parametrize(("which", "reorder"), [("detector", 0.0), ("detector", 20.0), ("alone", 0.0), ("raw", 0.0)])
-def test_a_session_frozen_at_any_fix_goes_on_as_if_nothing_had_been(
+def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     request: pytest.FixtureRequest, unseen: Trajectories, which: str, reorder: float
 ) -> None:
     detector: IRLDetector = request.getfixturevalue(which)
@@ -575,9 +572,9 @@ def test_a_session_frozen_at_any_fix_goes_on_as_if_nothing_had_been(
     session, said = make(), []
     for i, fix in enumerate(fixes):
         if i % 7 == 0:
-            tape = Tape(session.freeze().numbers)
+            snapshot = Snapshot(session.snapshot().numbers)
             session = make()
-            session.thaw(tape)
+            session.restore(snapshot)
         said += session.push(fix)
     assert str(said) == str(expected)  # as text, for not a number equals nothing
     assert str(session.close()) == str(whole.close())
@@ -588,7 +585,7 @@ def test_an_open_trip_grows_by_a_row_an_interval_however_often_the_receiver_spea
         session = alone.open("p00", stay=None)
         for t in np.arange(0.0, seconds, every).tolist():
             session.update((t, 45.0 + 3 * t * METRE, 7.0))
-        return len(session.freeze().numbers)
+        return len(session.snapshot().numbers)
 
     # What is looked back at for five minutes is kept fix by fix, the rest is not.
     short, long = (size_after(seconds, 2.0) for seconds in (600, 1800))
@@ -631,29 +628,6 @@ def test_fixes_that_come_too_often_are_passed_over(detector: IRLDetector) -> Non
     scores = [session.update((0.001 * i, 45.0, 7.0)) for i in range(1000)]
     assert [s.fault for s in scores].count("too often") == 1000 - MAX_RATE
     assert session.update((1.0, 45.0, 7.0)).fault == ""
-
-
-def test_the_keys_of_one_step_are_those_of_many() -> None:
-    rng = np.random.default_rng(0)
-    n, habits = 300, (*DEFAULT_HABITS, Habit(cell=100, weekend=True, trail=1), Habit(trail=0))
-    steps = Steps(
-        location=rng.normal(size=(n, 2)) * 3000,
-        velocity=rng.normal(size=(n, 2)) * rng.choice([0.0, 0.1, 3.0, 30.0], n)[:, None],
-        window=np.full(n, 30.0),
-        origin=rng.normal(size=(n, 2)) * 5000,
-        elapsed=np.full(n, 100.0),
-        time=rng.uniform(-1e9, 2e9, n),
-        trail=rng.normal(size=(n, 2, 2)) * 4000,
-        trip=np.zeros(n, np.int64),
-        first=np.zeros(n, bool),
-        given=np.zeros((n, 0)),
-    )
-    frame = Frame(Projection(45.0, 7.0), 3600.0)
-    many, one = keys_of(steps, habits, frame), StepKeys(habits, frame)
-    for i in range(n):
-        places = [tuple(p) for p in (steps.location[i].tolist(), steps.origin[i].tolist(), *steps.trail[i].tolist())]
-        vx, vy = steps.velocity[i].tolist()
-        np.testing.assert_array_equal(one(float(steps.time[i]), places, (vx, vy)), many[i].ravel())
 
 
 @pytest.mark.parametrize("forgetting", [Forgetting(), Forgetting(half_life=10.0)])

@@ -257,3 +257,41 @@ def segments(
     sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
     means = sums / (stops - starts)
     return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]
+
+
+class OpenSegment:
+    """The segment that still lasts of a trip that goes on: the last one that :func:`segments` finds of its rows so far.
+
+    Its mean is that of a running sum: equal to rounding.
+
+    >>> still = OpenSegment(enter=-2.0, leave=-1.0, min_seconds=60.0)
+    >>> for row, n in enumerate([0.0, -3, -1.5, -3]):
+    ...     still.add(n, 60.0 * row)
+    >>> still.lasting
+    (60.0, 180.0, -2.5)
+    """
+
+    __slots__ = ("_end", "_enter", "_leave", "_min_seconds", "_n", "_start", "_sum", "_whole")
+
+    def __init__(self, enter: float, leave: float, min_seconds: float) -> None:
+        self._enter, self._leave, self._min_seconds = enter, leave, min_seconds
+        self._n, self._sum, self._start, self._end = 0, 0.0, 0.0, 0.0
+        self._whole = True  # whether it is the whole trip
+
+    def add(self, n: float, time: float) -> None:
+        """Take in the next row of the trip."""
+        if n > self._leave:
+            self._n, self._whole = 0, False
+        elif self._n or n <= self._enter:
+            if not self._n:
+                self._sum, self._start = 0.0, time
+            self._n, self._sum, self._end = self._n + 1, self._sum + n, time
+        else:
+            self._whole = False
+
+    @property
+    def lasting(self) -> tuple[float, float, float] | None:
+        """Its start and end in time and its mean normality; None where no segment lasts."""
+        if not self._n or not (self._whole or self._end - self._start >= self._min_seconds):
+            return None
+        return self._start, self._end, self._sum / self._n

@@ -68,7 +68,7 @@ class RewardPosterior:
             np.subtract(some, mean, out=standard)
             standard /= scale
             np.clip(standard, -self.clip, self.clip, out=standard)
-            np.nan_to_num(standard, copy=False, nan=0.0)  # what is missing stands at the mean
+            np.copyto(standard, 0.0, where=np.isnan(standard))  # what is missing stands at the mean
             found = _forward(networks[0], x)
             for prior in networks[1:]:
                 found = found + _forward(prior, x)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from astray.live.hearing import Summary
 from astray.live.score import Score, Stretch, TripScore
 from astray.live.session import Session
+from astray.live.stream import Summary
 from astray.live.watch import watch
 
 __all__ = ["Score", "Session", "Stretch", "Summary", "TripScore", "watch"]

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.live.eye import few_familiar
-from astray.live.motion import Step, as_steps
 from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.familiarity import GRIDS, keys_of
-from astray.mdp.steps import Steps
+from astray.mdp.familiarity import GRIDS, few_familiarity, keys_of
+from astray.mdp.steps import Step, Steps, as_steps
 from astray.mdp.view import View
 
 Array = NDArray[Any]
@@ -90,7 +88,12 @@ class Rows:
         """The first ``n`` rows, with the trip's context."""
         return as_steps(self._numbers[:n, :-1], given)
 
-    # ---------------------------------------------------------------- keeping
+    def __getitem__(self, row: int) -> tuple[Step, float, Array, Array]:
+        """A row as it was put: the step, its n(s, a), its keys and their familiarity."""
+        *numbers, normality = self._numbers[row].tolist()
+        return Step.of(numbers), normality, self._keys[row], self._familiar[row]
+
+    # ---------------------------------------------------------------- saving
 
     @property
     def numbers(self) -> list[float]:
@@ -110,5 +113,5 @@ class Rows:
         if isinstance(view.encoder, FamiliarityEncoder):
             keys = keys_of(rows.steps(rows.total, given), view.encoder.habits, view.encoder.frame)
             rows._keys[: rows.total] = keys
-            rows._familiar[: rows.total] = few_familiar(keys, view.memory)
+            rows._familiar[: rows.total] = few_familiarity(keys, view.memory)
         return rows

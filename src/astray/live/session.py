@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from astray.decide import Threshold, level, threshold
 from astray.errors import DataError
 from astray.live.fix import one_fix, read_fix
-from astray.live.motion import Place
 from astray.live.score import Score, TripScore
-from astray.live.tape import Tape
+from astray.live.snapshot import Snapshot
 from astray.live.trip import OpenTrip
 from astray.mdp.faults import FAULT_NAMES, GOOD
+from astray.mdp.steps import Place
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -101,15 +101,15 @@ class Session:
         if not ((stay is None or stay > 0) and stay_radius > 0):
             raise DataError(f"stay is {stay} and stay_radius {stay_radius}; give seconds and metres above 0")
         detector._require_fitted()
-        lens = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
-        lens.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
+        model = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
+        model.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
             raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.stay, self.stay_radius = stay, stay_radius
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
         self.context = dict(context or {})
-        self._gap = lens.view.config.faults.gap
+        self._gap = model.view.config.faults.gap
         self._near: Place | None = None
         self._settled: float | None = None
         self._newest = -math.inf
@@ -119,16 +119,16 @@ class Session:
         self._open: OpenTrip | None = None
         self._resting: Rest | None = None
         if false_alarm_rate is not None:
-            self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), lens)  # says so if it cannot be promised
+            self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), model)  # says so if it cannot be promised
 
-    def levels(self, trip: Trajectories, lens: Lens) -> tuple[float, float]:
+    def levels(self, trip: Trajectories, model: Lens) -> tuple[float, float]:
         """The thresholds of a trip that begins: when it is whole, and as long as it goes on."""
         given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector._eps()
         if given is not None:
             eps = float(threshold(given, trip)[0])
             return eps, eps
         rate = self.detector.false_alarm_rate if self.false_alarm_rate is None else self.false_alarm_rate
-        return level(rate, lens.calibration.normal), level(rate, lens.unfinished.normal)
+        return level(rate, model.calibration.normal), level(rate, model.unfinished.normal)
 
     # ---------------------------------------------------------------- fixes
 
@@ -147,13 +147,13 @@ class Session:
         if scores:
             return scores[-1]
         time = self._newest if self._settled is None else self._settled
-        return self._said(time, "")
+        return self._unscored(time, "")
 
     def push(self, fix: Fix) -> list[Score]:
         """Take in a fix and give the scores of all fixes that are settled by it, in the order of time."""
         time, lat, lon = read_fix(fix)
         if self._settled is not None and time < self._settled:
-            return [self._said(time, LATE)]
+            return [self._unscored(time, LATE)]
         if self.reorder == 0:
             return [self._settle(time, lat, lon)]
         self._order += 1
@@ -190,7 +190,7 @@ class Session:
         return max(times, default=None)
 
     def silent_since(self, time: float) -> bool:
-        """Whether nothing has been heard for so long before ``time`` that a trip would be over."""
+        """Whether no fix has come for so long before ``time`` that a trip would be over."""
         return self.newest is not None and time - self.newest > self._gap + self.reorder
 
     def _settle_until(self, time: float) -> list[Score]:
@@ -212,22 +212,22 @@ class Session:
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
         self._settled, self._second = time, (second, rate)
-        return self._said(time, TOO_OFTEN) if rate > MAX_RATE else self._judge((time, lat, lon))
+        return self._unscored(time, TOO_OFTEN) if rate > MAX_RATE else self._take((time, lat, lon))
 
-    def _judge(self, fix: Spot) -> Score:
+    def _take(self, fix: Spot) -> Score:
         """The receiver's fault, the beginning of a trip, or a fix to score."""
         latest, (time, lat, lon) = self._latest, fix
         if latest is None:
             return self._begin(fix, None)
-        at, judge = latest.place(lat, lon), latest.judge
-        silent = math.inf if judge.last is None else time - judge.last[0]
-        verdict = judge.update(time, *at)
+        at, filter_ = latest.place(lat, lon), latest.filter
+        silent = math.inf if filter_.last is None else time - filter_.last[0]
+        verdict = filter_.update(time, *at)
         if verdict.fault != GOOD:
             if self._open is not None:
                 self._open.fixes, self._open.faults = self._open.fixes + 1, self._open.faults + 1
-            return self._said(time, FAULT_NAMES[verdict.fault])
+            return self._unscored(time, FAULT_NAMES[verdict.fault])
         if verdict.begins:
-            return self._begin(fix, self._end("gap" if silent > judge.rules.gap else "elsewhere"))
+            return self._begin(fix, self._end("gap" if silent > filter_.rules.gap else "elsewhere"))
         if self._resting is not None:
             return self._rest(self._resting, fix, at)
         return self._go_on(latest, fix, at, None)
@@ -239,13 +239,13 @@ class Session:
             self._near = fix[1:]
         self._open = trip = OpenTrip(self, *fix)
         at = trip.place(*fix[1:])
-        trip.judge.update(fix[0], *at)
+        trip.filter.update(fix[0], *at)
         return self._go_on(trip, fix, at, ended)
 
     def _go_on(self, trip: OpenTrip, fix: Spot, at: Place, ended: TripScore | None) -> Score:
         """A good fix of the open trip."""
         time = fix[0]
-        n, uncertainty, aspect = (float(values[0]) for values in trip.add(time, at))
+        n, uncertainty, aspect = trip.add(time, at)
         score = trip.so_far
         if self.stay is not None and trip.stays(time, at, self.stay, self.stay_radius):
             score = ended = trip.finished()._replace(ended="stay")
@@ -253,19 +253,17 @@ class Session:
         elif trip.full:
             score = ended = trip.finished()._replace(ended="long")
             self._open, self._resting = None, Rest(trip, fix)
-        named = trip.reward.step.aspects[int(aspect)]
-        pending = len(self._pending)
-        return Score(time, "", n, uncertainty, named, trip.alert, trip.stretch, score, ended, pending)
+        return Score(time, "", n, uncertainty, aspect, trip.alert, trip.stretch, score, ended, len(self._pending))
 
     def _rest(self, rest: Rest, fix: Spot, at: Place) -> Score:
         """A good fix while the agent rests: still there, or leaving."""
         x, y = rest.trip.anchor.centre
         if math.hypot(at[0] - x, at[1] - y) <= self.stay_radius:
             self._resting = rest._replace(last=fix)
-            return self._said(fix[0], "")
+            return self._unscored(fix[0], "")
         # The trip begins where the agent was last seen at rest, as a recording that starts there would.
         self._begin(rest.last, None)
-        return self._judge(fix)
+        return self._take(fix)
 
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:
@@ -274,7 +272,7 @@ class Session:
         self._open = None
         return final
 
-    def _said(self, time: float, fault: str) -> Score:
+    def _unscored(self, time: float, fault: str) -> Score:
         """What is said of a fix that is not scored."""
         of = self._open
         alert, stretch = ("", None) if of is None else (of.alert, of.stretch)
@@ -284,35 +282,35 @@ class Session:
         """What is unfamiliar about the last step, in words; empty where the model has no memory to compare with."""
         return "" if self._latest is None else self._latest.describe()
 
-    # ---------------------------------------------------------------- keeping
+    # ---------------------------------------------------------------- saving
 
-    def freeze(self) -> Tape:
+    def snapshot(self) -> Snapshot:
         """All that the session holds, as numbers; the model and the settings are not among them."""
-        tape = Tape()
-        tape.put(self._settled, self._order, *self._second, *(self._near or (None, None)))
-        tape.put_many(value for pending in sorted(self._pending) for value in pending)
+        snapshot = Snapshot()
+        snapshot.put(self._settled, self._order, *self._second, *(self._near or (None, None)))
+        snapshot.put_many(value for pending in sorted(self._pending) for value in pending)
         rest, trip = self._resting, self._latest
-        tape.put(trip is not None, rest is not None)
+        snapshot.put(trip is not None, rest is not None)
         if rest is not None:
-            tape.put(*rest.last)
+            snapshot.put(*rest.last)
         if trip is not None:
-            trip.freeze(tape)
-        return tape
+            trip.save(snapshot)
+        return snapshot
 
-    def thaw(self, tape: Tape) -> None:
-        """Take up what :meth:`freeze` gave; the session must have the same agent, model and settings."""
-        self._settled, self._order = tape.maybe(), tape.count()
-        self._second = (int(tape.take()), tape.count())
-        lat, lon = tape.maybe(), tape.maybe()
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take up what :meth:`snapshot` gave; the session must have the same agent, model and settings."""
+        self._settled, self._order = snapshot.maybe(), snapshot.count()
+        self._second = (int(snapshot.take()), snapshot.count())
+        lat, lon = snapshot.maybe(), snapshot.maybe()
         self._near = None if lat is None or lon is None else (lat, lon)
-        pending = tape.many().tolist()
+        pending = snapshot.many().tolist()
         self._pending = [(t, int(o), y, x) for t, o, y, x in zip(*(pending[i::4] for i in range(4)), strict=True)]
         self._newest = max((p[0] for p in self._pending), default=-math.inf)
-        moving, resting = bool(tape.take()), bool(tape.take())
-        last = (tape.take(), tape.take(), tape.take()) if resting else None
+        moving, resting = bool(snapshot.take()), bool(snapshot.take())
+        last = (snapshot.take(), snapshot.take(), snapshot.take()) if resting else None
         self._open = self._resting = None
         if moving:
-            trip = OpenTrip.thawed(self, tape)
+            trip = OpenTrip.restored(self, snapshot)
             if last is None:
                 self._open = trip
             else:

@@ -13,7 +13,7 @@ import numpy as np
 
 from astray.errors import DataError
 from astray.live.position import Position
-from astray.live.tape import Tape
+from astray.live.snapshot import Snapshot
 from astray.modelfile import pack_text, write
 from astray.modelfile.container import read
 
@@ -32,11 +32,11 @@ class State:
     position: Position = field(default_factory=Position)
     sequence: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    agents: dict[str, Tape] = field(default_factory=dict)  # from the least to the most recently heard
+    agents: dict[str, Snapshot] = field(default_factory=dict)  # from the least to the most recent one
 
     def save(self, path: Path) -> None:
         """Write the state; a file of that name is replaced at once or not at all."""
-        tapes = [tape.numbers for tape in self.agents.values()]
+        numbers = [snapshot.numbers for snapshot in self.agents.values()]
         values = {
             "state": VERSION,
             "model": self.model,
@@ -46,8 +46,8 @@ class State:
         }
         arrays = {
             **pack_text("agents", list(self.agents)),
-            "agents.offsets": np.cumsum([0, *map(len, tapes)], dtype=np.int64),
-            "agents.held": [np.frombuffer(tape, np.float64) for tape in tapes] or np.zeros(0),
+            "agents.offsets": np.cumsum([0, *map(len, numbers)], dtype=np.int64),
+            "agents.held": [np.frombuffer(held, np.float64) for held in numbers] or np.zeros(0),
             "lines.head": np.array(self.position.head, np.uint64),
             "lines.tail": np.array(self.position.tail, np.uint64),
         }
@@ -72,18 +72,18 @@ class State:
         names = file.text("agents")
         held = file.array("agents.held", np.float64, None)
         offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()
-        tapes = [Tape(held[a:b]) for a, b in pairwise(offsets)]
+        snapshots = [Snapshot(held[a:b]) for a, b in pairwise(offsets)]
         position = Position(
             file.value("lines", int),
             file.array("lines.head", np.uint64, None).tolist(),
             file.array("lines.tail", np.uint64, None).tolist(),
         )
         counts: Mapping[str, int] = file.value("counts", dict[str, int])
-        return cls(model, position, file.value("sequence", int), dict(counts), dict(zip(names, tapes, strict=True)))
+        return cls(model, position, file.value("sequence", int), dict(counts), dict(zip(names, snapshots, strict=True)))
 
 
 def fingerprint(model: Detector) -> str:
-    """What tells one reward and its view from another; enrolling further trips does not change it."""
+    """What tells one reward and its features from another; enrolling further trips does not change it."""
     lens = model.lens("", (0.0, 0.0))
     rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
 

@@ -1,7 +1,7 @@
 """An open trip: all that it takes to score its next fix, and to go on after a restart.
 
-Its rows, one about every interval, are kept; the trip so far is scored from them by the functions that score a file, so
-that a finished trip has the scores that the same fixes have in one.
+While it goes on, it is scored from running sums. Its rows, one about every interval, are kept: the finished trip is
+scored from them by the functions that score a file, so that it has the scores that the same fixes have in one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import ANOMALY, NORMAL, REVIEW, leaving, segments, threshold
+from astray.decide import ANOMALY, NORMAL, REVIEW, OpenSegment, leaving, threshold
 from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
-from astray.live.eye import Eye
 from astray.live.fix import one_fix
-from astray.live.motion import Motion, Place, Plane, Step
 from astray.live.rows import Rows
 from astray.live.score import Stretch, TripScore, moment
-from astray.live.tape import Tape
+from astray.live.snapshot import Snapshot
 from astray.mdp.encoders import FamiliarityEncoder
 from astray.mdp.faults import FaultFilter
-from astray.mdp.statistics import TripRows, statistics
-from astray.normality import StepScores, step_normality
+from astray.mdp.statistics import RunningStatistics, TripRows, statistics
+from astray.mdp.steps import OpenPath, Place, Step
+from astray.mdp.view import StepFeatures
+from astray.normality import TripScores, one_normality
 
 if TYPE_CHECKING:
     from astray.detectors.scoring import Lens
@@ -54,49 +54,80 @@ class Anchor:
         self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
 
 
+OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
+
+
+def _first(of: TripScores) -> OneTrip:
+    normality, uncertainty, score, p_value = (float(values[0]) for values in of[:4])
+    return normality, uncertainty, score, p_value, int(of.aspect[0])
+
+
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("_last", "_rows", "_running", "_scored", "_tick", "agent", "alert", "anchor", "eps", "eye", "faults"),
-        *("fixes", "gamma", "given", "history", "judge", "lens", "min_history", "motion", "name", "one", "open_eps"),
-        *("plane", "reward", "start", "stretch"),
+        *("_closes", "_counted", "_last", "_maker", "_rows", "_running", "_scored", "_segment", "_statistics", "_tick"),
+        *("agent", "agent_model", "alert", "anchor", "eps", "faults", "features", "filter", "fixes", "gamma", "given"),
+        *("history", "min_history", "name", "one", "open_eps", "path", "reward", "start", "stretch"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
         detector = session.detector
-        self.lens: Lens = detector.lens(session.agent, session._near)
-        view = self.lens.view
+        self.agent_model: Lens = detector.lens(session.agent, session._near)
+        view = self.agent_model.view
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
         self.name = moment(time)
         self.fixes = self.faults = 0
         self.start = time
-        self.eye = Eye(view)
-        self.history, self.min_history = self.lens.history, float(detector.min_history)
+        self.history, self.min_history = self.agent_model.history, float(detector.min_history)
         self.given: Array = view.context.given(one)[0]
-        self.eps, self.open_eps = session.levels(one, self.lens)
+        self.eps, self.open_eps = session.levels(one, self.agent_model)
         gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
-        self.plane = Plane(view.projection)
-        self.judge = FaultFilter(view.config.faults)
-        self.motion = Motion(view.config.interval, view.encoder.lags)
+        self.filter = FaultFilter(view.config.faults)
+        self.path = OpenPath(view.config.interval, view.encoder.lags)
         self.alert = ""
         self.anchor = Anchor(time, self.place(lat, lon))
-        self._rows = Rows(view)
+        self._maker = int(view.popularity.number_of([self.agent])[0])
         self._tick = -1
-        self._scored = 0  # rows that the trip so far was scored by
         self._last: Step | None = None
         self._running: TripScore | None = None
         self.stretch: Stretch | None = None  # that is not normal and still lasts
+        self._begin(Rows(view))
+
+    def _begin(self, rows: Rows) -> None:
+        """Set everything up that is made of rows and thresholds; of rows that are kept already, too."""
+        view = self.agent_model.view
+        self.features = StepFeatures(view, self.given)
+        self._closes = float(leaving(self.open_eps))
+        self._segment = OpenSegment(self.eps, float(leaving(self.eps)), LEAST_SEGMENT)
+        self._statistics: RunningStatistics | None = None
+        if self._by_statistics:
+            self._statistics = RunningStatistics(
+                view.config.habits,
+                view.memory,
+                view.popularity,
+                view.frame,
+                interval=view.config.interval,
+                maker=self._maker,
+            )
+        self._rows = rows
+        self._counted = 0  # rows that are in the running sums
+        self._scored = 0  # rows that the trip so far was scored by
+
+    @property
+    def _by_statistics(self) -> bool:
+        """Whether the trip is scored by its statistics, or else by the mean over its rows."""
+        return self.agent_model.view.counts and self.reward.trip is not None
 
     def place(self, lat: float, lon: float) -> Place:
         """A place in metres."""
-        return self.plane.to_metres(lat, lon)
+        return self.agent_model.view.projection.place(lat, lon)
 
     def degrees(self, at: Place) -> Place:
         """Latitude and longitude of a place in metres."""
-        lat, lon = self.lens.view.projection.to_degrees(np.array([at]))
+        lat, lon = self.agent_model.view.projection.to_degrees(np.array([at]))
         return float(lat[0]), float(lon[0])
 
     @property
@@ -106,61 +137,75 @@ class OpenTrip:
 
     # ---------------------------------------------------------------- adding
 
-    def add(self, time: float, at: Place) -> StepScores:
-        """Count a good fix: its n(s, a), the spread over the heads, and the lowest aspect."""
+    def add(self, time: float, at: Place) -> tuple[float, float, str]:
+        """Count a good fix: its n(s, a), the spread over the heads, and the name of the lowest aspect."""
         self.fixes += 1
-        step = self.motion.step(time, at)
+        step = self.path.step(time, at)
         tick = self._tick_of(step)
         due = step.first or tick != self._tick
-        scores = self._keep(step, due)
+        rewards = self.reward.step(self.features.encode(step))[0]
+        calibration = self.agent_model.calibration
+        normality, uncertainty, aspect = one_normality(rewards, calibration.step_weights, calibration.step)
+        # Without a memory the trip is scored by every fix.
+        stays = due or not self.agent_model.view.counts
+        self._rows.put(step, normality, self.features.keys, self.features.familiar, stays)
+        self._last, self._tick = step, tick
+        if stays:
+            self._count(self._rows.kept)
         if due:
-            self._scored = self._rows.kept
-            self._look_back()
+            self._score_so_far()
             self._watch(time)
-        return scores
-
-    def _look_back(self) -> None:
-        """Score the trip so far."""
-        self._running, self.stretch = self._score(finished=False), self._lasting()
+        return normality, uncertainty, self.reward.step.aspects[aspect]
 
     def _tick_of(self, step: Step) -> int:
         """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
-        return math.floor(step.elapsed / self.lens.view.config.interval + 0.5)
+        return math.floor(step.elapsed / self.agent_model.view.config.interval + 0.5)
 
-    def _keep(self, step: Step, due: bool) -> StepScores:
-        """Score a step, and keep it if the trip is scored by it: without a memory, by every one."""
-        scores = step_normality(self.reward.step(self.eye.features(step, self.given)), self.lens.calibration)
-        stays = due or not self.lens.view.counts
-        self._rows.put(step, float(scores.normality[0]), self.eye.keys, self.eye.familiar, stays)
-        self._last, self._tick = step, self._tick_of(step)
-        return scores
+    def _count(self, rows: int) -> None:
+        """Take the rows that are not in the running sums yet into them, up to so many."""
+        for row in range(self._counted, rows):
+            step, normality, keys, familiar = self._rows[row]
+            if self._statistics is not None:
+                self._statistics.add(step, keys, familiar)
+            self._segment.add(normality, step.time)
+        self._counted = rows
 
     # ---------------------------------------------------------------- scoring
 
+    def _score_so_far(self) -> None:
+        """Score the trip so far, and see which segment of it lasts."""
+        self._scored = self._counted
+        if self._statistics is not None and self.reward.trip is not None:
+            scale = self.agent_model.unfinished
+            rewards = self.reward.trip(self._statistics.values)[0]
+            normality, spread, aspect = one_normality(rewards, scale.weights, scale.trip)
+            p_value = float(scale.normal.p_values(np.array([normality]))[0])
+            of = (normality, math.hypot(spread, scale.trip_noise), normality, p_value, aspect)
+        else:
+            of = _first(self._scores(self._scored, finished=False).of_trips)
+        self._running = self._trip_score(of, self._scored, self.open_eps, None)
+        lasting = self._segment.lasting
+        self.stretch = None if lasting is None else Stretch(*lasting)
+
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
-        view, rows = self.lens.view, self._rows
+        view, rows = self.agent_model.view, self._rows
         steps, familiar = rows.steps(n, self.given), rows.familiar(n)
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, view.config.interval))
         of_trip = None
-        if view.counts and self.reward.trip is not None:
-            maker = view.popularity.number_of([self.agent])
+        if self._by_statistics:
             of_trip = statistics(
-                TripRows(steps, rows.keys(n), view.frame, 1, np.array([finished])),
+                TripRows(steps, rows.keys(n), view.frame, 1, np.array([True])),
                 familiar,
                 view.config.habits,
                 view.memory,
                 view.popularity,
                 interval=view.config.interval,
-                maker=maker if maker[0] >= 0 else None,
+                maker=np.array([self._maker]) if self._maker >= 0 else None,
             )
-        if of_trip is not None and not finished:
-            features = np.zeros((n, 0), np.float32)  # the statistics are enough, as long as no segment is asked for
-        else:
-            features = view.features(steps, familiar) if view.counts else view.encode(steps)
         seen = Seen(
-            features,
+            view.features(steps, familiar) if view.counts else view.encode(steps),
             steps.trip,
             steps.time,
             weight,
@@ -172,30 +217,28 @@ class OpenTrip:
             steps,
             of_trip,
         )
-        calibration = self.lens.calibration if finished else self.lens.unfinished
+        calibration = self.agent_model.calibration if finished else self.agent_model.unfinished
         return Scores(self.one, seen, self.reward, [calibration])
 
-    def _score(self, finished: bool) -> TripScore:
-        n = self._rows.total if finished else self._scored
-        scores, time = self._scores(n, finished), self._rows.time(n).tolist()
-        of, eps = scores.of_trips, self.eps if finished else self.open_eps
-        worst = worst_segments(scores, np.array([self.eps]))[0] if finished else None
-        score, uncertainty = float(of.score[0]), float(of.uncertainty[0])
+    def _trip_score(self, of: OneTrip, n: int, eps: float, stretch: Stretch | None) -> TripScore:
+        """What is said of the first rows of the trip."""
+        normality, uncertainty, score, p_value, aspect = of
+        time = self._rows.time(n)
         return TripScore(
             self.agent,
             self.name,
-            time[0],
-            time[-1],
+            float(time[0]),
+            float(time[-1]),
             self.fixes,
             self.faults,
-            float(of.normality[0]),
+            normality,
             uncertainty,
             score,
-            float(of.p_value[0]),
-            scores.aspects[int(of.aspect[0])],
+            p_value,
+            self.reward.aspects[aspect],
             self.sure(uncertainty) if score <= eps else NORMAL,
             self.history,
-            None if worst is None else Stretch(time[worst.start], time[worst.stop - 1], worst.normality),
+            stretch,
         )
 
     def sure(self, uncertainty: float) -> str:
@@ -204,23 +247,19 @@ class OpenTrip:
 
     @property
     def so_far(self) -> TripScore:
-        """The trip as it stood when it was last looked at, about every interval."""
+        """The trip as it stood when it was last scored, about every interval."""
         assert self._running is not None
         assert self._last is not None
         return self._running._replace(end=self._last.time, fixes=self.fixes, faults=self.faults)
 
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
-        return self._score(finished=True)
-
-    def _lasting(self) -> Stretch | None:
-        """The stretch that is not normal and still lasts."""
-        n, time = self._rows.normality(self._scored), self._rows.time(self._scored)
-        level = np.array([self.eps])
-        found = segments(n, np.zeros(len(n), np.int64), time, level, leaving(level), LEAST_SEGMENT)
-        if not found or found[-1].stop < len(n):
-            return None
-        return Stretch(float(time[found[-1].start]), float(time[-1]), found[-1].normality)
+        scores = self._scores(self._rows.total, finished=True)
+        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.time(self._rows.total)
+        stretch = None
+        if worst is not None:
+            stretch = Stretch(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
+        return self._trip_score(_first(scores.of_trips), self._rows.total, self.eps, stretch)
 
     def _watch(self, time: float) -> None:
         """Raise or lower the alert by the trip so far."""
@@ -229,7 +268,7 @@ class OpenTrip:
             return
         if running.score <= self.open_eps:
             self.alert = self.alert or self.sure(running.uncertainty)
-        elif running.score > leaving(self.open_eps):
+        elif running.score > self._closes:
             self.alert = ""
 
     def stays(self, time: float, at: Place, seconds: float, radius: float) -> bool:
@@ -243,50 +282,58 @@ class OpenTrip:
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
-        encoder = self.lens.view.encoder
+        encoder = self.agent_model.view.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
         from astray.explain.words import familiar_words
 
         return familiar_words(self._last.row(self.given), encoder, -1)[0]
 
-    # ---------------------------------------------------------------- keeping
+    # ---------------------------------------------------------------- saving
 
-    def freeze(self, tape: Tape) -> None:
-        """Put all that changes on a tape."""
-        judge, anchor = self.judge, self.anchor
-        tape.put(self.start, *self.degrees(self.motion.origin), self.fixes, self.faults)
-        tape.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
-        tape.put_many(self.given.tolist())
-        tape.put_many(judge.last or ())
-        tape.put(*judge.velocity)
-        tape.put_many(value for suspect in judge.suspects for value in suspect)
-        tape.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
-        self.motion.freeze(tape)
-        tape.put(self._rows.kept, self._scored)
-        tape.put_many(self._rows.numbers)
+    def save(self, snapshot: Snapshot) -> None:
+        """Put all that changes into a snapshot."""
+        filter_, anchor, path = self.filter, self.anchor, self.path
+        snapshot.put(self.start, *self.degrees(path.origin), self.fixes, self.faults)
+        snapshot.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
+        snapshot.put_many(self.given.tolist())
+        snapshot.put_many(filter_.last or ())
+        snapshot.put(*filter_.velocity)
+        snapshot.put_many(value for suspect in filter_.suspects for value in suspect)
+        snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
+        snapshot.put(path.start, *path.origin)
+        for values in path.points:
+            snapshot.put_many(values)
+        snapshot.put(self._rows.kept, self._scored)
+        snapshot.put_many(self._rows.numbers)
 
     @classmethod
-    def thawed(cls, session: Session, tape: Tape) -> OpenTrip:
-        """The trip that was frozen."""
-        trip = cls(session, tape.take(), tape.take(), tape.take())
-        trip.fixes, trip.faults = tape.count(), tape.count()
-        trip.alert = ("", ANOMALY, REVIEW)[tape.count()]
-        trip.eps, trip.open_eps, trip.gamma = tape.take(), tape.take(), tape.take()
-        trip.given = np.array(tape.many(), np.float32)
-        last = tape.many().tolist()
-        trip.judge.last = (last[0], last[1], last[2]) if last else None
-        trip.judge.velocity = (tape.take(), tape.take())
-        suspects = tape.many().tolist()
-        trip.judge.suspects = list(zip(*(suspects[i::3] for i in range(3)), strict=True))
-        anchor = Anchor(tape.take(), (tape.take(), tape.take()))
-        anchor.sum, anchor.rows = (tape.take(), tape.take()), tape.count()
+    def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
+        """The trip that was saved; its running sums are counted again."""
+        trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take())
+        trip.fixes, trip.faults = snapshot.count(), snapshot.count()
+        trip.alert = ("", ANOMALY, REVIEW)[snapshot.count()]
+        trip.eps, trip.open_eps, trip.gamma = snapshot.take(), snapshot.take(), snapshot.take()
+        trip.given = np.array(snapshot.many(), np.float32)
+        last = snapshot.many().tolist()
+        trip.filter.last = (last[0], last[1], last[2]) if last else None
+        trip.filter.velocity = (snapshot.take(), snapshot.take())
+        suspects = snapshot.many().tolist()
+        trip.filter.suspects = list(zip(*(suspects[i::3] for i in range(3)), strict=True))
+        anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
+        anchor.sum, anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
         trip.anchor = anchor
-        trip.motion.thaw(tape)
-        kept, trip._scored = tape.count(), tape.count()
-        trip._rows = Rows.of(trip.lens.view, tape.many(), kept, trip.given)
-        if trip._scored:
+        trip.path.restore(
+            snapshot.take(),
+            (snapshot.take(), snapshot.take()),
+            (snapshot.many(), snapshot.many(), snapshot.many()),
+        )
+        kept, scored = snapshot.count(), snapshot.count()
+        trip._begin(Rows.of(trip.agent_model.view, snapshot.many(), kept, trip.given))
+        if scored:
             trip._last = trip._rows.last
             trip._tick = trip._tick_of(trip._last)
-            trip._look_back()
+            trip._count(scored)
+            trip._score_so_far()
+            trip._count(kept)
         return trip

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from astray.decide import Threshold, level
 from astray.errors import DataError
 from astray.live.events import Events, reopened
-from astray.live.hearing import Hearing, Needed, Summary
 from astray.live.messages import Line, bounded
 from astray.live.session import Session
 from astray.live.state import State, fingerprint
+from astray.live.stream import Needed, Stream, Summary
 from astray.modelfile import FilePath
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def watch(
         if isinstance(out, str | os.PathLike)
         else nullcontext(Events(out, kept.sequence))
     ) as events:
-        watched = Hearing(
+        stream = Stream(
             opened,
             frozenset(model.agents),
             Needed.of(model, eps, gamma),
@@ -173,19 +173,19 @@ def watch(
         try:
             for line in kept.position.unread(bounded(lines)):
                 whole = False
-                urgent = watched.take(line)
+                urgent = stream.take(line)
                 whole = True
                 if saving.due(urgent):
-                    saving.save(watched)
+                    saving.save(stream)
             if finish if finish is not None else state is None:
                 whole = False
-                watched.finish()
+                stream.finish()
                 whole = True
         finally:
             # An interruption while waiting for input leaves everything in order; within a line it does not.
             if whole:
-                saving.save(watched)
-    return watched.summary
+                saving.save(stream)
+    return stream.summary
 
 
 class _Saving:
@@ -201,11 +201,11 @@ class _Saving:
         least = self.cost / SAVING_SHARE
         return clock.monotonic() - self.last >= (least if urgent else max(self.every, least))
 
-    def save(self, watched: Hearing) -> None:
+    def save(self, stream: Stream) -> None:
         if self.path is None:
             return
         begin = clock.monotonic()
-        watched.events.flush()
-        watched.frozen().save(self.path)
+        stream.events.flush()
+        stream.snapshot().save(self.path)
         self.last = clock.monotonic()
         self.cost = self.last - begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, Habit, familiarity_of, keys_by_trip
+from astray.mdp.familiarity import (
+    DEFAULT_HABITS,
+    DEFAULT_LAGS,
+    GRIDS,
+    Frame,
+    Habit,
+    StepKeys,
+    familiarity_of,
+    few_familiarity,
+    keys_by_trip,
+)
 from astray.mdp.memory import Memory
-from astray.mdp.steps import Steps
+from astray.mdp.steps import Step, Steps
 
 Array = NDArray[Any]
 Features = NDArray[np.float32]
@@ -131,6 +142,38 @@ class FamiliarityEncoder:
     def with_memory(self, memory: Memory) -> FamiliarityEncoder:
         """The same habits over another agent's memory."""
         return FamiliarityEncoder(memory, self.habits, self.lags, self.frame)
+
+
+class StepEncoder:
+    """The features of one step after another, for a live feed: to the last bit those of :class:`FamiliarityEncoder`."""
+
+    __slots__ = ("_log_history", "_memory", "_step_keys", "familiar", "keys")
+
+    def __init__(self, encoder: FamiliarityEncoder) -> None:
+        self._memory = encoder.memory
+        self._step_keys = StepKeys(encoder.habits, encoder.frame)
+        self._log_history = float(np.log1p(encoder.memory.history))
+        self.keys: Array = np.zeros((len(encoder.habits), GRIDS), np.uint64)  # of the last step: (habits, grids)
+        self.familiar: Array = np.zeros(len(encoder.habits), np.float32)  # of the last step: (habits,)
+
+    def encode(self, step: Step) -> Features:
+        """The features of the next step: (1, features)."""
+        keys = self._step_keys(step.time, (step.location, step.origin, *step.trail), step.velocity)
+        if self._step_keys.changed:
+            self.keys = keys.reshape(-1, GRIDS).copy()
+            self.familiar = few_familiarity(self.keys, self._memory)
+        vx, vy = step.velocity
+        habits = len(self.familiar)
+        features = np.empty((1, habits + len(_MOTION) + 1), np.float32)
+        features[0, :habits] = self.familiar
+        features[0, habits:] = (
+            np.log(1.0 + math.sqrt(vx * vx + vy * vy)),
+            vx / 10.0,
+            vy / 10.0,
+            np.log(1.0 + step.elapsed / 60.0),
+            self._log_history,
+        )
+        return features
 
 
 _MOTION = ["speed", "vx", "vy", "elapsed"]

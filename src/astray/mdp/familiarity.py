@@ -274,13 +274,14 @@ class StepKeys:
     ((4,), True)
     """
 
-    __slots__ = ("_frame", "_keys", "_last", "_plan", "changed")
+    __slots__ = ("_frame", "_keys", "_last", "_places", "_plan", "changed")
 
     def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
         self._frame = frame
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
+        self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._plan.cells), default=0))
         self._keys = np.array(self._plan.salts, np.uint64)
 
     def __call__(
@@ -297,12 +298,15 @@ class StepKeys:
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
         local = time + self._frame.utc_offset
         hour = local % DAY / DAY
-        plan, floor = self._plan, math.floor
+        plan, floor, grid_place = self._plan, math.floor, self._frame.projection.grid_place
         now = list(self._last)
-        on_grid = self._frame.projection.to_grid(np.array(places)).T.tolist()
+        moved = [place != last for place, last in zip(places, self._places, strict=False)]
+        on_grid = [grid_place(*place) if m else None for place, m in zip(places, moved, strict=False)]
+        self._places[: len(moved)] = places[: len(moved)]
         for w, which, size, shift in plan.cells:
-            x, y = on_grid[which]
-            now[w] = cell(x, y, size, shift)
+            here = on_grid[which]
+            if here is not None:
+                now[w] = cell(*here, size, shift)
         for w, shift in plan.sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
         for w, shift in plan.paces:
@@ -318,7 +322,7 @@ class StepKeys:
             for k in {k for w in changed for k in plan.serves[w]}:
                 key = plan.salts[k]
                 for w in plan.keys[k]:
-                    key = mix_one(key, _word(now[w]))
+                    key = mix_one(key, word_of(now[w]))
                 self._keys[k] = key
         return self._keys
 
@@ -385,6 +389,13 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 
 
-def _word(value: int | tuple[int, int]) -> int:
+def few_familiarity(keys: Array, memory: Memory) -> NDArray[np.float32]:
+    """What :func:`familiarity` says of few keys (..., grids), to the last bit; no look-up table is made and kept."""
+    logs = np.log1p(memory.few_counts(keys.ravel())).reshape(keys.shape)
+    found: NDArray[np.float32] = np.add.reduce(logs, axis=-1) / GRIDS
+    return found
+
+
+def word_of(value: int | tuple[int, int]) -> int:
     """A cell, or a small number, as a word of 64 bits."""
     return value if isinstance(value, int) else mix_one(*value)

@@ -7,6 +7,7 @@ wide as it is high wherever it is. Rows next to each other are not aligned, whic
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,15 @@ def cells(places: Array, size: float, shift: float | Array) -> tuple[NDArray[np.
 def cell(x: float, y: float, size: float, shift: float) -> tuple[int, int]:
     """What :func:`cells` says of one place, to the last bit."""
     row = math.floor(y / size + shift)
-    return row, math.floor(x * float(_narrowing(np.float64(row), size, shift)) / size + shift)
+    return row, math.floor(x * _narrowing_of(row, size, shift) / size + shift)
 
 
 def _narrowing(row: Any, size: float, shift: Any) -> Any:
     """How much shorter the middle of a row is than the equator."""
     return np.cos(np.radians((row - shift + 0.5) * (size / METRES_A_DEGREE)))
+
+
+@lru_cache(maxsize=65_536)
+def _narrowing_of(row: int, size: float, shift: float) -> float:
+    """The same of one row of cells; a live feed asks for the same few rows again and again."""
+    return float(_narrowing(np.float64(row), size, shift))

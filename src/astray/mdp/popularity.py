@@ -91,6 +91,14 @@ class Popularity:
             count -= visited if maker is None else np.where(maker[:, None, None] == viewer, 0, visited)
         return np.asarray(np.log1p(count).mean(axis=2), np.float32)
 
+    def encode_step(self, keys: Array, maker: int = -1) -> NDArray[np.float32]:
+        """What :meth:`encode` says of one row, to the last bit, from its keys of :attr:`habits`: (sizes, grids)."""
+        few, flat, viewer = self.agents.few_counts, keys.ravel(), self._viewer
+        count = few(flat, maker)
+        if viewer >= 0 and viewer != maker:
+            count -= few(flat) - few(flat, viewer)
+        return np.asarray(np.log1p(count).reshape(keys.shape).mean(axis=1), np.float32)
+
     @cached_property
     def _viewer(self) -> int:
         return -1 if self.viewer is None else int(self.number_of([self.viewer])[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Projection:
         turn = np.exp(1j * np.radians(lon)).mean()
         return cls(float(np.median(lat)), float(np.degrees(np.angle(turn))))
 
-    @property
+    @cached_property
     def _east_metres_a_degree(self) -> float:
         # A centre at a pole would fold all longitudes into one point; a tenth of a degree short of it still tells them
         # apart.
@@ -55,6 +56,16 @@ class Projection:
         north = np.asarray(lat, np.float64) - self.lat
         return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
+    def place(self, lat: float, lon: float) -> tuple[float, float]:
+        """One fix in metres: to the last bit what :meth:`to_metres` gives.
+
+        >>> here = Projection(lat=41.15, lon=-8.61)
+        >>> here.place(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
+        True
+        """
+        east = (lon - self.lon + 180.0) % 360.0 - 180.0
+        return east * self._east_metres_a_degree, (lat - self.lat) * METRES_A_DEGREE
+
     def to_grid(self, xy: Array) -> NDArray[np.float64]:
         """Points in metres as the grid of the earth has them, (2, n): east along the equator, and north of it.
 
@@ -62,6 +73,11 @@ class Projection:
         """
         lat, lon = self.to_degrees(xy)
         return np.stack([lon, lat]) * METRES_A_DEGREE
+
+    def grid_place(self, x: float, y: float) -> tuple[float, float]:
+        """One place on the grid of the earth: to the last bit what :meth:`to_grid` gives."""
+        lon = (self.lon + x / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
+        return lon * METRES_A_DEGREE, (self.lat + y / METRES_A_DEGREE) * METRES_A_DEGREE
 
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Latitude and longitude of points in metres."""

@@ -8,6 +8,8 @@ many other agents go where it went. None of them names a place, so one reward ca
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -16,12 +18,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.mdp.familiarity import DAY, GRIDS, SHIFTS, STANDING, Frame, Habit, familiarity, keys_of
-from astray.mdp.grid import cells
-from astray.mdp.hashing import mix
+from astray.mdp.familiarity import (
+    DAY,
+    GRIDS,
+    SHIFTS,
+    STANDING,
+    Frame,
+    Habit,
+    familiarity,
+    few_familiarity,
+    keys_of,
+    word_of,
+)
+from astray.mdp.grid import cell, cells
+from astray.mdp.hashing import mix, mix_one
 from astray.mdp.memory import Memory
 from astray.mdp.popularity import Popularity
-from astray.mdp.steps import Steps
+from astray.mdp.steps import Step, Steps
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
@@ -380,3 +393,187 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
     means = (sums[ends + 1] - sums[ends + 1 - wide[ends]]) / wide[ends, None]
     cut = np.searchsorted(ends, starts)
     return np.minimum.reduceat(means, cut, axis=0), np.maximum.reduceat(means, cut, axis=0)
+
+
+# -------------------------------------------------------------------- a trip that goes on
+
+
+_NUMBER = {word: w for w, word in enumerate(_WORDS)}
+_BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
+_GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
+_GOING_ON_KEYS = [
+    (int(_SALTS[h, grid]), grid, [w for w in _LOOKED_UP[h].tolist() if w]) for h in _GOING_ON for grid in range(GRIDS)
+]
+"""The keys of a trip that goes on: of each the salt, the grid, and the numbers of its words."""
+
+
+class RunningStatistics:
+    """The statistics of a trip that goes on, from running sums: those that :func:`statistics` gives of its rows so far.
+
+    What is said of its rows' familiarity, of past trips like it and of other agents is equal to the last bit (under a
+    half-life, to rounding: then counts are fractions); what is said of its motion is equal to rounding.
+
+    Parameters
+    ----------
+    habits, memory, popularity, interval
+        As for :func:`statistics`.
+    frame
+        Where and when the trip is.
+    maker
+        The number of the agent that makes it, among those of the popularity; -1 for none.
+    """
+
+    __slots__ = (
+        *("_alike", "_frame", "_high", "_low", "_maker", "_memory", "_motion", "_motion_values", "_new", "_others"),
+        *("_over", "_place_keys", "_places", "_popularity", "_rows", "_sums", "_there", "_there_new", "_there_sum"),
+        *("_values", "_width", "_window", "_words"),
+    )
+
+    def __init__(
+        self,
+        habits: Sequence[Habit],
+        memory: Memory,
+        popularity: Popularity,
+        frame: Frame,
+        *,
+        interval: float,
+        maker: int = -1,
+    ) -> None:
+        self._memory, self._popularity, self._frame, self._maker = memory, popularity, frame, maker
+        self._places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
+        n, sizes = len(habits), len(popularity.cells)
+        # Where the trip stops is not known yet, nor, without a population, where others go: that stays not a number.
+        self._values = np.full((1, len(statistics_of(tuple(habits), popularity.cells))), np.nan, np.float32)
+        self._values[0, -1] = np.log1p(memory.history)
+        ends = np.cumsum([len(OVER_STEPS) * n, len(TRIP_HABITS), len(MOTION), 4 * sizes])
+        over, self._alike, self._motion_values, others, _ = np.split(self._values[0], ends)
+        self._over, self._others = over.reshape(n, len(OVER_STEPS)), others.reshape(sizes, 4)
+        self._rows = 0
+        self._sums, self._new = np.zeros(n), np.zeros(n)
+        self._low = self._high = self._sums
+        self._width = max(1, round(WINDOW / interval))
+        self._window = deque([self._sums], self._width + 1)  # the sums after each of the last rows
+        self._place_keys: Array = np.zeros(0, np.uint64)
+        self._there: Array = np.zeros(len(self._places), np.float32)
+        self._there_sum, self._there_new = np.zeros(len(self._places)), np.zeros(len(self._places))
+        self._words: list[list[int]] = []
+        self._motion = _RunningMotion()
+
+    def add(self, step: Step, keys: Keys, familiar: Floats) -> None:
+        """Count a further row: its step, its keys (habits, grids) and their familiarity."""
+        self._rows += 1
+        new = familiar == 0
+        self._new += new
+        self._sums = self._sums + familiar
+        self._window.append(self._sums)
+        if self._rows <= self._width:
+            self._low = self._high = self._sums / self._rows
+        else:
+            mean = (self._sums - self._window[0]) / self._width
+            self._low, self._high = np.minimum(self._low, mean), np.maximum(self._high, mean)
+        if self._places:
+            place_keys = keys[self._places]
+            if not np.array_equal(place_keys, self._place_keys):
+                self._place_keys = place_keys
+                self._there = self._popularity.encode_step(place_keys, self._maker)
+            self._there_sum += self._there
+            self._there_new += self._there * new[self._places]
+        self._motion.add(step)
+        if self._rows == 1:
+            self._over[:, 3] = familiar
+            if self._places:
+                self._others[:, 1] = self._there
+            self._words = _first_words(step, self._frame)
+
+    @property
+    def values(self) -> Floats:
+        """The statistics of the trip so far, (1, statistics); overwritten by the next call."""
+        over, n, motion = self._over, self._rows, self._motion.values
+        over[:, 0] = self._sums / n
+        over[:, 1] = self._low
+        over[:, 2] = self._high
+        over[:, 5] = self._new / n
+        self._count_trips(*motion[:3])
+        self._motion_values[:] = motion
+        if self._places:
+            self._others[:, 0] = self._there_sum / n
+            self._others[:, 3] = self._there_new / n
+        return self._values
+
+    def _count_trips(self, length: float, duration: float, speed: float) -> None:
+        """Look up the past trips that began alike, or were about as long or as fast, unless these are the same ones."""
+        bands = (LENGTH_BANDS * length, DURATION_BANDS * duration, SPEED_BANDS * speed)
+        now = [[math.floor(band + shift) for shift in SHIFTS] for band in bands]
+        if now == [self._words[w] for w in _BANDS]:
+            return
+        for w, word in zip(_BANDS, now, strict=True):
+            self._words[w] = word
+        keys = []
+        for salt, grid, numbers in _GOING_ON_KEYS:
+            key = salt
+            for w in numbers:
+                key = mix_one(key, self._words[w][grid])
+            keys.append(key)
+        self._alike[_GOING_ON] = few_familiarity(np.array(keys, np.uint64).reshape(-1, GRIDS), self._memory)
+
+
+def _first_words(step: Step, frame: Frame) -> list[list[int]]:
+    """The words, each on every grid, that the first row of a trip tells; the others are left empty."""
+    x, y = frame.projection.grid_place(*step.location)
+    began = (step.time + frame.utc_offset) % DAY / DAY * SLOTS
+    words: list[list[int]] = []
+    for part, size in _WORDS:
+        if part == "start":
+            words.append([word_of(cell(x, y, size, shift)) for shift in SHIFTS])
+        elif part == "hour":
+            words.append([math.floor(began + shift) % SLOTS for shift in SHIFTS])
+        else:
+            words.append([])
+    return words
+
+
+class _RunningMotion:
+    """What :data:`MOTION` names of the rows so far, from running sums: :attr:`TripRows.motion` to rounding."""
+
+    __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")
+
+    def __init__(self) -> None:
+        self._first: Step | None = None
+        self._last: Step | None = None
+        self._length = self._duration = self._sum = self._squares = self._top = 0.0
+        self._moving = self._standing = 0
+
+    def add(self, step: Step) -> None:
+        """Count a further row."""
+        vx, vy = step.velocity
+        speed = math.sqrt(vx * vx + vy * vy)
+        self._top = max(self._top, speed)
+        if self._last is None:
+            self._first = step  # which has no speed of its own yet
+        else:
+            (x, y), (left_x, left_y) = step.location, self._last.location
+            self._length += math.hypot(x - left_x, y - left_y)
+            self._duration += step.time - self._last.time
+            self._moving += 1
+            self._sum += speed
+            self._squares += speed * speed
+            self._standing += speed < STANDING
+        self._last = step
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One value for each of :data:`MOTION`."""
+        assert self._first is not None
+        assert self._last is not None
+        moving, length, duration = max(self._moving, 1), self._length, max(self._duration, 1.0)
+        mean = self._sum / moving
+        (x0, y0), (x, y) = self._first.location, self._last.location
+        return (
+            math.log1p(length),
+            math.log(duration),
+            math.log1p(length / duration),
+            math.hypot(x - x0, y - y0) / (length + 100.0),
+            self._standing / moving,
+            math.log1p(self._top),
+            math.log1p(math.sqrt(max(self._squares / moving - mean * mean, 0.0))),
+        )

@@ -8,9 +8,11 @@ at it: a fix can be scored when it arrives, not one fix later.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from astray.mdp.paths import locations_before
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
+Place = tuple[float, float]  # metres east and north
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,138 @@ def chosen(steps: Steps, interval: float) -> NDArray[np.bool_]:
     found[1:] |= tick[1:] != tick[:-1]
     found[np.flatnonzero(np.r_[steps.trip[1:] != steps.trip[:-1], True])] = True
     return found
+
+
+# -------------------------------------------------------------------- one step after another
+
+
+class Step(NamedTuple):
+    """One row of :class:`Steps`, in plain numbers."""
+
+    time: float
+    location: Place
+    velocity: Place
+    window: float
+    origin: Place
+    elapsed: float
+    trail: tuple[Place, ...]
+    first: bool
+
+    def row(self, given: Array) -> Steps:
+        """The same as arrays of one row, with the trip's context."""
+        return as_steps(np.array([self.numbers()]), given)
+
+    @staticmethod
+    def width(lags: int) -> int:
+        """How many numbers a step is."""
+        return 10 + 2 * lags
+
+    def numbers(self) -> list[float]:
+        """All of it as a row of numbers."""
+        trail = [value for place in self.trail for value in place]
+        pairs = [*self.location, *self.velocity, *self.origin]
+        return [self.time, self.window, self.elapsed, float(self.first), *pairs, *trail]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Step:
+        """The step that gave these numbers."""
+        time, window, elapsed, first, x, y, vx, vy, x0, y0, *trail = numbers
+        places = tuple(zip(trail[::2], trail[1::2], strict=True))
+        return cls(time, (x, y), (vx, vy), window, (x0, y0), elapsed, places, bool(first))
+
+
+def as_steps(numbers: Array, given: Array) -> Steps:
+    """Rows of :meth:`Step.numbers` of one trip as arrays, with the trip's context."""
+    n = len(numbers)
+    return Steps(
+        time=numbers[:, 0],
+        window=numbers[:, 1],
+        elapsed=numbers[:, 2],
+        first=numbers[:, 3] > 0,
+        location=numbers[:, 4:6],
+        velocity=numbers[:, 6:8],
+        origin=numbers[:, 8:10],
+        trail=numbers[:, 10:].reshape(n, -1, 2),
+        trip=np.zeros(n, np.int64),
+        given=np.repeat(given[None], n, axis=0),
+    )
+
+
+class OpenPath:
+    """A path that goes on: each new point gives the step that :func:`steps_of` gives of the whole, to the last bit.
+
+    Only the points of the longest lag are kept, and one before.
+
+    >>> path = OpenPath(interval=30.0, lags=(60.0,))
+    >>> for second in range(100):
+    ...     step = path.step(float(second), (2.0 * second, 0.0))
+    >>> step.velocity, step.trail, step.elapsed
+    ((2.0, 0.0), ((78.0, 0.0),), 99.0)
+    >>> len(path) < 100
+    True
+    """
+
+    __slots__ = ("_clock", "_head", "_interval", "_lags", "_reach", "_times", "_xs", "_ys", "origin", "start")
+
+    def __init__(self, interval: float, lags: tuple[float, ...]) -> None:
+        self._interval, self._lags = interval, lags
+        self._reach = max((interval, *lags))
+        self._times, self._xs, self._ys = array("d"), array("d"), array("d")
+        self._clock = array("d")  # seconds since the start
+        self._head = 0
+        self.start = 0.0
+        self.origin: Place = (0.0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self._times) - self._head
+
+    def step(self, time: float, place: Place) -> Step:
+        """The step by which a place was reached; times rise from step to step."""
+        x, y = place
+        first = not self._times
+        if first:
+            self.start, self.origin = time, place
+        since = 0.0 if first else time - self._times[-1]
+        elapsed = time - self.start
+        self._times.append(time)
+        self._clock.append(elapsed)
+        self._xs.append(x)
+        self._ys.append(y)
+        # Where fixes are further apart than the interval, the velocity is that since the last fix.
+        window = max(min(self._interval, elapsed), since)
+        left_x, left_y = (self._xs[-2], self._ys[-2]) if since > self._interval else self._before(self._interval)
+        span = window if window > 0 else 1.0
+        trail = tuple([self._before(lag) for lag in self._lags])
+        self._let_go(elapsed - self._reach)
+        velocity = ((x - left_x) / span, (y - left_y) / span)
+        return Step(time, place, velocity, window, self.origin, elapsed, trail, first)
+
+    def _before(self, lag: float) -> Place:
+        """Where the agent was some seconds ago, in a straight line between two points; before the start, there."""
+        times, xs, ys = self._times, self._xs, self._ys
+        low = max(bisect_right(self._clock, self._clock[-1] - lag, self._head) - 1, self._head)
+        high = min(low + 1, len(times) - 1)
+        span = times[high] - times[low]
+        share = min(max((times[-1] - lag - times[low]) / span, 0.0), 1.0) if span > 0 else 0.0
+        return xs[low] + share * (xs[high] - xs[low]), ys[low] + share * (ys[high] - ys[low])
+
+    def _let_go(self, elapsed: float) -> None:
+        """Forget the points before the last one at or before a time; arrays shrink now and then, not every time."""
+        while self._head + 1 < len(self._clock) and self._clock[self._head + 1] <= elapsed:
+            self._head += 1
+        if self._head > 32 and 2 * self._head > len(self._clock):
+            for values in (self._times, self._clock, self._xs, self._ys):
+                del values[: self._head]
+            self._head = 0
+
+    @property
+    def points(self) -> tuple[array[float], array[float], array[float]]:
+        """The times, and the places east and north, that are still kept."""
+        return self._times[self._head :], self._xs[self._head :], self._ys[self._head :]
+
+    def restore(self, start: float, origin: Place, points: Sequence[array[float]]) -> None:
+        """Go on from where another path had come to, with its :attr:`points`."""
+        self.start, self.origin = start, origin
+        self._times, self._xs, self._ys = points
+        self._clock = array("d", [time - start for time in self._times])
+        self._head = 0

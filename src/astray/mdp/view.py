@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.mdp.context import Context, ContextSpec
-from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
+from astray.mdp.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder, StepEncoder
 from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.mdp.faults import FaultRules
 from astray.mdp.memory import Forgetting, Memory
@@ -19,7 +19,7 @@ from astray.mdp.paths import paths_of, resample, trace
 from astray.mdp.popularity import Popularity
 from astray.mdp.projection import Projection
 from astray.mdp.statistics import TRIP_HABITS, Statistic, TripRows, statistics, statistics_of
-from astray.mdp.steps import Steps, chosen, steps_of
+from astray.mdp.steps import Step, Steps, chosen, steps_of
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -271,6 +271,37 @@ class View:
         rows = self.trip_rows(steps, len(fixes))
         familiar, found = self.survey(rows, without, maker if (maker >= 0).any() else None)
         return Sight(self.features(steps, familiar), steps, row, weight, fault, found)
+
+
+class StepFeatures:
+    """The features of one step of a trip after another, for a live feed: those that :meth:`View.encode` gives.
+
+    The familiarity encoder has a one-row form (:class:`~astray.mdp.encoders.StepEncoder`), equal to the last bit; the
+    other encoders, and a context, go through the code for many rows.
+    """
+
+    __slots__ = ("_encoder", "_given", "_has_context", "_view")
+
+    def __init__(self, view: View, given: Array) -> None:
+        self._view, self._given, self._has_context = view, given, bool(view.context.names)
+        self._encoder = StepEncoder(view.encoder) if isinstance(view.encoder, FamiliarityEncoder) else None
+
+    def encode(self, step: Step) -> NDArray[np.float32]:
+        """The features of the next step: (1, features)."""
+        if self._encoder is None:
+            return self._view.encode(step.row(self._given))
+        features = self._encoder.encode(step)
+        return self._view._in_context(step.row(self._given), features) if self._has_context else features
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """The keys of the last step: (habits, grids); of an encoder without a memory, none."""
+        return np.zeros((0, GRIDS), np.uint64) if self._encoder is None else self._encoder.keys
+
+    @property
+    def familiar(self) -> NDArray[np.float32]:
+        """Their familiarity: (habits,)."""
+        return np.zeros(0, np.float32) if self._encoder is None else self._encoder.familiar
 
 
 def trip_names(fixes: Trajectories) -> list[str]:

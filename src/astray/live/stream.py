@@ -1,4 +1,4 @@
-"""Hearing: all agents that speak in one stream, each with its session; what they bring about is told as events."""
+"""A stream: the fixes of many agents, each agent with its session; what happens is written as events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from astray.live.events import Events, of_alert, of_fix, of_trip
 from astray.live.messages import Line, Message, Refused, parse
 from astray.live.score import Score, TripScore, moment
 from astray.live.session import LATE, Session
+from astray.live.snapshot import Snapshot
 from astray.live.state import State
-from astray.live.tape import Tape
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -54,25 +54,25 @@ class Needed(NamedTuple):
         return found, ""
 
 
-class _Heard:
+class _Agent:
     """What is kept of one agent."""
 
-    __slots__ = ("alerts", "open", "said", "session")
+    __slots__ = ("alerts", "last_score", "open", "session")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.alerts = 0  # of the open trip
         self.open = False
-        self.said = -math.inf
+        self.last_score = -math.inf
 
-    def freeze(self) -> Tape:
-        tape = self.session.freeze()
-        tape.put(self.alerts, self.open, self.said)
-        return tape
+    def snapshot(self) -> Snapshot:
+        snapshot = self.session.snapshot()
+        snapshot.put(self.alerts, self.open, self.last_score)
+        return snapshot
 
-    def thaw(self, tape: Tape) -> None:
-        self.session.thaw(tape)
-        self.alerts, self.open, self.said = tape.count(), bool(tape.take()), tape.take()
+    def restore(self, snapshot: Snapshot) -> None:
+        self.session.restore(snapshot)
+        self.alerts, self.open, self.last_score = snapshot.count(), bool(snapshot.take()), snapshot.take()
 
 
 class Summary(NamedTuple):
@@ -89,8 +89,8 @@ class Summary(NamedTuple):
     sequence: int  # the number of the last event
 
 
-class Hearing:
-    """All agents that are being heard; deterministic, but for the clock ``now``."""
+class Stream:
+    """The agents whose fixes come in one stream; deterministic, but for the clock ``now``."""
 
     def __init__(
         self,
@@ -113,101 +113,101 @@ class Hearing:
         self.only = next(iter(known)) if len(known) == 1 else None
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
         self.urgent = False
-        # Least recently heard first; strangers apart, for they make room first.
-        self.heard: OrderedDict[str, _Heard] = OrderedDict()
-        self.foreign: OrderedDict[str, _Heard] = OrderedDict()
-        for agent, tape in kept.agents.items():
-            heard = _Heard(opened(agent, needed.blank))
-            heard.thaw(tape)
-            self._room(agent)[agent] = heard
+        # Those whose last fix is oldest first; strangers apart, for they make room first.
+        self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
+        self.foreign: OrderedDict[str, _Agent] = OrderedDict()
+        for agent, snapshot in kept.agents.items():
+            state = _Agent(opened(agent, needed.blank))
+            state.restore(snapshot)
+            self._room(agent)[agent] = state
         self.state.agents = {}
 
     @property
     def summary(self) -> Summary:
         """What has been seen so far."""
-        agents = len(self.heard) + len(self.foreign)
+        agents = len(self.enrolled) + len(self.foreign)
         return Summary(self.state.position.lines, **self.counts, agents=agents, sequence=self.events.sequence)
 
-    def frozen(self) -> State:
+    def snapshot(self) -> State:
         """All that a restart needs."""
-        everybody = [*self.foreign.items(), *self.heard.items()]
-        agents = {agent: heard.freeze() for agent, heard in everybody}
+        everybody = [*self.foreign.items(), *self.enrolled.items()]
+        agents = {agent: state.snapshot() for agent, state in everybody}
         return replace(self.state, sequence=self.events.sequence, counts=dict(self.counts), agents=agents)
 
     # ---------------------------------------------------------------- lines
 
     def take(self, line: Line) -> bool:
-        """Take in a line; whether something happened that should not be said twice."""
+        """Take in a line; whether something happened that should not be written twice."""
         self.urgent = False
         self.state.position.advance(line)
         message = parse(line)
         if isinstance(message, Refused):
             self._refuse(*message)
         elif message.kind == "clock":
-            self._tell_time(message.time)
+            self._pass_time(message.time)
         else:
-            self._hear(message)
+            self._take_message(message)
         self.events.flush()
         return self.urgent
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         agent = message.agent or self.only
         if agent is None:
             return self._refuse("agent is missing, and the model knows more than one")
         if self.known and agent not in self.known and not self.strangers:
             return self._refuse("the model does not know this agent", agent)
         if message.kind == "end":
-            heard = self._room(agent).pop(agent, None)
-            return None if heard is None else self._close(agent, heard, "closed")
+            state = self._room(agent).pop(agent, None)
+            return None if state is None else self._close(agent, state, "closed")
         if message.time > self.now() + self.max_early:
             return self._refuse(f"the fix is from the future ({moment(message.time)})", agent)
         context, wrong = self.needed.context(message.context)
         if wrong:
             return self._refuse(wrong, agent)
         try:
-            heard = self._of(agent, context)
+            state = self._of(agent, context)
         except DataError as error:
             return self._refuse(str(error), agent)
-        for score in heard.session.push((message.time, message.lat, message.lon)):
-            self._tell(agent, heard, score)
+        for score in state.session.push((message.time, message.lat, message.lon)):
+            self._report(agent, state, score)
         return None
 
-    def _of(self, agent: str, context: Mapping[str, Any]) -> _Heard:
-        """What is kept of the agent that speaks; others are closed if there is no room."""
+    def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
+        """What is kept of the agent that sent a fix; others are closed if there is no room."""
         room = self._room(agent)
-        heard = room.get(agent)
-        if heard is not None:
+        state = room.get(agent)
+        if state is not None:
             room.move_to_end(agent)
-            heard.session.context = dict(context)
-            return heard
-        heard = _Heard(self.opened(agent, context))
-        most = self.max_agents if room is self.heard else max(1, self.max_agents // 4)
-        while len(room) >= most or len(self.heard) + len(self.foreign) >= self.max_agents:
-            full = room if len(room) >= most else self.foreign or self.heard
+            state.session.context = dict(context)
+            return state
+        state = _Agent(self.opened(agent, context))
+        most = self.max_agents if room is self.enrolled else max(1, self.max_agents // 4)
+        while len(room) >= most or len(self.enrolled) + len(self.foreign) >= self.max_agents:
+            full = room if len(room) >= most else self.foreign or self.enrolled
             oldest, gone = full.popitem(last=False)
             self._close(oldest, gone, "evicted")
             self.counts["closed"] += 1
             self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; the least recently heard")
-        room[agent] = heard
-        return heard
+        room[agent] = state
+        return state
 
-    def _room(self, agent: str) -> OrderedDict[str, _Heard]:
-        return self.foreign if self.known and agent not in self.known else self.heard
+    def _room(self, agent: str) -> OrderedDict[str, _Agent]:
+        return self.foreign if self.known and agent not in self.known else self.enrolled
 
-    def _tell_time(self, time: float) -> None:
+    def _pass_time(self, time: float) -> None:
         """Those who have been silent for too long have ended their trips."""
-        for room in (self.foreign, self.heard):
-            for agent, heard in list(room.items()):
-                if heard.session.silent_since(time):
+        for room in (self.foreign, self.enrolled):
+            for agent, state in list(room.items()):
+                if state.session.silent_since(time):
                     del room[agent]
-                    self._close(agent, heard, "gap")
+                    self._close(agent, state, "gap")
 
     def finish(self) -> None:
         """The input is over, and so are the trips."""
-        for room in (self.foreign, self.heard):
+        for room in (self.foreign, self.enrolled):
             while room:
-                agent, heard = room.popitem(last=False)
-                self._close(agent, heard, "closed")
+                agent, state = room.popitem(last=False)
+                self._close(agent, state, "closed")
         self.events.flush()
 
     # ---------------------------------------------------------------- events
@@ -216,55 +216,55 @@ class Hearing:
         self.counts["refused"] += 1
         self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
 
-    def _close(self, agent: str, heard: _Heard, why: str) -> None:
-        for score in heard.session.settle():
-            self._tell(agent, heard, score)
-        final = heard.session.close(why)
+    def _close(self, agent: str, state: _Agent, why: str) -> None:
+        for score in state.session.settle():
+            self._report(agent, state, score)
+        final = state.session.close(why)
         if final is not None:
-            self._end(heard, final)
+            self._end(state, final)
 
-    def _tell(self, agent: str, heard: _Heard, score: Score) -> None:
-        """What a settled fix has brought."""
+    def _report(self, agent: str, state: _Agent, score: Score) -> None:
+        """Write what a settled fix has brought about."""
         if score.fault == LATE:
             return self._refuse(f"the fix is late ({moment(score.time)}); newer ones are settled", agent)
         self.counts["fixes"] += 1
         at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
         if score.ended is not None and not at_once:
-            self._end(heard, score.ended)
+            self._end(state, score.ended)
         if score.fault:
             self.counts["faults"] += 1
             return self.events.say("fault", agent=agent, time=moment(score.time), fault=score.fault)
-        if self.scores is not None and score.time - heard.said >= self.scores:
-            heard.said = score.time
+        if self.scores is not None and score.time - state.last_score >= self.scores:
+            state.last_score = score.time
             self.events.say("score", **of_fix(agent, score))
-        if score.trip is not None and bool(score.alert) != heard.open:
-            heard.open = bool(score.alert)
-            self._alert(heard, score, score.trip)
+        if score.trip is not None and bool(score.alert) != state.open:
+            state.open = bool(score.alert)
+            self._alert(state, score, score.trip)
         if score.ended is not None and at_once:
-            self._end(heard, score.ended)
+            self._end(state, score.ended)
         return None
 
-    def _alert(self, heard: _Heard, score: Score, trip: TripScore) -> None:
+    def _alert(self, state: _Agent, score: Score, trip: TripScore) -> None:
         self.urgent = True
         fields = of_alert(score, trip)
-        if heard.open:
-            heard.alerts += 1
+        if state.open:
+            state.alerts += 1
             self.counts["alerts"] += 1
-            self.events.say("alert_opened", alert=heard.alerts, **fields, words=heard.session.describe())
+            self.events.say("alert_opened", alert=state.alerts, **fields, words=state.session.describe())
         else:
-            self.events.say("alert_closed", alert=heard.alerts, **fields, why="back to normal")
+            self.events.say("alert_closed", alert=state.alerts, **fields, why="back to normal")
 
-    def _end(self, heard: _Heard, trip: TripScore) -> None:
+    def _end(self, state: _Agent, trip: TripScore) -> None:
         self.urgent = True
         self.counts["trips"] += 1
-        if heard.open:
+        if state.open:
             self.events.say(
                 "alert_closed",
-                alert=heard.alerts,
+                alert=state.alerts,
                 agent=trip.agent,
                 trip=trip.trip,
                 time=moment(trip.end),
                 why="trip ended",
             )
-        heard.open, heard.alerts = False, 0
+        state.open, state.alerts = False, 0
         self.events.say("trip_ended", **of_trip(trip))

@@ -1,4 +1,4 @@
-"""A tape: what a live object holds, as one row of numbers that it can be made from again."""
+"""A snapshot: what a live object holds, as one row of numbers that it can be restored from."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 
 
-class Tape:
+class Snapshot:
     """Numbers that are put on in one order and taken off in the same.
 
-    >>> tape = Tape()
-    >>> tape.put(1.5, None, True)
-    >>> tape.put_many([7, 8])
-    >>> tape = Tape(tape.numbers)
-    >>> tape.take(), tape.maybe(), bool(tape.take()), tape.many().tolist()
+    >>> snapshot = Snapshot()
+    >>> snapshot.put(1.5, None, True)
+    >>> snapshot.put_many([7, 8])
+    >>> snapshot = Snapshot(snapshot.numbers)
+    >>> snapshot.take(), snapshot.maybe(), bool(snapshot.take()), snapshot.many().tolist()
     (1.5, None, True, [7.0, 8.0])
     """
 
