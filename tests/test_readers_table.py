@@ -94,7 +94,7 @@ def test_columns_can_be_named_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_refused_with_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*read\(path, lon="):
+    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*name it: lon="):
         read(write(tmp_path, "t,lat,north\n1,2,3\n"))
 
 
@@ -104,7 +104,7 @@ def test_two_columns_for_one_part_are_settled_aloud(tmp_path: Path) -> None:
     assert frame["agent"].to_list() == ["u"]
     assert frame["lon"].to_list() == [-8.6]
     assert len(report.assumptions) == 1
-    assert "'user' was taken as the agent, not 'vehicle_id'" in report.assumptions[0]
+    assert "'user' was taken as the agent, not 'vehicle_id'" in str(report.assumptions[0])
 
 
 def test_without_an_agent_column_the_file_is_the_agent(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_latin_1_is_read_and_said(tmp_path: Path) -> None:
     text = f"user;t;lat;lon\nana;{T0};41.1;-8.6\nJoão;{T0};41.1;-8.6\n"
     frame, report = quietly(write(tmp_path, text.encode("latin-1")))
     assert frame["agent"].to_list() == ["ana", "João"]
-    assert "latin-1" in report.assumptions[0]
+    assert "latin-1" in str(report.assumptions[0])
     with pytest.warns(ReadWarning, match="latin-1"):
         read(tmp_path / "fixes.csv")
     _, told = quietly(tmp_path / "fixes.csv", encoding="latin-1")
@@ -253,7 +253,7 @@ def test_mixed_units_are_refused_or_the_minority_left_out(tmp_path: Path) -> Non
 def test_small_numbers_are_seconds_of_their_own_start_and_that_is_said(tmp_path: Path) -> None:
     frame, report = quietly(write(tmp_path, "t,lat,lon\n0,41,-8\n15.5,41,-8\n"))
     assert frame["time"].to_list() == [0, 15.5]
-    assert "before 1973" in report.assumptions[0]
+    assert "before 1973" in str(report.assumptions[0])
     frame, report = quietly(tmp_path / "fixes.csv", time_unit="ms")
     assert frame["time"].to_list() == [0, 0.0155]
     assert not report.assumptions
@@ -291,7 +291,7 @@ def test_iso_times_are_read_with_and_without_zone(tmp_path: Path, text: str, sec
     frame, report = quietly(write(tmp_path, f"t,lat,lon\n{text},41,-8\n"))
     assert frame["time"].to_list() == [seconds]
     naive = not any(mark in text[10:] for mark in ("Z", "+", "-", "UTC"))
-    assert [("read as UTC" in a) for a in report.assumptions] == [True] * naive
+    assert [("read as UTC" in str(a)) for a in report.assumptions] == [True] * naive
 
 
 def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_parquet_date_times_are_read_in_their_zone(tmp_path: Path) -> None:
     pl.DataFrame({"time": naive, "lat": [41.0], "lon": [-8.0]}).write_parquet(tmp_path / "b.parquet")
     frame, report = quietly(tmp_path / "b.parquet")
     assert frame["time"].to_list() == [T0]
-    assert "UTC" in report.assumptions[0]
+    assert "UTC" in str(report.assumptions[0])
 
 
 # -------------------------------------------------------------------- grouping

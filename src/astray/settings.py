@@ -63,7 +63,9 @@ class Settings:
         "which column plays which part, as role=name",
         check=((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
     )
-    time_unit: str | None = _setting("unit of times that are numbers: s, ms, us or ns")
+    time_unit: str | None = _setting(
+        "unit of times that are numbers: s, ms, us or ns", check=_one_of("s", "ms", "us", "ns")
+    )
     time_zone: str | None = _setting("time zone of times that name none, such as Europe/Lisbon")
     users: tuple[str, ...] | None = _setting("only these persons of GeoLife")
     cache: str | None = _setting("Parquet file in which GeoLife is kept, to be parsed only once")

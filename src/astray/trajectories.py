@@ -160,7 +160,7 @@ class Trajectories:
         for role, series in (("agent", agents), ("trajectory", trips)):
             if series is not None and series.null_count():
                 row = int(series.is_null().arg_max() or 0)
-                raise DataError(f"row {row}: the {role} is missing; fill it in or drop the row")
+                raise DataError(f"the {role} is missing", place=f"row {row}", remedy="fill it in or drop the row")
         return cls.from_fixes(
             time=_seconds(table[time]),
             lat=_degrees(table[lat]),
@@ -458,7 +458,7 @@ def _check(t: Trajectories) -> None:
 
     def refuse(bad: NDArray[np.bool_], what: str, remedy: str) -> None:
         if bad.any():
-            raise DataError(f"{where(int(np.argmax(bad)))}: {what}; {remedy}")
+            raise DataError(what, place=where(int(np.argmax(bad))), remedy=remedy)
 
     for name in (*FIX_COLUMNS, "state", "action"):
         if name not in t.columns:

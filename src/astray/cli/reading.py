@@ -12,7 +12,7 @@ from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.detector import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.columns import ALIASES, plain, recognised
 from astray.readers.delimited import sniff
@@ -142,9 +142,11 @@ class Source:
     def _empty(self, agents: Sequence[str]) -> DataError:
         """What is wrong where nothing is left, though there are trips of these agents."""
         if not agents:
-            return DataError(f"{self.path}: no trip in it can be used; look at the file, and at the options")
+            remedy = "look at the file, and at the options"
+            return DataError("no trip in it can be used", place=Place(str(self.path)), remedy=remedy)
         rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
-        return DataError(f"{self.path}: no trip of agent {self.agent!r}; there are {', '.join(agents[:NAMED])}{rest}")
+        there = f"there are {', '.join(agents[:NAMED])}{rest}"
+        return DataError(f"no trip of agent {self.agent!r}", place=Place(str(self.path)), remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         if self.owner is None or not self.is_owned:

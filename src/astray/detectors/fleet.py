@@ -20,7 +20,7 @@ from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import SharingConfig, go_on, popularity_of
 from astray.detectors.teaching import Progress, teachable
 from astray.detectors.updates import first_lesson
-from astray.errors import DataError
+from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.irl.shared import Reward
 from astray.mdp.context import Context
@@ -198,7 +198,7 @@ class FleetDetector(Detector):
         self._require_fitted()
         strangers = [a for a in self._check(trips).agents if a not in self.members_]
         if strangers:
-            raise DataError(f"agent {strangers[0]!r} is not enrolled; call enroll(trips) first")
+            raise DataError(f"agent {strangers[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
         given = trips[[name not in self.anomalous_ for name in trip_names(trips)]]
         given = given[crowd.by_agent(given)]
         changed, outcomes, drift = {}, [], []

@@ -12,18 +12,19 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from astray.errors import DataError
+from astray.errors import Call, DataError, Place
 from astray.readers.geojson import GeoJsonOptions, read_geojson
 from astray.readers.geolife import read_geolife
 from astray.readers.gpx import GpxOptions, read_gpx
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.recognise import FORMATS, files_of, recognise
-from astray.readers.refusals import FilePath, Progress, ReadWarning, Report, Skipped
+from astray.readers.refusals import Assumption, FilePath, Progress, ReadWarning, Report, Skipped
 from astray.readers.table import TableOptions, iter_table, read_table
 from astray.trajectories import Trajectories
 
 __all__ = [
     "FORMATS",
+    "Assumption",
     "GeoJsonOptions",
     "GpxOptions",
     "PortoOptions",
@@ -132,7 +133,11 @@ def iter_read(
     """
     source = Path(path)
     if source.is_dir():
-        raise DataError(f"{source}: a folder where a file was expected; stream its files one by one, or use read()")
+        raise DataError(
+            "a folder where a file was expected",
+            place=Place(str(source)),
+            remedy=("stream its files one by one, or use ", Call("read")),
+        )
     kind = _kind(source, format, options)
     if kind == "table":
         table = _options(TableOptions, options, kind)
@@ -141,7 +146,7 @@ def iter_read(
         porto = _options(PortoOptions, options, kind)
         trips = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
         return iter_porto(source, trips, skip_bad=skip_bad, report=report, progress=progress, options=porto)
-    raise DataError(f"{source}: {kind} is not streamed; use read()")
+    raise DataError(f"{kind} is not streamed", place=Place(str(source)), remedy=("use ", Call("read")))
 
 
 def _kind(path: Path, format: str | None, options: Mapping[str, Any]) -> str:
@@ -150,7 +155,8 @@ def _kind(path: Path, format: str | None, options: Mapping[str, Any]) -> str:
         return "table" if options.get("names") else recognise(path)
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
-        raise DataError(f"format={format!r} is unknown; give one of {', '.join(FORMATS)}, or leave it out")
+        remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
+        raise DataError(f"format={format!r} is unknown", remedy=remedy)
     return kind
 
 
@@ -162,4 +168,5 @@ def _options(kind: Callable[..., _Options], given: dict[str, Any], format: str) 
 def _check_names(given: dict[str, Any], known: tuple[str, ...] | list[str], format: str) -> None:
     for name in given:
         if name not in known:
-            raise DataError(f"the option {name!r} means nothing for the format {format}; it takes {', '.join(known)}")
+            remedy = f"it takes {', '.join(known)}"
+            raise DataError(f"the option {name!r} means nothing for the format {format}", remedy=remedy)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place
 
 # The order is the preference: x and y are taken for degrees only where nothing better is there.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -81,9 +81,11 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
     if missing:
         role = missing[0]
         shown = ", ".join(repr(name) for name in names[:20]) or "none"
+        known = ", ".join(ALIASES[role][:5])
         raise DataError(
-            f"{file}, row 1: no column for {role} was recognised among {shown}; "
-            f'name it, for example read(path, {role}="...") (known are {", ".join(ALIASES[role][:5])}, ...)'
+            f"no column for {role} was recognised among {shown}",
+            place=Place(str(file), 1),
+            remedy=("name it: ", Option(role, "NAME"), f" (known are {known}, ...)"),
         )
     used = {*positions.values(), *(position(file, names, name) for name in keep)}
     unused = tuple(name for i, name in enumerate(names) if i not in used)
@@ -97,4 +99,5 @@ def position(file: object, names: Sequence[str], wanted: str) -> int:
     bare = [plain(name) for name in names]
     if plain(wanted) in bare:
         return bare.index(plain(wanted))
-    raise DataError(f"{file}, row 1: no column named {wanted!r}; the file has {', '.join(map(repr, names[:20]))}")
+    remedy = f"the file has {', '.join(map(repr, names[:20]))}"
+    raise DataError(f"no column named {wanted!r}", place=Place(str(file), 1), remedy=remedy)

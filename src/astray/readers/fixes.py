@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place
 from astray.readers.refusals import Fault
 from astray.readers.times import TEXTUAL, as_numbers, without_null_words
 from astray.trajectories import Trajectories
@@ -21,7 +21,9 @@ def numbers(file: object, name: str, series: pl.Series) -> NDArray[np.float64]:
     if series.dtype in TEXTUAL:
         series = as_numbers(without_null_words(series))
     elif not series.dtype.is_numeric():
-        raise DataError(f"{file}: column {name!r} holds {series.dtype}; numbers are needed; convert that column")
+        raise DataError(
+            f"column {name!r} holds {series.dtype}, not numbers", place=Place(str(file)), remedy="convert that column"
+        )
     return series.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
 
 
@@ -36,9 +38,10 @@ def refuse_swapped(file: object, lat: NDArray[np.float64], lon: NDArray[np.float
     if 2 * beyond.sum() > known.sum() and (np.abs(lon[beyond]) <= 90).all() and (np.abs(lat[beyond]) <= 180).all():
         i = int(np.argmax(beyond))
         raise DataError(
-            f"{file}: latitude and longitude are swapped ({beyond.sum():,} of {known.sum():,} latitudes lie "
-            f"outside [-90, 90], the first is {lat[i]}); exchange the two columns, "
-            "or name them: read(path, lat=..., lon=...)"
+            f"latitude and longitude are swapped ({beyond.sum():,} of {known.sum():,} latitudes lie "
+            f"outside [-90, 90], the first is {lat[i]})",
+            place=Place(str(file)),
+            remedy=("exchange the two columns, or name them: ", Option("lat", "NAME"), ", ", Option("lon", "NAME")),
         )
 
 
@@ -62,7 +65,7 @@ def place_faults(
         Fault(np.abs(lon) > 360, "longitude outside [-360, 360]", "correct the fix (degrees are expected)", lons),
     ]
     if not zero_ok:
-        remedy = "drop the fix, or pass zero_ok=True if the place is meant"
+        remedy = ("drop the fix, or pass ", Option("zero_ok", True), " if the place is meant")
         faults.append(Fault((lat == 0) & (lon == 0), "(0, 0) is what a receiver without a fix writes", remedy))
     return faults
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.readers.columns import ALIASES, plain
 from astray.readers.fixes import grouped, numbers, place_faults, refuse_swapped, wrapped
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
@@ -91,11 +91,11 @@ def _loaded(file: Path) -> Any:
     try:
         return json.loads(decoded(file, content, None).lstrip("\ufeff"))
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{file}, line {error.lineno}: {error.msg}; the JSON is broken there, export it again"
-        ) from error
+        place, remedy = Place(str(file), error.lineno, "line"), "the JSON is broken there, export it again"
+        raise DataError(error.msg, place=place, remedy=remedy) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: the JSON cannot be read ({error}); export it again") from error
+        place = Place(str(file))
+        raise DataError(f"the JSON cannot be read ({error})", place=place, remedy="export it again") from error
 
 
 def _features(file: Path) -> list[Any]:
@@ -109,7 +109,8 @@ def _features(file: Path) -> list[Any]:
         return [document]
     if kind in ("Point", "LineString", "MultiLineString"):
         return [{"type": "Feature", "geometry": document, "properties": {}}]
-    raise DataError(f"{file}, line 1: not GeoJSON (its type is {str(kind)[:40]!r}); give a FeatureCollection")
+    reason = f"not GeoJSON (its type is {str(kind)[:40]!r})"
+    raise DataError(reason, place=Place(str(file), 1, "line"), remedy="give a FeatureCollection")
 
 
 def _trajectories(file: Path, options: GeoJsonOptions, intake: Intake) -> Trajectories:
@@ -121,25 +122,22 @@ def _trajectories(file: Path, options: GeoJsonOptions, intake: Intake) -> Trajec
             name = file.stem if len(features) == 1 else f"{file.stem}-{number}"
             found = list(_fixes(feature, number, owner, name))
             if not found:
-                raise DataError("a line without positions; delete the feature")
+                raise DataError("a line without positions", remedy="delete the feature")
             fixes += found
         except DataError as error:
-            reason, _, remedy = str(error).partition("; ")
-            intake.refuse(file, number, reason, remedy, unit="feature")
+            intake.refuse(file, number, error.reason, error.remedy, unit="feature")
     if not fixes:
         raise intake.nothing(file, "feature")
-    lat = numbers(file, "lat", _series([fix.lat for fix in fixes]))
-    lon = numbers(file, "lon", _series([fix.lon for fix in fixes]))
-    refuse_swapped(file, lat, lon)
     clock = Clock(options.time_unit, options.time_zone)
-    try:
+    with refusing(file, "the positions could not be read", "check them"):
+        lat = numbers(file, "lat", _series([fix.lat for fix in fixes]))
+        lon = numbers(file, "lon", _series([fix.lon for fix in fixes]))
+        refuse_swapped(file, lat, lon)
         time, faults = clock.seconds(_series([fix.time for fix in fixes]))
-    except DataError as error:
-        raise DataError(f"{file}: {error}") from error
     rows = np.array([fix.feature for fix in fixes], dtype=np.int64)
     good = intake.sift(file, rows, [*place_faults(lat, lon, zero_ok=options.zero_ok), *faults], unit="feature")
     for remark in clock.remarks():
-        intake.report.assume(f"{file}: {remark}")
+        intake.report.assume(file, *remark)
     if not good.any():
         raise intake.nothing(file, "position")
     table = pl.DataFrame(
@@ -158,10 +156,10 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
     """The positions of one feature."""
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict):
-        raise DataError("a feature without a geometry; delete it")
+        raise DataError("a feature without a geometry", remedy="delete it")
     properties = feature.get("properties") or {}
     if not isinstance(properties, dict):
-        raise DataError("the properties are no object; correct the feature")
+        raise DataError("the properties are no object", remedy="correct the feature")
     named = {plain(str(key)): value for key, value in properties.items()}
     agent = _label(named, "agent", owner)
     coordinates = geometry.get("coordinates")
@@ -179,9 +177,8 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
                     lon, lat = _position(point)
                     yield _Fix(number, agent, trajectory, stamp, lat, lon)
         case other:
-            raise DataError(
-                f"a geometry of type {str(other)[:40]!r}; only Point, LineString and MultiLineString are read"
-            )
+            remedy = "only Point, LineString and MultiLineString are read"
+            raise DataError(f"a geometry of type {str(other)[:40]!r}", remedy=remedy)
 
 
 def _label(named: Mapping[str, Any], role: str, otherwise: str) -> str:
@@ -191,7 +188,7 @@ def _label(named: Mapping[str, Any], role: str, otherwise: str) -> str:
 
 def _position(point: Any) -> tuple[object, object]:
     if not isinstance(point, list) or len(point) < 2 or not all(type(v) in (int, float) for v in point[:2]):
-        raise DataError("a position that is not [lon, lat] or [lon, lat, height]; correct the feature")
+        raise DataError("a position that is not [lon, lat] or [lon, lat, height]", remedy="correct the feature")
     return point[0], point[1]
 
 
@@ -201,21 +198,22 @@ def _line_times(named: Mapping[str, Any]) -> list[Any]:
         named = {**named, **{plain(str(key)): value for key, value in nested.items()}}
     found: list[Any] | None = next((named[key] for key in LINE_TIMES if isinstance(named.get(key), list)), None)
     if not found:
-        raise DataError('a line without times; add a property "coordTimes" with one time a vertex')
+        raise DataError("a line without times", remedy='add a property "coordTimes" with one time a vertex')
     return found
 
 
 def _matched(lines: Any, times: list[Any]) -> tuple[Sequence[list[Any]], Sequence[list[Any]]]:
     """Lines and times of the same shape; times may be nested as the lines are, or run through all of them."""
     if not isinstance(lines, list) or not all(isinstance(line, list) for line in lines):
-        raise DataError("the coordinates are no list of lines; correct the feature")
+        raise DataError("the coordinates are no list of lines", remedy="correct the feature")
     if not all(isinstance(stamps, list) for stamps in times):
         ends = np.cumsum([len(line) for line in lines]).tolist()
         if ends[-1:] != [len(times)]:
-            raise DataError(f"{len(times)} times for {ends[-1] if ends else 0} vertices; give one time a vertex")
+            reason = f"{len(times)} times for {ends[-1] if ends else 0} vertices"
+            raise DataError(reason, remedy="give one time a vertex")
         times = [times[end - len(line) : end] for line, end in zip(lines, ends, strict=True)]
     if [len(line) for line in lines] != [len(stamps) for stamps in times]:
-        raise DataError("the times are not nested as the coordinates are; give one time a vertex")
+        raise DataError("the times are not nested as the coordinates are", remedy="give one time a vertex")
     return lines, times
 
 
@@ -225,5 +223,5 @@ def _series(values: Sequence[object]) -> pl.Series:
         try:
             return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)  # type: ignore[arg-type]
         except OverflowError as error:
-            raise DataError(f"a number too large to be a time or a place ({error}); correct it") from error
+            raise DataError(f"a number too large to be a time or a place ({error})", remedy="correct it") from error
     return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place
 from astray.readers import delimited
 from astray.readers.columns import recognised
 from astray.readers.geolife import is_geolife
@@ -30,7 +30,7 @@ def recognise(path: Path) -> str:
     """The format of a file or folder, one of :data:`FORMATS`."""
     with refusing(path, "the path could not be looked at", "check it"):
         if not path.exists():
-            raise DataError(f"{path}: there is no such file or folder; check the path")
+            raise DataError("there is no such file or folder", remedy="check the path")
         if is_geolife(path):
             return "geolife"
     return _of_folder(path) if path.is_dir() else _of_file(path)
@@ -44,7 +44,8 @@ def files_of(path: Path, format: str) -> list[Path]:
         wanted = "table" if format == "porto" else format
         files = sorted(p for p in path.rglob("*") if SUFFIXES.get(p.suffix.lower()) == wanted and p.is_file())
     if not files:
-        raise DataError(f"{path}: a folder without {format} files; give a file, or a folder of {', '.join(SUFFIXES)}")
+        remedy = f"give a file, or a folder of {', '.join(SUFFIXES)}"
+        raise DataError(f"a folder without {format} files", place=Place(str(path)), remedy=remedy)
     return files
 
 
@@ -54,12 +55,14 @@ def _of_folder(path: Path) -> str:
     found.pop(None, None)
     if not found:
         raise DataError(
-            f"{path}: nothing in this folder is recognised; "
-            f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}"
+            "nothing in this folder is recognised",
+            place=Place(str(path)),
+            remedy=f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}",
         )
     if len(found) > 1:
         kinds = " and ".join(sorted(str(kind) for kind in found))
-        raise DataError(f'{path}: the folder holds {kinds} files; choose with format="{min(map(str, found))}"')
+        remedy = ("choose with ", Option("format", min(map(str, found))))
+        raise DataError(f"the folder holds {kinds} files", place=Place(str(path)), remedy=remedy)
     kind, first = next(iter(found.items()))
     return _of_file(first) if kind == "table" else str(kind)
 

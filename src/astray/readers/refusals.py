@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -41,8 +41,23 @@ class Skipped:
     unit: str = "row"
 
     def __str__(self) -> str:
-        place = self.file if self.row is None else f"{self.file}, {self.unit} {self.row}"
-        return f"{place}: {self.reason}"
+        return sentence(Place(self.file, self.row, self.unit), self.reason, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What a file did not say and its reader had to suppose, and what to do if that is wrong."""
+
+    file: str
+    reason: str
+    remedy: Remedy = ""
+
+    def __str__(self) -> str:
+        return self.told()
+
+    def told(self, spelling: Spelling = str) -> str:
+        """The whole in words; ``spelling`` says how an option is given."""
+        return sentence(self.file, self.reason, self.remedy, spelling)
 
 
 @dataclass
@@ -72,7 +87,7 @@ class Report:
 
     counts: dict[str, int] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -90,10 +105,11 @@ class Report:
         self.counts[kind] = before + count
         self.skipped.extend(islice(places, max(LISTED - before, 0)))
 
-    def assume(self, text: str) -> None:
-        """Record a supposition, once."""
-        if text not in self.assumptions:
-            self.assumptions.append(text)
+    def assume(self, file: object, reason: str, remedy: Remedy = "") -> None:
+        """Record a supposition about a file, once."""
+        assumption = Assumption(str(file), reason, remedy)
+        if assumption not in self.assumptions:
+            self.assumptions.append(assumption)
 
     def note(self, text: str) -> None:
         """Record a fact, once."""
@@ -106,7 +122,7 @@ class Report:
         return {
             "counts": self.counts,
             "skipped": rows,
-            "assumptions": self.assumptions,
+            "assumptions": [[a.file, a.reason, spelled(a.remedy)] for a in self.assumptions],
             "notes": self.notes,
         }
 
@@ -115,14 +131,19 @@ class Report:
         for kind, count in values["counts"].items():
             self.counts[str(kind)] = self.counts.get(str(kind), 0) + int(count)
         self.skipped.extend(Skipped(*row) for row in values["skipped"])
-        for text in values["assumptions"]:
-            self.assume(text)
+        for assumption in values["assumptions"]:
+            self.assume(*assumption)
         for text in values["notes"]:
             self.note(text)
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, spelling: Spelling = str) -> str:
+        """The whole in words; ``spelling`` says how an option is given."""
         lines = [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
-        for texts, count in ((self.skipped, self.n_skipped), (self.assumptions, len(self.assumptions))):
+        supposed = [assumption.told(spelling) for assumption in self.assumptions]
+        for texts, count in ((self.skipped, self.n_skipped), (supposed, len(supposed))):
             lines += [f"  {text}" for text in texts[:5]]
             lines += [f"  and {count - 5:,} more"] if count > 5 else []
         return "\n".join(lines) or "nothing was left out"
@@ -133,7 +154,7 @@ class Fault(NamedTuple):
 
     rows: NDArray[np.bool_]
     reason: str
-    remedy: str
+    remedy: Remedy
     values: pl.Series | NDArray[Any] | None = None
 
     def detail(self, i: int) -> str:
@@ -173,7 +194,7 @@ class Intake:
         file: object,
         row: int | None,
         reason: str,
-        remedy: str,
+        remedy: Remedy,
         *,
         detail: str = "",
         unit: str = "row",
@@ -182,13 +203,18 @@ class Intake:
         if self.skip_bad:
             self.leave_out(file, row, reason, detail=detail, unit=unit)
             return
-        place = Skipped(str(file), row, reason + detail, unit)
-        raise DataError(f"{place}; {remedy}, or pass skip_bad=True to leave it out")
+        raise DataError(
+            reason + detail,
+            place=Place(str(file), row, unit),
+            remedy=joined(remedy, (", or pass ", Option("skip_bad", True), " to leave it out")),
+        )
 
     def nothing(self, file: object, what: str) -> DataError:
         """The refusal of a file in which nothing usable was found."""
         why = f"{self.report}" if self.report.counts else "there is a header at most"
-        return DataError(f"{file}: no usable {what} ({why}); look at the file, and at the options")
+        return DataError(
+            f"no usable {what} ({why})", place=Place(str(file)), remedy="look at the file, and at the options"
+        )
 
     def sift(
         self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
@@ -220,8 +246,8 @@ class Intake:
         except DataError as error:
             if not self.skip_bad or of == 1:
                 raise
-            text = str(error).removeprefix(f"{file}").lstrip(":, ")
-            self.report.add(Skipped(str(file), None, text), kind="a whole file could not be read")
+            skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))
+            self.report.add(skipped, kind="a whole file could not be read")
 
 
 def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
@@ -237,14 +263,19 @@ def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
 
 @contextmanager
 def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
-    """Turn what the operating system and polars raise about a file into one typed refusal."""
+    """Turn what the operating system and polars raise about a file into one typed refusal, which names the file."""
+    place = Place(str(file))
     try:
         yield
+    except DataError as error:
+        error.place = error.place or place
+        raise
     except OSError as error:
-        raise DataError(f"{file}: {error.strerror or error}; {_os_remedy(error)}") from error
+        raise DataError(f"{error.strerror or error}", place=place, remedy=_os_remedy(error)) from error
     except POLARS_ERRORS as error:
         first = str(error).strip().splitlines()[:1]
-        raise DataError(f"{file}: {what} ({first[0] if first else type(error).__name__}); {remedy}") from error
+        reason = f"{what} ({first[0] if first else type(error).__name__})"
+        raise DataError(reason, place=place, remedy=remedy) from error
 
 
 def _os_remedy(error: OSError) -> str:

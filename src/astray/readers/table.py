@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import Call, DataError, Place
 from astray.readers import delimited
 from astray.readers.columns import Roles, position, recognised, resolve
 from astray.readers.fixes import (
@@ -114,7 +114,7 @@ def iter_table(
     """
     options = options or TableOptions()
     if batch_rows < 1:
-        raise DataError(f"batch_rows={batch_rows} cannot be used; give at least 1")
+        raise DataError(f"batch_rows={batch_rows} cannot be used", remedy="give at least 1")
     file = Path(path)
     seen: set[int] = set()
     held: list[tuple[pl.DataFrame, NDArray[np.int64]]] = []
@@ -184,10 +184,7 @@ class _Source:
         if not self.looked:
             refuse_swapped(file, lat, lon)
             self.looked = True
-        try:
-            seconds, time_faults = self.clock.seconds(frame["time"])
-        except DataError as error:
-            raise DataError(f"{file}: {error}") from error
+        seconds, time_faults = self.clock.seconds(frame["time"])
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
         faults = [
@@ -234,7 +231,7 @@ def _fixes(
 
     source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
     for rival in roles.rivals:
-        intake.report.assume(f"{file}: {rival}; name the column if that is wrong")
+        intake.report.assume(file, rival, "name the column if that is wrong")
     if roles.unused:
         intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
     for block in blocks:
@@ -242,7 +239,7 @@ def _fixes(
         if fixes.height:
             yield fixes, rows
     for remark in source.clock.remarks():
-        intake.report.assume(f"{file}: {remark}")
+        intake.report.assume(file, *remark)
     if source.clock.unit not in (None, "s"):
         intake.report.note(f"{file}: times are in {source.clock.unit}")
 
@@ -261,9 +258,10 @@ def _batch(
         if key in seen:
             agent, trajectory = heads.row(i)
             raise DataError(
-                f"{file}, row {rows[starts[i]]}: trajectory {trajectory!r} of agent {agent!r} goes on after "
-                "another one had begun, so the file cannot be streamed; "
-                "sort it by agent and trajectory, or read it whole with read()"
+                f"trajectory {trajectory!r} of agent {agent!r} goes on after another one had begun, so the file "
+                "cannot be streamed",
+                place=Place(str(file), int(rows[starts[i]])),
+                remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
     return _trajectories(fixes, options)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Remedy
 from astray.readers.refusals import POLARS_ERRORS, Fault
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -51,9 +51,9 @@ class Clock:
 
     def __init__(self, unit: str | None = None, zone: str | None = None, format: str | None = None) -> None:
         if unit is not None and unit not in UNITS:
-            raise DataError(f"time_unit={unit!r} is unknown; give one of {', '.join(UNITS)}")
+            raise DataError(f"time_unit={unit!r} is unknown", remedy=f"give one of {', '.join(UNITS)}")
         if unit is not None and format is not None:
-            raise DataError("time_unit is for numbers and time_format for text; give one of them")
+            raise DataError("time_unit is for numbers and time_format for text", remedy="give one of them")
         self.unit, self.zone, self.format = unit, zone, format
         self.naive = False
         self.early = False
@@ -65,9 +65,10 @@ class Clock:
         try:
             return self._seconds(series)
         except POLARS_ERRORS as error:
+            given = (Option("time_format", self.format), Option("time_zone", self.zone))
             raise DataError(
-                f"the times could not be read with time_format={self.format!r}, time_zone={self.zone!r} "
-                f"({str(error).strip().splitlines()[0]}); correct these options"
+                f"the times cannot be read so ({str(error).strip().splitlines()[0]})",
+                remedy=("correct ", *(option for option in given if option.value is not None)),
             ) from error
 
     def _seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
@@ -82,7 +83,8 @@ class Clock:
         if series.dtype.is_numeric():
             return self._numbers(series.cast(pl.Float64), series)
         if series.dtype not in TEXTUAL:
-            raise DataError(f"the time column holds {series.dtype}; date-times, numbers or ISO 8601 text are read")
+            remedy = "store date-times, numbers or ISO 8601 text"
+            raise DataError(f"the time column holds {series.dtype}", remedy=remedy)
         text = without_null_words(series)
         if self._text is not True:
             numbers = as_numbers(text)
@@ -142,7 +144,12 @@ class Clock:
             Fault(
                 implausible,
                 "time is no plausible number of s, ms, us or ns since 1970",
-                'name what it is with time_unit= or time_format= (20081023025304 is "%Y%m%d%H%M%S")',
+                (
+                    "name the unit, ",
+                    Option("time_unit", "ms"),
+                    ", or the format: 20081023025304 is ",
+                    Option("time_format", "%Y%m%d%H%M%S"),
+                ),
                 shown,
             ),
         ]
@@ -196,19 +203,24 @@ class Clock:
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
-    def remarks(self) -> Iterator[str]:
-        """What had to be supposed about the times."""
+    def remarks(self) -> Iterator[tuple[str, Remedy]]:
+        """What had to be supposed about the times, and what to do if that is wrong."""
         if self.naive:
-            yield 'times name no zone and were read as UTC; pass time_zone= (such as "Europe/Lisbon") if not'
+            zone = Option("time_zone", "Europe/Lisbon")
+            yield "times name no zone and were read as UTC", ("pass theirs if not, such as ", zone)
         if self.early:
-            yield "times lie before 1973 and were read as seconds of their own start; pass time_unit= if not"
+            unit = Option("time_unit", "ms")
+            yield "times lie before 1973 and were read as seconds of their own start", ("name the unit if not: ", unit)
 
 
 def _not_understood(bad: NDArray[np.bool_], values: pl.Series) -> Fault:
     return Fault(
         bad,
         "time is missing or not understood",
-        "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970 (tables with other formats take time_format=)",
+        (
+            "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970, or name the format of a table: ",
+            Option("time_format", "%d.%m.%Y %H:%M"),
+        ),
         values,
     )
 
