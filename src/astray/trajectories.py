@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Remedy
+from astray.fixes import place_faults
 
 Array = NDArray[Any]
 
@@ -456,7 +457,7 @@ def _check(t: Trajectories) -> None:
         i = int(np.searchsorted(t.offsets, row, side="right")) - 1
         return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, fix {row - t.offsets[i]}"
 
-    def refuse(bad: NDArray[np.bool_], what: str, remedy: str) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy) -> None:
         if bad.any():
             raise DataError(what, place=where(int(np.argmax(bad))), remedy=remedy)
 
@@ -468,12 +469,12 @@ def _check(t: Trajectories) -> None:
             raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
         if name in FIX_COLUMNS and values.ndim != 1:
             raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
-        bad = ~np.isfinite(values)
-        refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
-    if "lat" in t.columns:
-        refuse(np.abs(t.columns["lat"]) > 90, "latitude outside [-90, 90]", "are lat and lon swapped?")
-    if "lon" in t.columns:
-        refuse(np.abs(t.columns["lon"]) > 360, "longitude outside [-360, 360]", "degrees are expected")
+        if name not in ("lat", "lon"):
+            bad = ~np.isfinite(values)
+            refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
+    if t.is_gps:
+        for fault in place_faults(t.columns["lat"], t.columns["lon"], zero_ok=True):
+            refuse(fault.rows, fault.reason, fault.remedy)
     if "time" in t.columns and rows:
         backwards = np.r_[False, np.diff(t.columns["time"]) < 0]
         backwards[t.offsets[:-1]] = False

@@ -13,8 +13,9 @@ from astray.detectors.detector import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
 from astray.errors import DataError, Place
+from astray.fixes import candidates
 from astray.readers import Report, iter_read, read, recognise
-from astray.readers.columns import ALIASES, plain, recognised
+from astray.readers.columns import recognised
 from astray.readers.delimited import sniff
 from astray.readers.table import is_parquet, parquet_schema
 from astray.settings import Settings
@@ -79,7 +80,7 @@ class Source:
         else:
             written = {name: self.options.get(name) for name in ("delimiter", "encoding", "names")}
             names = sniff(self.path, recognised, **written).names
-        return not any(plain(name) in ALIASES["agent"] for name in names)
+        return "agent" not in candidates(names)
 
     @cached_property
     def is_streamed(self) -> bool:

@@ -167,7 +167,7 @@ class Hearing:
         try:
             heard = self._of(agent, context)
         except DataError as error:
-            return self._refuse(str(error), agent)
+            return self._refuse(error.reason, agent)
         for score in heard.session.push((message.time, message.lat, message.lon)):
             self._tell(agent, heard, score)
         return None

@@ -10,7 +10,8 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.errors import DataError, Place
-from astray.readers.refusals import POLARS_ERRORS, Intake
+from astray.readers.refusals import Intake
+from astray.times import POLARS_ERRORS
 from astray.trajectories import FIX_COLUMNS, Trajectories
 
 _KEY, _TRIPS, _REPORT = "astray.key", "astray.trips", "astray.report"

@@ -13,8 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place
-from astray.readers.refusals import POLARS_ERRORS, Fault, Intake, Progress
+from astray.fixes import Fault
+from astray.readers.refusals import Intake, Progress
 from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, opening
+from astray.times import POLARS_ERRORS
 
 DELIMITERS = (",", ";", "\t", "|")
 

@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError, Place
-from astray.readers.columns import ALIASES, plain
-from astray.readers.fixes import grouped, numbers, place_faults, refuse_swapped, wrapped
+from astray.fixes import ALIASES, label, numbers, place_faults, plain, refuse_swapped, wrapped
+from astray.readers.grouping import grouped
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import decoded, opening
-from astray.readers.times import Clock
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 LINE_TIMES = ("coordtimes", "coordinatetimes", "times", "timestamps", "time", "timestamp", "datetimes")
@@ -32,7 +32,7 @@ class GeoJsonOptions:
     agent
         Whose trajectories these are, where the features do not say; by default the name of the file's folder.
     time_unit, time_zone
-        See :class:`astray.readers.times.Clock`.
+        See :class:`astray.times.Clock`.
     zero_ok
         Whether a fix at exactly (0, 0) is meant.
     """
@@ -130,9 +130,9 @@ def _trajectories(file: Path, options: GeoJsonOptions, intake: Intake) -> Trajec
         raise intake.nothing(file, "feature")
     clock = Clock(options.time_unit, options.time_zone)
     with refusing(file, "the positions could not be read", "check them"):
-        lat = numbers(file, "lat", _series([fix.lat for fix in fixes]))
-        lon = numbers(file, "lon", _series([fix.lon for fix in fixes]))
-        refuse_swapped(file, lat, lon)
+        lat = numbers("lat", _series([fix.lat for fix in fixes]))
+        lon = numbers("lon", _series([fix.lon for fix in fixes]))
+        refuse_swapped(lat, lon)
         time, faults = clock.seconds(_series([fix.time for fix in fixes]))
     rows = np.array([fix.feature for fix in fixes], dtype=np.int64)
     good = intake.sift(file, rows, [*place_faults(lat, lon, zero_ok=options.zero_ok), *faults], unit="feature")
@@ -183,7 +183,7 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
 
 def _label(named: Mapping[str, Any], role: str, otherwise: str) -> str:
     value = next((named[alias] for alias in ALIASES[role] if named.get(alias) is not None), None)
-    return str(value) if isinstance(value, (str, int, float)) and str(value).strip() else otherwise
+    return label(role, value) if value is not None and str(value).strip() else otherwise
 
 
 def _position(point: Any) -> tuple[object, object]:

@@ -21,9 +21,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Place
+from astray.fixes import Fault, place_faults
 from astray.readers import cache as caching
-from astray.readers.fixes import place_faults, time_ordered
-from astray.readers.refusals import POLARS_ERRORS, Fault, FilePath, Intake, Progress, Report, refusing
+from astray.readers.grouping import time_ordered
+from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
+from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
 HEADER_LINES = 6

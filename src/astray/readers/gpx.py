@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError, Place
-from astray.readers.fixes import numbers, place_faults, refuse_swapped, time_ordered, wrapped
+from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
+from astray.readers.grouping import time_ordered
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import opening
-from astray.readers.times import Clock
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 
@@ -157,8 +158,9 @@ def _trajectory(
     file: Path, track: _Track, agent: str, name: str, options: GpxOptions, intake: Intake
 ) -> Trajectories | None:
     shown = pl.Series(track.lat, dtype=pl.String), pl.Series(track.lon, dtype=pl.String)
-    lat, lon = numbers(file, "lat", shown[0]), numbers(file, "lon", shown[1])
-    refuse_swapped(file, lat, lon)
+    lat, lon = numbers("lat", shown[0]), numbers("lon", shown[1])
+    with refusing(file, "the positions could not be read", "check them"):
+        refuse_swapped(lat, lon)
     clock = Clock()
     times = pl.Series(track.time, dtype=pl.String)
     time, faults = clock.seconds(times)

@@ -12,12 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Place
+from astray.fixes import Fault, place_faults, plain, without_null_words
 from astray.readers import delimited
-from astray.readers.columns import plain
-from astray.readers.fixes import place_faults
-from astray.readers.refusals import POLARS_ERRORS, Fault, FilePath, Intake, Progress, Report, share_of
+from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
 from astray.readers.table import is_parquet, parquet_blocks, parquet_schema
-from astray.readers.times import without_null_words
+from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
 SECONDS_BETWEEN_FIXES = 15.0

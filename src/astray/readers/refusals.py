@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
+from astray.fixes import Fault
+from astray.times import POLARS_ERRORS
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
-
-POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises; it answers some corrupt files with a panic, which is no ``Exception``."""
 
 LISTED = 1000
 """How many skipped places of each reason a report lists; all of them are counted."""
@@ -147,22 +145,6 @@ class Report:
             lines += [f"  {text}" for text in texts[:5]]
             lines += [f"  and {count - 5:,} more"] if count > 5 else []
         return "\n".join(lines) or "nothing was left out"
-
-
-class Fault(NamedTuple):
-    """Rows that cannot be used: which, why, and what to do."""
-
-    rows: NDArray[np.bool_]
-    reason: str
-    remedy: Remedy
-    values: pl.Series | NDArray[Any] | None = None
-
-    def detail(self, i: int) -> str:
-        """The value that is at fault, in brackets."""
-        if self.values is None:
-            return ""
-        text = str(self.values[i])
-        return f" ({text if len(text) <= 40 else text[:37] + '...'})"
 
 
 class Intake:

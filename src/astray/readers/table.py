@@ -11,20 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import Call, DataError, Place
+from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.readers import delimited
 from astray.readers.columns import Roles, position, recognised, resolve
-from astray.readers.fixes import (
-    KEYS,
-    grouped,
-    numbers,
-    place_faults,
-    refuse_swapped,
-    run_starts,
-    wrapped,
-)
-from astray.readers.refusals import Fault, FilePath, Intake, Progress, Report, refusing, share_of
+from astray.readers.grouping import KEYS, grouped, run_starts
+from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.readers.text import opening
-from astray.readers.times import Clock, without_null_words
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 PARQUET_ROWS = 262_144
@@ -44,7 +37,7 @@ class TableOptions:
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
     time_unit, time_zone, time_format
-        See :class:`astray.readers.times.Clock`.
+        See :class:`astray.times.Clock`.
     delimiter, encoding, names
         Of text files only. ``names`` are the columns of a file without a header line.
     zero_ok
@@ -180,16 +173,14 @@ class _Source:
 
     def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         frame, file, roles = block.frame, self.file, self.roles.positions
-        lat, lon = numbers(file, "lat", frame["lat"]), numbers(file, "lon", frame["lon"])
+        lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
         if not self.looked:
-            refuse_swapped(file, lat, lon)
+            refuse_swapped(lat, lon)
             self.looked = True
         seconds, time_faults = self.clock.seconds(frame["time"])
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
-        faults = [
-            Fault(label.is_null().to_numpy(), f"the {role} is missing", "fill it in") for role, label in labels.items()
-        ]
+        faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
         faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
         faults += time_faults
         good = intake.sift(file, block.rows, faults)
@@ -199,7 +190,7 @@ class _Source:
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
         for key, name in self.options.kept.items():
             is_column = key.startswith("column ")
-            data[key] = pl.Series(numbers(file, name, frame[key])) if is_column else frame[key]
+            data[key] = pl.Series(numbers(name, frame[key])) if is_column else frame[key]
         fixes = pl.DataFrame(data)
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
 
