@@ -22,7 +22,6 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.tape import Tape
 from astray.live.trip import SETTLED
 from astray.mdp.familiarity import DEFAULT_HABITS, Frame, Habit, StepKeys, keys_of
 from astray.mdp.memory import Forgetting, Memory
@@ -30,6 +29,7 @@ from astray.mdp.projection import Projection
 from astray.mdp.steps import Steps
 from astray.normality import trip_normality
 from astray.simulate import city
+from astray.tape import Tape
 
 Fix = tuple[float, float, float]
 

@@ -110,7 +110,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
 
 
 def _moment(trips: Trajectories, i: int) -> str:
-    from astray.live.score import moment
+    from astray.times import moment
 
     return moment(float(trips.columns["time"][trips.offsets[i]]))
 

@@ -253,6 +253,19 @@ def seconds_of(value: object) -> float:
     return float(seconds[0])
 
 
+def moment(time: float) -> str:
+    """A time as text, in UTC.
+
+    >>> moment(1372636858.25), moment(0.0)
+    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z')
+    """
+    try:
+        text = datetime.fromtimestamp(round(time, 3), UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
+        return f"{time:.3f}"
+    return text.replace(".000", "").replace("+00:00", "Z")
+
+
 def _epoch(stamps: pl.Series, offsets: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
     micros = stamps.dt.epoch("us")
     return (micros.cast(pl.Float64).fill_null(np.nan).to_numpy() - 1e6 * offsets) / 1e6

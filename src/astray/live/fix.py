@@ -9,8 +9,7 @@ import numpy as np
 
 from astray.errors import DataError
 from astray.fixes import REQUIRED, parts, place
-from astray.live.score import moment
-from astray.times import seconds_of
+from astray.times import moment, seconds_of
 from astray.trajectories import Trajectories
 
 

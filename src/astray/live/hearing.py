@@ -12,10 +12,11 @@ from astray.decide import ByContext, Threshold
 from astray.errors import DataError
 from astray.live.events import Events, of_alert, of_fix, of_trip
 from astray.live.messages import Line, Message, Refused, parse
-from astray.live.score import Score, TripScore, moment
+from astray.live.score import Score, TripScore
 from astray.live.session import LATE, Session
 from astray.live.state import State
-from astray.live.tape import Tape
+from astray.tape import Tape
+from astray.times import moment
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -168,7 +169,7 @@ class Hearing:
             heard = self._of(agent, context)
         except DataError as error:
             return self._refuse(error.reason, agent)
-        for score in heard.session.push((message.time, message.lat, message.lon)):
+        for score in heard.session.push((message.time, message.lat, message.lon), message.trip):
             self._tell(agent, heard, score)
         return None
 

@@ -27,6 +27,7 @@ class Message(NamedTuple):
     lat: float
     lon: float
     context: Mapping[str, Any]
+    trip: str = ""  # its name, where the feed names trips
 
 
 class Refused(NamedTuple):
@@ -40,12 +41,13 @@ def parse(line: Line) -> Message | Refused:
     """One line of JSON.
 
     A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; UTC where no zone is
-    named), ``lat``, ``lon`` and ``agent``; the names that tables use (``lng``, ``user_id``, ``timestamp``, ...) are
-    understood, and further entries are kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip;
-    ``clock`` tells the time, by which the trips of agents that have been silent for too long are over.
+    named), ``lat``, ``lon`` and ``agent``, and ``trip`` where the feed names trips. The names that tables use
+    (``lng``, ``user_id``, ``timestamp``, ...) are understood, and further entries are kept as context. ``type`` is
+    ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which the trips of agents that have
+    been silent for too long are over.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
-    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={})
+    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='')
     >>> parse('{"uid": 17, "tst": 60, "lat": NaN, "lng": 7}')
     Refused(reason='not JSON: NaN is not a number', agent=None)
     >>> parse('{"agent": "a", "time": 0, "lat": 95, "lon": 7}')
@@ -72,7 +74,9 @@ def parse(line: Line) -> Message | Refused:
             return Message(kind, agent, math.nan, math.nan, math.nan, context)
         if kind == "clock":
             return Message(kind, agent, seconds_of(found.get("time")), math.nan, math.nan, context)
-        return Message(kind, agent, *read_fix(tuple(found.get(role) for role in REQUIRED)), context)
+        time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED))
+        trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
+        return Message(kind, agent, time, lat, lon, context, trip)
     except DataError as error:
         return Refused(error.reason, agent)
 

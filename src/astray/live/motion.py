@@ -10,32 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.live.tape import Tape
-from astray.mdp.projection import EARTH_RADIUS, Projection
+from astray.mdp.projection import Place
 from astray.mdp.steps import Steps
+from astray.tape import Tape
 
 Array = NDArray[Any]
-Place = tuple[float, float]
-
-
-class Plane:
-    """A projection for one fix at a time: to the last bit what ``Projection.to_metres`` gives.
-
-    >>> here = Projection(lat=41.15, lon=-8.61)
-    >>> Plane(here).to_metres(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
-    True
-    """
-
-    __slots__ = ("_east", "_lat", "_lon", "_north")
-
-    def __init__(self, projection: Projection) -> None:
-        self._lat, self._lon = projection.lat, projection.lon
-        self._east, self._north = projection._east_metres_a_degree, float(np.radians(1))
-
-    def to_metres(self, lat: float, lon: float) -> Place:
-        """East and north of the centre, in metres."""
-        east = (lon - self._lon + 180.0) % 360.0 - 180.0
-        return east * self._east, (lat - self._lat) * self._north * EARTH_RADIUS
 
 
 class Step(NamedTuple):
@@ -114,6 +93,11 @@ class Motion:
 
     def __len__(self) -> int:
         return len(self._times) - self._head
+
+    def restart(self) -> None:
+        """A new path begins: nothing before it is looked back at."""
+        self._times, self._xs, self._ys = array("d"), array("d"), array("d")
+        self._head = 0
 
     def step(self, time: float, place: Place) -> Step:
         """The step by which a place was reached; times rise from step to step."""

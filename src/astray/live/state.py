@@ -13,15 +13,15 @@ import numpy as np
 
 from astray.errors import DataError, Place
 from astray.live.position import Position
-from astray.live.tape import Tape
 from astray.modelfile import pack_text, write
 from astray.modelfile.container import read
+from astray.tape import Tape
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 4
+VERSION = 5
 
 
 @dataclass

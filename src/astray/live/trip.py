@@ -16,14 +16,15 @@ from astray.decide import ANOMALY, NORMAL, REVIEW, leaving, segments, threshold
 from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
 from astray.live.eye import Eye
 from astray.live.fix import one_fix
-from astray.live.motion import Motion, Place, Plane, Step
+from astray.live.motion import Motion, Step
 from astray.live.rows import Rows
-from astray.live.score import Stretch, TripScore, moment
-from astray.live.tape import Tape
+from astray.live.score import Stretch, TripScore
 from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.faults import FaultFilter
+from astray.mdp.projection import Plane
 from astray.mdp.statistics import TripRows, statistics
 from astray.normality import StepScores, step_normality
+from astray.tape import Tape
+from astray.times import moment
 
 if TYPE_CHECKING:
     from astray.detectors.scoring import Lens
@@ -35,41 +36,22 @@ MAX_ROWS = 10_000  # of a trip, which then ends: at the usual interval it has la
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
 
-class Anchor:
-    """Where the agent has been staying: since when, around which place, and the middle of its fixes there."""
-
-    __slots__ = ("place", "rows", "since", "sum")
-
-    def __init__(self, since: float, place: Place) -> None:
-        self.since, self.place = since, place
-        self.sum, self.rows = place, 1
-
-    @property
-    def centre(self) -> Place:
-        """The middle of the fixes there."""
-        return self.sum[0] / self.rows, self.sum[1] / self.rows
-
-    def add(self, at: Place) -> None:
-        """One more fix there."""
-        self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
-
-
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("_last", "_rows", "_running", "_scored", "_tick", "agent", "alert", "anchor", "eps", "eye", "faults"),
-        *("fixes", "gamma", "given", "history", "judge", "lens", "min_history", "motion", "name", "one", "open_eps"),
+        *("_last", "_rows", "_running", "_scored", "_tick", "agent", "alert", "eps", "eye", "faults"),
+        *("fixes", "gamma", "given", "history", "lens", "min_history", "motion", "name", "one", "open_eps"),
         *("plane", "reward", "start", "stretch"),
     )
 
-    def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
+    def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
         self.lens: Lens = detector.lens(session.agent, session._near)
         view = self.lens.view
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
-        self.name = moment(time)
+        self.name = name or moment(time)
         self.fixes = self.faults = 0
         self.start = time
         self.eye = Eye(view)
@@ -79,25 +61,14 @@ class OpenTrip:
         gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.plane = Plane(view.projection)
-        self.judge = FaultFilter(view.config.faults)
         self.motion = Motion(view.config.interval, view.encoder.lags)
         self.alert = ""
-        self.anchor = Anchor(time, self.place(lat, lon))
         self._rows = Rows(view)
         self._tick = -1
         self._scored = 0  # rows that the trip so far was scored by
         self._last: Step | None = None
         self._running: TripScore | None = None
         self.stretch: Stretch | None = None  # that is not normal and still lasts
-
-    def place(self, lat: float, lon: float) -> Place:
-        """A place in metres."""
-        return self.plane.to_metres(lat, lon)
-
-    def degrees(self, at: Place) -> Place:
-        """Latitude and longitude of a place in metres."""
-        lat, lon = self.lens.view.projection.to_degrees(np.array([at]))
-        return float(lat[0]), float(lon[0])
 
     @property
     def full(self) -> bool:
@@ -106,10 +77,15 @@ class OpenTrip:
 
     # ---------------------------------------------------------------- adding
 
-    def add(self, time: float, at: Place) -> StepScores:
-        """Count a good fix: its n(s, a), the spread over the heads, and the lowest aspect."""
+    def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> StepScores:
+        """Count a good fix: its n(s, a), the spread over the heads, and the lowest aspect.
+
+        Where a gap before it ``breaks`` the path, it is the first of the next one.
+        """
         self.fixes += 1
-        step = self.motion.step(time, at)
+        if breaks:
+            self.motion.restart()
+        step = self.motion.step(time, self.plane.to_metres(lat, lon))
         tick = self._tick_of(step)
         due = step.first or tick != self._tick
         scores = self._keep(step, due)
@@ -232,15 +208,6 @@ class OpenTrip:
         elif running.score > leaving(self.open_eps):
             self.alert = ""
 
-    def stays(self, time: float, at: Place, seconds: float, radius: float) -> bool:
-        """Whether the agent has now stayed for so long within a circle."""
-        x, y = self.anchor.place
-        if math.hypot(at[0] - x, at[1] - y) > radius:
-            self.anchor = Anchor(time, at)
-            return False
-        self.anchor.add(at)
-        return time - self.anchor.since >= seconds
-
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
         encoder = self.lens.view.encoder
@@ -254,14 +221,11 @@ class OpenTrip:
 
     def freeze(self, tape: Tape) -> None:
         """Put all that changes on a tape."""
-        judge, anchor = self.judge, self.anchor
-        tape.put(self.start, *self.degrees(self.motion.origin), self.fixes, self.faults)
+        tape.put(*(float(self.one.columns[name][0]) for name in ("time", "lat", "lon")))
+        tape.put_text(self.name)
+        tape.put(self.fixes, self.faults)
         tape.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
         tape.put_many(self.given.tolist())
-        tape.put_many(judge.last or ())
-        tape.put(*judge.velocity)
-        tape.put_many(value for suspect in judge.suspects for value in suspect)
-        tape.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
         self.motion.freeze(tape)
         tape.put(self._rows.kept, self._scored)
         tape.put_many(self._rows.numbers)
@@ -269,19 +233,11 @@ class OpenTrip:
     @classmethod
     def thawed(cls, session: Session, tape: Tape) -> OpenTrip:
         """The trip that was frozen."""
-        trip = cls(session, tape.take(), tape.take(), tape.take())
+        trip = cls(session, tape.take(), tape.take(), tape.take(), tape.text())
         trip.fixes, trip.faults = tape.count(), tape.count()
         trip.alert = ("", ANOMALY, REVIEW)[tape.count()]
         trip.eps, trip.open_eps, trip.gamma = tape.take(), tape.take(), tape.take()
         trip.given = np.array(tape.many(), np.float32)
-        last = tape.many().tolist()
-        trip.judge.last = (last[0], last[1], last[2]) if last else None
-        trip.judge.velocity = (tape.take(), tape.take())
-        suspects = tape.many().tolist()
-        trip.judge.suspects = list(zip(*(suspects[i::3] for i in range(3)), strict=True))
-        anchor = Anchor(tape.take(), (tape.take(), tape.take()))
-        anchor.sum, anchor.rows = (tape.take(), tape.take()), tape.count()
-        trip.anchor = anchor
         trip.motion.thaw(tape)
         kept, trip._scored = tape.count(), tape.count()
         trip._rows = Rows.of(trip.lens.view, tape.many(), kept, trip.given)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Place = tuple[float, float]
+"""East and north, in metres."""
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
@@ -68,3 +70,23 @@ class Projection:
         lat = self.lat + xy[..., 1] / METRES_A_DEGREE
         lon = (self.lon + xy[..., 0] / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
         return lat, lon
+
+
+class Plane:
+    """A projection for one fix at a time: to the last bit what ``Projection.to_metres`` gives.
+
+    >>> here = Projection(lat=41.15, lon=-8.61)
+    >>> Plane(here).to_metres(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
+    True
+    """
+
+    __slots__ = ("_east", "_lat", "_lon", "_north")
+
+    def __init__(self, projection: Projection) -> None:
+        self._lat, self._lon = projection.lat, projection.lon
+        self._east, self._north = projection._east_metres_a_degree, float(np.radians(1))
+
+    def to_metres(self, lat: float, lon: float) -> Place:
+        """East and north of the centre, in metres."""
+        east = (lon - self._lon + 180.0) % 360.0 - 180.0
+        return east * self._east, (lat - self._lat) * self._north * EARTH_RADIUS
