@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astray import IRLDetector, Trajectories
+from astray.cli import main
+from astray.errors import DataError
+from astray.readers import ReadWarning, Report, iter_read, read
 from astray.simulate import city
 from astray.tape import Tape
 from astray.trips import Cutter, Fix, TripRules, cut
@@ -142,3 +149,76 @@ def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: IRL
     table = detector.score(trip)
     assert ended.normality == pytest.approx(table["normality"][0], abs=1e-3)
     assert ended.score == pytest.approx(table["score"][0], abs=1e-3)
+
+
+# ---------------------------------------------------------------- files
+
+
+ROWS = [f"ana,{t:.0f},{lat},{lon}\n" for t, lat, lon in walk(0, 10, 45) + walk(9000, 9, 45)]
+RAW = "".join(["agent,time,lat,lon\n", *ROWS])
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "fixes.csv"
+    file.write_text(text)
+    return file
+
+
+def test_a_table_without_trips_is_cut_and_it_is_said_how_many_that_made(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW)
+    report = Report()
+    trips = read(file, report=report)
+    assert (trips.lengths.tolist(), report.cut) == ([10, 9], 2)
+    assert trips.trajectory_ids.tolist() == ["1970-01-01T00:00:00Z", "1970-01-01T02:30:00Z"]
+    assert "cut at gaps and stays into trips: 2; pass trips='as-given'" in str(report)
+    with pytest.warns(ReadWarning, match="into trips: 2"):
+        read(file)
+
+
+def test_trips_may_be_taken_as_given_or_cut_in_any_case(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW)
+    assert read(file, trips="as-given", report=Report()).trajectory_ids.tolist() == ["ana"]
+    named = written(tmp_path, RAW.replace("lat,lon", "lat,lon,trip").replace(",7.0\n", ",7.0,x\n"))
+    assert read(named, report=Report()).trajectory_ids.tolist() == ["x"]
+    assert len(read(named, trips="cut", report=Report())) == 2
+    with pytest.raises(DataError, match="trips='yes' is unknown; give as-given or cut"):
+        read(named, trips="yes")
+
+
+def test_a_table_without_trips_is_cut_while_it_is_streamed(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW + RAW.removeprefix("agent,time,lat,lon\n").replace("ana", "bob"))
+    report = Report()
+    batches = list(iter_read(file, 5, report=report))
+    assert [(b.agents, b.lengths.tolist()) for b in batches] == [(["ana"], [10, 9]), (["bob"], [10, 9])]
+    assert report.cut == 4
+
+
+def test_points_of_geojson_that_name_no_trip_are_cut(tmp_path: Path) -> None:
+    points = [
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [lon, lat]}, "properties": {"time": t}}
+        for t, lat, lon in walk(0, 3, 45) + walk(9000, 2, 45)
+    ]
+    file = tmp_path / "fixes.geojson"
+    file.write_text(json.dumps({"type": "FeatureCollection", "features": points}))
+    assert read(file, report=Report()).lengths.tolist() == [3, 2]
+
+
+def test_the_command_line_cuts_raw_fixes_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], people: Trajectories
+) -> None:
+    mine = people.agent("p00")
+    raw, named = tmp_path / "raw.parquet", tmp_path / "named.parquet"
+    mine.to_frame().drop("trajectory").write_parquet(raw)
+    mine.to_frame().write_parquet(named)
+    model = str(tmp_path / "m.astray")
+    assert main(["fit", str(raw), "-o", model]) == 0
+    assert re.search(r"cut at gaps and stays into trips: \d\d; pass --trips as-given", capsys.readouterr().err)
+    assert main(["fit", str(named), "-o", model]) == 0
+    assert "cut at gaps" not in capsys.readouterr().err
+    scores = tmp_path / "scores.csv"
+    assert main(["score", model, str(raw), "--trips", "as-given", "-o", str(scores)]) == 0
+    assert len(scores.read_text().splitlines()) == 2
+    assert main(["score", model, str(named), "--trips", "cut", "-o", str(scores), "--quiet"]) == 0
+    assert len(scores.read_text().splitlines()) > 20
+    assert main(["score", model, str(raw), "--trips", "sometimes"]) == 2
+    assert "give one of as-given, cut" in capsys.readouterr().err

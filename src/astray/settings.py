@@ -70,6 +70,10 @@ class Settings:
     users: tuple[str, ...] | None = _setting("only these persons of GeoLife")
     cache: str | None = _setting("Parquet file in which GeoLife is kept, to be parsed only once")
     read: Mapping[str, str] | None = _setting("further options of the format's reader, as name=value")
+    trips: str | None = _setting(
+        "as-given, or cut at gaps and stays; by default only fixes that name no trip are cut",
+        check=_one_of("as-given", "cut"),
+    )
     skip_bad: bool = _setting("leave out rows that cannot be used, and say which, instead of refusing the file", False)
     whole: bool = _setting("read tables whole, however large: for rows that are not grouped by trip", False)
 

@@ -109,8 +109,8 @@ def counted(done: Advance) -> Callable[[int, int], None]:
 
 
 def say_left_out(report: Report, *, quiet: bool = False) -> None:
-    """What a reader left out, which is always said, and what it supposed."""
-    if report.counts or (report.assumptions and not quiet):
+    """What a reader left out, which is always said, what it supposed, and how many trips it cut."""
+    if report.counts or ((report.assumptions or report.cut) and not quiet):
         say(report.told(as_flag))
 
 

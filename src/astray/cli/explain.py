@@ -52,6 +52,7 @@ def command(
     users: o.Users = None,
     cache: o.Cache = None,
     read: o.ReadOptions = None,
+    trips: o.Cutting = None,
     skip_bad: o.SkipBad = None,
     whole: o.Whole = None,
     config: o.Config = None,

@@ -99,6 +99,17 @@ ReadOptions = Annotated[
         show_default=False,
     ),
 ]
+Cutting = Annotated[
+    str | None,
+    Option(
+        "--trips",
+        metavar="as-given|cut",
+        help="Take trips as the file names them, or cut fixes into trips at gaps and stays, as watch does. By default "
+        "only fixes that name no trip are cut.",
+        rich_help_panel=READING,
+        show_default=False,
+    ),
+]
 SkipBad = Annotated[
     bool | None,
     Option(

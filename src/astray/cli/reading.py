@@ -98,6 +98,7 @@ class Source:
                 skip_bad=self.settings.skip_bad,
                 report=self.report,
                 progress=counted(done),
+                trips=self.settings.trips,
                 **self.options,
             )
         trips = self._attributed(trips)
@@ -125,6 +126,7 @@ class Source:
             skip_bad=self.settings.skip_bad,
             report=self.report,
             progress=note,
+            trips=self.settings.trips,
             **self.options,
         ):
             trips = self._attributed(batch)

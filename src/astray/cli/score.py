@@ -45,6 +45,7 @@ def command(
     users: o.Users = None,
     cache: o.Cache = None,
     read: o.ReadOptions = None,
+    trips: o.Cutting = None,
     skip_bad: o.SkipBad = None,
     whole: o.Whole = None,
     workers: o.Workers = None,
@@ -88,9 +89,9 @@ def command(
     if source.is_streamed:
         batches = source.batches()
     else:
-        trips = source.load()
-        n = 1 if trips.n_rows < ALONE_ROWS else n
-        batches = cut(trips, AT_A_TIME)
+        loaded = source.load()
+        n = 1 if loaded.n_rows < ALONE_ROWS else n
+        batches = cut(loaded, AT_A_TIME)
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
     others = 0

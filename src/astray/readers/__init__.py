@@ -16,9 +16,10 @@ from astray.errors import Call, DataError, Place
 from astray.readers.geojson import GeoJsonOptions, read_geojson
 from astray.readers.geolife import read_geolife
 from astray.readers.gpx import GpxOptions, read_gpx
+from astray.readers.grouping import in_trips
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.recognise import FORMATS, files_of, recognise
-from astray.readers.refusals import Assumption, FilePath, Progress, ReadWarning, Report, Skipped
+from astray.readers.refusals import Assumption, FilePath, Intake, Progress, ReadWarning, Report, Skipped
 from astray.readers.table import TableOptions, iter_table, read_table
 from astray.trajectories import Trajectories
 
@@ -54,6 +55,7 @@ def read(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     **options: Any,
 ) -> Trajectories:
     """Read trajectories from a file or folder of any known format.
@@ -73,6 +75,10 @@ def read(
     progress
         Called as ``progress(done, total)`` now and then (in bytes, rows or files), at the end with
         ``done == total``.
+    trips
+        ``"as-given"``: as the file names them, and where it names none, all fixes of an agent are one. ``"cut"``: cut
+        at gaps and stays, as the live feed does it (see :mod:`astray.trips`). By default only those are cut that the
+        file does not name; the report says how many trips that made.
     **options
         Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
         :class:`TableOptions`, :class:`GpxOptions`, :class:`GeoJsonOptions` for the others.
@@ -99,21 +105,23 @@ def read(
     kind = _kind(source, format, options)
     if kind == "geolife":
         _check_names(options, ("users", "cache"), kind)
-        return read_geolife(source, skip_bad=skip_bad, report=report, progress=progress, **options)
+        people = read_geolife(source, skip_bad=skip_bad, report=report, progress=progress, **options)
+        return in_trips(people, trips, Intake(skip_bad, report))
     files = files_of(source, kind)
     match kind:
         case "porto":
             porto = _options(PortoOptions, options, kind)
-            return read_porto(*files, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+            rides = read_porto(*files, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+            return in_trips(rides, trips, Intake(skip_bad, report))
         case "table":
             table = _options(TableOptions, options, kind)
-            return read_table(*files, skip_bad=skip_bad, report=report, progress=progress, options=table)
+            return read_table(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table)
         case "gpx":
             gpx = _options(GpxOptions, options, kind)
-            return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, options=gpx)
+            return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=gpx)
         case _:
             geo = _options(GeoJsonOptions, options, kind)
-            return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, options=geo)
+            return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=geo)
 
 
 def iter_read(
@@ -124,6 +132,7 @@ def iter_read(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     **options: Any,
 ) -> Iterator[Trajectories]:
     """Stream a table or a Porto file in batches of whole trajectories of about ``batch_rows`` fixes.
@@ -141,11 +150,14 @@ def iter_read(
     kind = _kind(source, format, options)
     if kind == "table":
         table = _options(TableOptions, options, kind)
-        return iter_table(source, batch_rows, skip_bad=skip_bad, report=report, progress=progress, options=table)
+        return iter_table(
+            source, batch_rows, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table
+        )
     if kind == "porto":
         porto = _options(PortoOptions, options, kind)
-        trips = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
-        return iter_porto(source, trips, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+        batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
+        rides = iter_porto(source, batch, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+        return (in_trips(some, trips, Intake(skip_bad, report)) for some in rides)
     raise DataError(f"{kind} is not streamed", place=Place(str(source)), remedy=("use ", Call("read")))
 
 

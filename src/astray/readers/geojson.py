@@ -13,7 +13,7 @@ import polars as pl
 
 from astray.errors import DataError, Place
 from astray.fixes import ALIASES, label, numbers, place_faults, plain, refuse_swapped, wrapped
-from astray.readers.grouping import grouped
+from astray.readers.grouping import grouped, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import decoded, opening
 from astray.times import Clock
@@ -61,14 +61,15 @@ def read_geojson(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: GeoJsonOptions | None = None,
 ) -> Trajectories:
     """Read GeoJSON files of LineString, MultiLineString and Point features.
 
     A line is a trajectory; its times stand in a property with one time a vertex (``coordTimes``, ``times``,
     ...), nested as its coordinates are. Points have a time each and are grouped by their properties
-    (``uid``, ``trip_id``, ...); points that name no trajectory make one an agent. A third coordinate
-    (height) is passed over.
+    (``uid``, ``trip_id``, ...); points that name none are cut into trips (``trips`` as for
+    :func:`read`). A third coordinate (height) is passed over.
     """
     options = options or GeoJsonOptions()
     files = [Path(p) for p in (path, *more)]
@@ -81,7 +82,7 @@ def read_geojson(
                 progress(i + 1, len(files))
         if not parts:
             raise intake.nothing(files[0], "feature")
-        return Trajectories.concat(parts)
+        return in_trips(Trajectories.concat(parts), trips, intake)
 
 
 def _loaded(file: Path) -> Any:
@@ -167,7 +168,7 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
         case "Point":
             time = next((named[alias] for alias in ALIASES["time"] if alias in named), None)
             lon, lat = _position(coordinates)
-            yield _Fix(number, agent, _label(named, "trajectory", agent), time, lat, lon)
+            yield _Fix(number, agent, _label(named, "trajectory", ""), time, lat, lon)
         case "LineString" | "MultiLineString" as kind:
             trajectory = _label(named, "trajectory", name)
             lines = coordinates if kind == "MultiLineString" else [coordinates]

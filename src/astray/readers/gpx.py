@@ -1,7 +1,6 @@
 """GPX tracks: one trajectory a track, its segments joined.
 
-Segments mark where reception was lost; whether such a gap ends a trip is decided later, by one rule for all
-formats.
+Segments mark where reception was lost; a track is a trip all the same, unless trips are to be cut.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import polars as pl
 
 from astray.errors import DataError, Place
 from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
-from astray.readers.grouping import time_ordered
+from astray.readers.grouping import in_trips, time_ordered
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import opening
 from astray.times import Clock
@@ -45,6 +44,7 @@ def read_gpx(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: GpxOptions | None = None,
 ) -> Trajectories:
     """Read GPX files. A trajectory is named as its file, with a number behind if that holds several tracks.
@@ -62,7 +62,7 @@ def read_gpx(
                 progress(i + 1, len(files))
         if not parts:
             raise intake.nothing(files[0], "track")
-        return Trajectories.concat(parts)
+        return in_trips(Trajectories.concat(parts), trips, intake)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""From checked columns of fixes to trajectories: how fixes are grouped and put in order."""
+"""From checked columns of fixes to trajectories: how fixes are grouped, put in order and cut into trips."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.errors import DataError
+from astray.readers.refusals import Intake
 from astray.trajectories import Trajectories
+from astray.trips import cut
 
 KEYS = ("agent", "trajectory")
+TRIPS = ("as-given", "cut")
 
 
 def time_ordered(time: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -67,6 +71,22 @@ def grouped(fixes: pl.DataFrame, columns: Sequence[str] = (), context: Sequence[
         trips["trajectory"].to_numpy(),
         {name: _context(trips[name]) for name in context},
     )
+
+
+def in_trips(fixes: Trajectories, how: str | None, intake: Intake) -> Trajectories:
+    """Trips of trajectories, of which raw fixes have no name: these are cut, or kept as they are, or all are cut."""
+    if how not in (None, *TRIPS):
+        raise DataError(f"trips={how!r} is unknown", remedy=f"give {' or '.join(TRIPS)}, or leave it out")
+    raw = np.full(len(fixes), how == "cut") | (fixes.trajectory_ids == "")
+    if not raw.any():
+        return fixes
+    if how == "as-given":
+        names = np.where(raw, fixes.agent_ids, fixes.trajectory_ids)
+        return Trajectories._trusted(fixes.columns, fixes.offsets, fixes.agent_ids, names, fixes.context)
+    made = cut(fixes[raw])
+    intake.report.cut += len(made)
+    intake.supposed_trips |= how is None
+    return made if raw.all() else Trajectories.concat([fixes[~raw], made])
 
 
 def _context(series: pl.Series) -> NDArray[np.generic]:

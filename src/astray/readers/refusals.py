@@ -70,6 +70,8 @@ class Report:
         The places themselves, the first 1000 of each reason.
     assumptions
         What the data did not say and the reader had to suppose; worth checking.
+    cut
+        How many trips were cut from fixes that name none.
     notes
         What was recognised or repaired without doubt (units, columns that were not used).
 
@@ -86,6 +88,7 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
+    cut: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -140,6 +143,9 @@ class Report:
     def told(self, spelling: Spelling = str) -> str:
         """The whole in words; ``spelling`` says how an option is given."""
         lines = [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
+        if self.cut:
+            remedy = ("pass ", Option("trips", "as-given"), " to keep all fixes of an agent together")
+            lines.append(sentence("", f"cut at gaps and stays into trips: {self.cut:,}", remedy, spelling))
         supposed = [assumption.told(spelling) for assumption in self.assumptions]
         for texts, count in ((self.skipped, self.n_skipped), (supposed, len(supposed))):
             lines += [f"  {text}" for text in texts[:5]]
@@ -156,6 +162,7 @@ class Intake:
     def __init__(self, skip_bad: bool, report: Report | None) -> None:
         self.skip_bad = skip_bad
         self.report = Report() if report is None else report
+        self.supposed_trips = False
         self._warn = report is None
 
     def __enter__(self) -> Intake:
@@ -164,7 +171,8 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self._warn and (self.report.counts or self.report.assumptions):
+        said = self.report.counts or self.report.assumptions or self.supposed_trips
+        if error is None and self._warn and said:
             warnings.warn(str(self.report), ReadWarning, stacklevel=4)
 
     def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:

@@ -14,7 +14,7 @@ from astray.errors import Call, DataError, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.readers import delimited
 from astray.readers.columns import Roles, position, recognised, resolve
-from astray.readers.grouping import KEYS, grouped, run_starts
+from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.readers.text import opening
 from astray.times import Clock
@@ -33,7 +33,7 @@ class TableOptions:
     time, lat, lon, agent, trajectory
         The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
         ``trip_id``, ...). Without an agent column the file's name is the agent; without a trajectory column
-        each agent has one.
+        the fixes of each agent are cut into trips.
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
     time_unit, time_zone, time_format
@@ -71,9 +71,10 @@ def read_table(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Trajectories:
-    """Read tables of fixes, in any order of rows, into one set of trajectories."""
+    """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
     options = options or TableOptions()
     files = [Path(p) for p in (path, *more)]
     parts: list[pl.DataFrame] = []
@@ -87,7 +88,7 @@ def read_table(
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
             fixes = pl.concat(parts, how="vertical_relaxed")
         parts.clear()
-        return _trajectories(fixes, options)
+        return in_trips(_trajectories(fixes, options), trips, intake)
 
 
 def iter_table(
@@ -97,6 +98,7 @@ def iter_table(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Iterator[Trajectories]:
     """Read a table that is grouped by agent and trajectory, a batch of whole trajectories at a time.
@@ -123,10 +125,10 @@ def iter_table(
             held, n_held = [(fixes[cut:], rows[cut:])], fixes.height - cut
             if cut:
                 n_batches += 1
-                yield _batch(file, fixes[:cut], rows[:cut], seen, options)
+                yield in_trips(_batch(file, fixes[:cut], rows[:cut], seen, options), trips, intake)
         if n_held:
             n_batches += 1
-            yield _batch(file, *_joined(held), seen, options)
+            yield in_trips(_batch(file, *_joined(held), seen, options), trips, intake)
         if not n_batches:
             raise intake.nothing(file, "fix")
 
@@ -186,7 +188,7 @@ class _Source:
         good = intake.sift(file, block.rows, faults)
         n = frame.height
         agent = labels.get("agent", pl.repeat(file.stem, n, dtype=pl.String, eager=True))
-        data = {"agent": agent, "trajectory": labels.get("trajectory", agent)}
+        data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
         for key, name in self.options.kept.items():
             is_column = key.startswith("column ")
@@ -248,9 +250,9 @@ def _batch(
     for i, key in enumerate(heads.hash_rows().to_list()):
         if key in seen:
             agent, trajectory = heads.row(i)
+            what = f"trajectory {trajectory!r}" if trajectory else "what is told"
             raise DataError(
-                f"trajectory {trajectory!r} of agent {agent!r} goes on after another one had begun, so the file "
-                "cannot be streamed",
+                f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
                 place=Place(str(file), int(rows[starts[i]])),
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
