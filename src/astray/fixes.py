@@ -24,6 +24,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": (
         *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
         *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "unixtime", "epoch", "event_time"),
+        *("basedatetime", "base_date_time"),  # AIS of MarineCadastre
     ),
     "lat": ("lat", "latitude", "gps_lat", "gps_latitude", "position_lat", "location_lat", "y"),
     "lon": (
@@ -33,6 +34,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "agent": (
         *("agent", "agent_id", "user", "user_id", "uid", "person", "person_id", "driver", "driver_id"),
         *("vehicle", "vehicle_id", "taxi", "taxi_id", "vessel", "mmsi", "device", "device_id", "individual"),
+        *("individual_local_identifier", "tag_local_identifier"),  # Movebank
     ),
     "trajectory": (
         *("trajectory", "trajectory_id", "traj", "traj_id", "trip", "trip_id", "track", "track_id"),
@@ -104,9 +106,18 @@ def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     >>> parts({"uid": 17, "lng": 7.5, "speed": 3})
     ({'lon': 7.5, 'agent': 17}, {'speed': 3})
     """
-    names = tuple(said)
-    found, others = _keys(names)
+    if "_type" in said:
+        return _of_owntracks(said)
+    found, others = _keys(tuple(said))
     return {role: said[key] for role, key in found}, {key: said[key] for key in others}
+
+
+def _of_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A location of OwnTracks: ``t`` is what triggered it, and the topic (owntracks/ana/phone) says whose it is."""
+    topic = str(said.get("topic") or "").split("/")
+    who = "/".join(topic[1:3]) if len(topic) >= 3 else said.get("tid")
+    found = {"time": said.get("tst"), "lat": said.get("lat"), "lon": said.get("lon"), "agent": who or None}
+    return found, {key: said[key] for key in said if key not in ("_type", "topic", "tid", "tst", "lat", "lon")}
 
 
 @lru_cache(1024)  # the messages of a feed have the same few sets of keys

@@ -20,7 +20,7 @@ ROLES = ("time", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson")
+FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson", "jsonlines")
 
 Check = tuple[Callable[[Any], bool], str]
 

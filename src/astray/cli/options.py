@@ -19,8 +19,8 @@ Trips = Annotated[
     Path,
     Argument(
         metavar="FILE",
-        help="Trips: a CSV or Parquet table, GPX, GeoJSON, Porto's train.csv, a folder of such files, or GeoLife's "
-        "Data folder. The format is recognised.",
+        help="Trips: a CSV or Parquet table, JSON lines (also OwnTracks), GPX, GeoJSON, Porto's train.csv, a folder of "
+        "such files, or GeoLife's Data folder. The format is recognised.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,9 @@ To = Annotated[str, Option("--to", help="Format of standard output: csv, jsonl o
 Format = Annotated[
     str | None,
     Option(
-        "--format", help="geolife, porto, table, gpx or geojson, where it is not recognised.", rich_help_panel=READING
+        "--format",
+        help="geolife, porto, table, gpx, geojson or jsonlines, where it is not recognised.",
+        rich_help_panel=READING,
     ),
 ]
 Columns = Annotated[

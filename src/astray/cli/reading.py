@@ -57,7 +57,7 @@ class Source:
         s = self.settings
         told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
         told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
-        if self.owner is not None and self.kind in ("gpx", "geojson"):
+        if self.owner is not None and self.kind in ("gpx", "geojson", "jsonlines"):
             told.setdefault("agent", self.owner)  # there the option says whose tracks those are that do not say it
         return told
 

@@ -42,9 +42,9 @@ def parse(line: Line) -> Message | Refused:
 
     A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; UTC where no zone is
     named), ``lat``, ``lon`` and ``agent``, and ``trip`` where the feed names trips. The names that tables use
-    (``lng``, ``user_id``, ``timestamp``, ...) are understood, and further entries are kept as context. ``type`` is
-    ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which the trips of agents that have
-    been silent for too long are over.
+    (``lng``, ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are
+    kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which
+    the trips of agents that have been silent for too long are over.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
     Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='')
@@ -66,6 +66,8 @@ def parse(line: Line) -> Message | Refused:
     kind = said.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
+    if said.get("_type", "location") != "location":
+        return Refused(f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
     found, context = parts(said)
     agent: str | None = None
     try:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from astray.errors import Call, DataError, Place
-from astray.readers.geojson import GeoJsonOptions, read_geojson
+from astray.readers.geojson import read_geojson
 from astray.readers.geolife import read_geolife
 from astray.readers.gpx import GpxOptions, read_gpx
 from astray.readers.grouping import in_trips
+from astray.readers.jsonlines import read_jsonlines
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
+from astray.readers.positions import JsonOptions
 from astray.readers.recognise import FORMATS, files_of, recognise
 from astray.readers.refusals import Assumption, FilePath, Intake, Progress, ReadWarning, Report, Skipped
 from astray.readers.table import TableOptions, iter_table, read_table
@@ -26,8 +28,8 @@ from astray.trajectories import Trajectories
 __all__ = [
     "FORMATS",
     "Assumption",
-    "GeoJsonOptions",
     "GpxOptions",
+    "JsonOptions",
     "PortoOptions",
     "ReadWarning",
     "Report",
@@ -40,6 +42,7 @@ __all__ = [
     "read_geojson",
     "read_geolife",
     "read_gpx",
+    "read_jsonlines",
     "read_porto",
     "read_table",
     "recognise",
@@ -63,10 +66,10 @@ def read(
     Parameters
     ----------
     path
-        A CSV or Parquet table, Porto's ``train.csv`` (or the same as Parquet), a GPX or GeoJSON file, a
-        folder of such files, or GeoLife's folder ``Data``.
+        A CSV or Parquet table, Porto's ``train.csv`` (or the same as Parquet), a GPX or GeoJSON file,
+        JSON lines (also of OwnTracks), a folder of such files, or GeoLife's folder ``Data``.
     format
-        ``"geolife"``, ``"porto"``, ``"table"``, ``"gpx"`` or ``"geojson"``; recognised by default.
+        ``"geolife"``, ``"porto"``, ``"table"``, ``"gpx"``, ``"geojson"`` or ``"jsonlines"``; recognised by default.
     skip_bad
         Leave out rows and files that cannot be used, instead of refusing the whole.
     report
@@ -81,7 +84,7 @@ def read(
         file does not name; the report says how many trips that made.
     **options
         Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
-        :class:`TableOptions`, :class:`GpxOptions`, :class:`GeoJsonOptions` for the others.
+        :class:`TableOptions`, :class:`GpxOptions`, :class:`JsonOptions` for the others.
 
     Examples
     --------
@@ -119,8 +122,12 @@ def read(
         case "gpx":
             gpx = _options(GpxOptions, options, kind)
             return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=gpx)
+        case "jsonlines":
+            lines = _options(JsonOptions, options, kind)
+            told: dict[str, Any] = {"skip_bad": skip_bad, "report": report, "progress": progress, "trips": trips}
+            return read_jsonlines(*files, options=lines, **told)
         case _:
-            geo = _options(GeoJsonOptions, options, kind)
+            geo = _options(JsonOptions, options, kind)
             return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=geo)
 
 

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from astray.errors import DataError, Place
-from astray.fixes import ALIASES, label, numbers, place_faults, plain, refuse_swapped, wrapped
-from astray.readers.grouping import grouped, in_trips
+from astray.fixes import ALIASES, label, plain
+from astray.readers.grouping import in_trips
+from astray.readers.positions import JsonOptions, Position, trajectories_of
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import decoded, opening
-from astray.times import Clock
 from astray.trajectories import Trajectories
 
 LINE_TIMES = ("coordtimes", "coordinatetimes", "times", "timestamps", "time", "timestamp", "datetimes")
 """The properties in which exporters keep the times of a line's vertices."""
-
-
-@dataclass(frozen=True)
-class GeoJsonOptions:
-    """How GeoJSON is read.
-
-    Parameters
-    ----------
-    agent
-        Whose trajectories these are, where the features do not say; by default the name of the file's folder.
-    time_unit, time_zone
-        See :class:`astray.times.Clock`.
-    zero_ok
-        Whether a fix at exactly (0, 0) is meant.
-    """
-
-    agent: str | None = None
-    time_unit: str | None = None
-    time_zone: str | None = None
-    zero_ok: bool = False
-
-
-@dataclass(frozen=True)
-class _Fix:
-    """One position: degrees and time as they stand in the file, whose it is, and the feature it came from."""
-
-    feature: int
-    agent: str
-    trajectory: str
-    time: object
-    lat: object
-    lon: object
 
 
 def read_geojson(
@@ -62,7 +28,7 @@ def read_geojson(
     report: Report | None = None,
     progress: Progress | None = None,
     trips: str | None = None,
-    options: GeoJsonOptions | None = None,
+    options: JsonOptions | None = None,
 ) -> Trajectories:
     """Read GeoJSON files of LineString, MultiLineString and Point features.
 
@@ -71,7 +37,7 @@ def read_geojson(
     (``uid``, ``trip_id``, ...); points that name none are cut into trips (``trips`` as for
     :func:`read`). A third coordinate (height) is passed over.
     """
-    options = options or GeoJsonOptions()
+    options = options or JsonOptions()
     files = [Path(p) for p in (path, *more)]
     parts: list[Trajectories] = []
     with Intake(skip_bad, report) as intake:
@@ -114,9 +80,9 @@ def _features(file: Path) -> list[Any]:
     raise DataError(reason, place=Place(str(file), 1, "line"), remedy="give a FeatureCollection")
 
 
-def _trajectories(file: Path, options: GeoJsonOptions, intake: Intake) -> Trajectories:
-    fixes: list[_Fix] = []
-    owner = options.agent if options.agent is not None else file.resolve().parent.name
+def _trajectories(file: Path, options: JsonOptions, intake: Intake) -> Trajectories:
+    fixes: list[Position] = []
+    owner = options.owner(file)
     features = _features(file)
     for number, feature in enumerate(features, start=1):
         try:
@@ -129,31 +95,10 @@ def _trajectories(file: Path, options: GeoJsonOptions, intake: Intake) -> Trajec
             intake.refuse(file, number, error.reason, error.remedy, unit="feature")
     if not fixes:
         raise intake.nothing(file, "feature")
-    clock = Clock(options.time_unit, options.time_zone)
-    with refusing(file, "the positions could not be read", "check them"):
-        lat = numbers("lat", _series([fix.lat for fix in fixes]))
-        lon = numbers("lon", _series([fix.lon for fix in fixes]))
-        refuse_swapped(lat, lon)
-        time, faults = clock.seconds(_series([fix.time for fix in fixes]))
-    rows = np.array([fix.feature for fix in fixes], dtype=np.int64)
-    good = intake.sift(file, rows, [*place_faults(lat, lon, zero_ok=options.zero_ok), *faults], unit="feature")
-    for remark in clock.remarks():
-        intake.report.assume(file, *remark)
-    if not good.any():
-        raise intake.nothing(file, "position")
-    table = pl.DataFrame(
-        {
-            "agent": [fix.agent for fix in fixes],
-            "trajectory": [fix.trajectory for fix in fixes],
-            "time": time,
-            "lat": lat,
-            "lon": wrapped(lon),
-        }
-    )
-    return grouped(table.filter(good))
+    return trajectories_of(file, fixes, options, intake, unit="feature")
 
 
-def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
+def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[Position]:
     """The positions of one feature."""
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict):
@@ -168,7 +113,7 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
         case "Point":
             time = next((named[alias] for alias in ALIASES["time"] if alias in named), None)
             lon, lat = _position(coordinates)
-            yield _Fix(number, agent, _label(named, "trajectory", ""), time, lat, lon)
+            yield Position(number, agent, _label(named, "trajectory", ""), time, lat, lon)
         case "LineString" | "MultiLineString" as kind:
             trajectory = _label(named, "trajectory", name)
             lines = coordinates if kind == "MultiLineString" else [coordinates]
@@ -176,7 +121,7 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[_Fix]:
             for line, stamps in zip(*_matched(lines, times), strict=True):
                 for point, stamp in zip(line, stamps, strict=True):
                     lon, lat = _position(point)
-                    yield _Fix(number, agent, trajectory, stamp, lat, lon)
+                    yield Position(number, agent, trajectory, stamp, lat, lon)
         case other:
             remedy = "only Point, LineString and MultiLineString are read"
             raise DataError(f"a geometry of type {str(other)[:40]!r}", remedy=remedy)
@@ -216,13 +161,3 @@ def _matched(lines: Any, times: list[Any]) -> tuple[Sequence[list[Any]], Sequenc
     if [len(line) for line in lines] != [len(stamps) for stamps in times]:
         raise DataError("the times are not nested as the coordinates are", remedy="give one time a vertex")
     return lines, times
-
-
-def _series(values: Sequence[object]) -> pl.Series:
-    """Values of JSON as numbers if all are, else as text."""
-    if all(type(value) in (int, float) or value is None for value in values):
-        try:
-            return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)  # type: ignore[arg-type]
-        except OverflowError as error:
-            raise DataError(f"a number too large to be a time or a place ({error})", remedy="correct it") from error
-    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)

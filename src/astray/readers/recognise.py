@@ -8,16 +8,19 @@ from astray.errors import DataError, Option, Place
 from astray.readers import delimited
 from astray.readers.columns import recognised
 from astray.readers.geolife import is_geolife
+from astray.readers.jsonlines import is_jsonlines
 from astray.readers.porto import is_porto
 from astray.readers.refusals import refusing
 from astray.readers.table import is_parquet, parquet_schema
 from astray.readers.text import decoded, opening
 
-FORMATS = ("geolife", "porto", "table", "gpx", "geojson")
+FORMATS = ("geolife", "porto", "table", "gpx", "geojson", "jsonlines")
 SUFFIXES = {
     ".gpx": "gpx",
     ".geojson": "geojson",
     ".json": "geojson",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
     ".csv": "table",
     ".tsv": "table",
     ".txt": "table",
@@ -75,9 +78,9 @@ def _of_file(path: Path) -> str:
     if text.startswith("<"):
         return "gpx"
     if text.startswith("{"):
-        return "geojson"
+        return "jsonlines" if is_jsonlines(path, text) else "geojson"
     named = SUFFIXES.get(path.suffix.lower())
-    if named in ("gpx", "geojson"):
+    if named in ("gpx", "geojson", "jsonlines"):
         return named
     names = delimited.sniff(path, lambda names: recognised(names) + 5 * is_porto(names)).names
     return "porto" if is_porto(names) else "table"
