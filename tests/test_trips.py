@@ -138,6 +138,17 @@ def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
         assert restarted.update(*fix) == whole.update(*fix)
 
 
+def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: IRLDetector) -> None:
+    session = detector.open("p00")
+    fixes = walk(0, 10, 45.0)
+    for fix in fixes[:5]:
+        session.update(fix)
+    assert session.close() is not None
+    score = session.update(fixes[5])
+    assert score.trip is not None
+    assert (score.trip.start, score.trip.fixes) == (300.0, 1)
+
+
 def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: IRLDetector) -> None:
     fixes = [*walk(0, 10, 45.0), *walk(9000, 10, 45.2)]
     session = detector.open("p00")

@@ -167,7 +167,10 @@ class Session:
         Ask :meth:`settle` first for the scores of the fixes held back, and for trips that they end.
         """
         self.settle()
-        return self._end(why)
+        final = self._end(why)
+        if final is not None:
+            self._cutter = Cutter(self.rules)
+        return final
 
     @property
     def trip(self) -> TripScore | None:
