@@ -22,11 +22,11 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.snapshot import Snapshot
 from astray.live.trip import SETTLED
 from astray.mdp.memory import Forgetting, Memory
 from astray.normality import trip_normality
 from astray.simulate import city
+from astray.snapshot import Snapshot
 from conftest import QUICK
 
 Fix = tuple[float, float, float]
@@ -262,7 +262,7 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
         rows = view.rows(as_trip(fixes_of(trip)))
         starts = rows.steps.time.tolist()[:-1]  # the last fix is a row of the whole trip alone
         for k, (begin, end) in enumerate(pairwise([*starts, math.inf])):
-            prefix = rows.prefixes(np.array([(k + 1) / len(rows.steps)]))
+            prefix = rows.prefixes(np.array([(k + 0.5) / len(rows.steps)]))
             assert (len(prefix.steps), prefix.finished.tolist()) == (k + 1, [False])
             reward = trip_rewards(detector.reward_.trip, view.survey(prefix)[1])
             expected = trip_normality(reward, lens.unfinished)
