@@ -370,7 +370,7 @@ def test_how_a_model_decides_is_said_when_it_is_fitted_and_kept(nameless: Path, 
 def test_a_model_is_asked_only_about_what_it_shall_look_for(nameless: Path, capsys: Captured):
     past, new, model = (str(nameless / name) for name in ("past.csv", "new.csv", "when.astray"))
     assert main(["fit", past, "-o", model, "--look-for", "time, manner"]) == 0
-    assert astray.load(model).calibration_.weights == (0.0, 0.0, 1.0, 1.0)
+    assert astray.load(model).aspect_weights_ == (0.0, 0.0, 1.0, 1.0)
     capsys.readouterr()
     assert main(["info", model]) == 0
     assert "asked about time, manner" in " ".join(capsys.readouterr().out.split())

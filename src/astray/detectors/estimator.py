@@ -36,9 +36,9 @@ Result = TypeVar("Result")
 class Detector(Parameters, ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
 
-    A subclass says how it sees a chunk of trips (:meth:`_see`), in
-    which order it wants to see them (:meth:`_order`), what it scores them with (:meth:`_measures`), how it explains one
-    (:meth:`_explain`), and what its file holds (:meth:`_pack`).
+    A subclass says how it sees a chunk of trips (:meth:`_see`), in which order it wants to see them (:meth:`_order`),
+    what it scores them with (:meth:`_calibrations`), how it explains one (:meth:`_explain`), and what its file holds
+    (:meth:`_pack`).
     """
 
     KIND: ClassVar[str]

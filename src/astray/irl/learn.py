@@ -127,6 +127,7 @@ def learn(
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else _generator(demonstrations, config, rng)
     bootstrap = _bootstrap(whose, reward.n_heads, training, rng)
+    evidence = Evidence(training, backgrounds, bootstrap, groups, independent)
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=config.iterations * config.updates)
     dynamics = acting.dynamics if acting is not None and generator is not None else None
@@ -153,9 +154,7 @@ def learn(
 
         # Line 7: update the reward with T_s (Algorithm 2).
         chosen = None if config.all_heads else head
-        measures |= update_reward(
-            reward, training, backgrounds, bootstrap, chosen, optimiser, schedule, config, rng, groups, independent
-        )
+        measures |= update_reward(reward, evidence, chosen, optimiser, schedule, config, rng)
 
         # Line 8: update the policy with respect to the sampled reward.
         if generator is not None and rollout is not None and rolled is not None:
@@ -175,32 +174,50 @@ def learn(
     return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What Algorithm 2 learns from.
+
+    Attributes
+    ----------
+    demonstrations
+        T_d.
+    backgrounds
+        T_s of each aspect.
+    bootstrap
+        How often each head's bootstrap drew each trip: (trips, heads).
+    groups
+        Features that are hidden together from a share of the rows.
+    independent
+        The prior counts as one of so many independent observations: trips, or agents where several teach.
+    """
+
+    demonstrations: Rows
+    backgrounds: Mapping[str, Background]
+    bootstrap: Tensor
+    groups: Sequence[NDArray[np.bool_]] = ()
+    independent: int = 1
+
+
 def update_reward(
     reward: RewardHeads,
-    demonstrations: Rows,
-    backgrounds: Mapping[str, Background],
-    bootstrap: Tensor,
+    evidence: Evidence,
     head: int | None,
     optimiser: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
     config: LearnConfig,
     rng: np.random.Generator,
-    groups: Sequence[NDArray[np.bool_]] = (),
-    independent: int | None = None,
 ) -> dict[str, float]:
-    """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap (``bootstrap``: trips, heads).
-
-    The prior counts as one of so many ``independent`` observations: trips, or agents where several teach.
-    """
+    """Algorithm 2: J gradient steps on one head, or on all, each on its own bootstrap."""
     estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
     losses, gaps, sizes = [], [], []
     for _ in range(config.updates):
         # Lines 2-5: sample background and demonstrations, estimate the loss whose gradient is Eq. 9.
-        losses_by_aspect = estimate(reward, demonstrations, backgrounds, bootstrap, config, rng, groups)
+        losses_by_aspect = estimate(reward, evidence, config, rng)
         per_head = torch.stack([loss.per_head for loss in losses_by_aspect]).sum(dim=0)
         chosen = per_head.mean() if head is None else per_head[head]
         # MAP: the sum over n demonstrations of log p(tau) plus one log p(theta), divided by n.
-        objective = chosen + reward.neg_log_prior() / (independent or demonstrations.n_trips)
+        objective = chosen + reward.neg_log_prior() / evidence.independent
         if not torch.isfinite(objective):
             raise TrainingError(
                 f"the reward's loss became {objective.item()}; nothing was changed. Lower learning_rate, or raise "
@@ -222,39 +239,27 @@ def update_reward(
 
 
 def _step_estimate(
-    reward: RewardHeads,
-    demonstrations: Rows,
-    backgrounds: Mapping[str, Background],
-    bootstrap: Tensor,
-    config: LearnConfig,
-    rng: np.random.Generator,
-    groups: Sequence[NDArray[np.bool_]] = (),
+    reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator
 ) -> list[Loss]:
-    n = config.batch_rows
+    n, demonstrations = config.batch_rows, evidence.demonstrations
     chosen = demonstrations.draw(n, rng)
-    drawn = [background.draw_rows(n, rng) for background in backgrounds.values()]
-    features = hidden(np.concatenate([demonstrations.features[chosen], *drawn]), groups, config.missing, rng)
+    drawn = [background.draw_rows(n, rng) for background in evidence.backgrounds.values()]
+    features = hidden(np.concatenate([demonstrations.features[chosen], *drawn]), evidence.groups, config.missing, rng)
     rewards = reward(torch.from_numpy(features))
     own, *others = rewards.split(n)
-    weights = bootstrap[demonstrations.trip[chosen]]
+    weights = evidence.bootstrap[demonstrations.trip[chosen]]
     return [step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)]
 
 
 def _trajectory_estimate(
-    reward: RewardHeads,
-    demonstrations: Rows,
-    backgrounds: Mapping[str, Background],
-    bootstrap: Tensor,
-    config: LearnConfig,
-    rng: np.random.Generator,
-    groups: Sequence[NDArray[np.bool_]] = (),
+    reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator
 ) -> list[Loss]:
-    demonstrated = take_paths(demonstrations, config.batch_paths, config.horizon, rng)
+    demonstrated = take_paths(evidence.demonstrations, config.batch_paths, config.horizon, rng)
     first = np.searchsorted(demonstrated.path, np.arange(config.batch_paths))
-    weights = bootstrap[demonstrated.trip[first]]
+    weights = evidence.bootstrap[demonstrated.trip[first]]
     temperature = float(config.horizon) if config.temperature is None else config.temperature
     losses = []
-    for i, background in enumerate(backgrounds.values()):
+    for i, background in enumerate(evidence.backgrounds.values()):
         # Line 4: append the demonstrations to the background batch, which stands first.
         batch = background.draw_paths(config.batch_paths, demonstrated, config.horizon, rng)
         rewards = reward(torch.from_numpy(batch.features))[:, i]
@@ -398,7 +403,7 @@ def _held_out_measures(
     rng = np.random.default_rng(judge)
     estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
     alike = torch.ones(int(left_out.trip.max()) + 1, reward.n_heads)
-    losses = estimate(reward, left_out, backgrounds, alike, config, rng)
+    losses = estimate(reward, Evidence(left_out, backgrounds, alike), config, rng)
     posterior, n = reward.posterior(), 1024
     own = posterior(left_out.features[left_out.draw(n, rng)])
     other = np.concatenate([posterior(b.draw_rows(n // len(backgrounds), rng)) for b in backgrounds.values()])
