@@ -210,7 +210,7 @@ def test_a_large_table_that_is_not_grouped_names_the_flag_that_helps(
     monkeypatch.setattr("astray.cli.reading.BATCH_ROWS", 2000)
     command = ["score", str(home / "p00.astray"), str(home / "mixed.csv"), "-q", "--workers", "1"]
     assert main(command) == 1
-    assert "pass --whole" in capsys.readouterr().err
+    assert "read it whole with --whole" in capsys.readouterr().err
     assert main([*command, "--whole"]) == 0
 
 

@@ -22,11 +22,11 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.snapshot import Snapshot
 from astray.live.trip import SETTLED
 from astray.mdp.memory import Forgetting, Memory
 from astray.normality import trip_normality
 from astray.simulate import city
+from astray.snapshot import Snapshot
 from conftest import QUICK
 
 Fix = tuple[float, float, float]
@@ -118,8 +118,8 @@ def as_trip(fixes: Sequence[Fix], agent: str = "p00", **context: list[str]) -> T
     return Trajectories({"time": time, "lat": lat, "lon": lon}, [0, len(time)], [agent], ["live"], context)
 
 
-def live(session: Session, fixes: Iterable[Fix]) -> tuple[list[Score], TripScore]:
-    scores = [score for fix in fixes for score in session.push(fix)] + session.settle()
+def live(session: Session, fixes: Iterable[Fix], name: str = "") -> tuple[list[Score], TripScore]:
+    scores = [score for fix in fixes for score in session.push(fix, name)] + session.settle()
     final = session.close()
     assert final is not None
     return scores, final
@@ -256,13 +256,16 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
     view, lens = detector.view_, detector.lens("p00")
     assert view is not None
     assert detector.reward_.trip is not None
-    for i in (0, 7):
-        trip = unseen[i : i + 1]
-        scores, _ = live(detector.open("p00", stay=None), fixes_of(trip))
-        rows = view.rows(as_trip(fixes_of(trip)))
+    whole = fixes_of(unseen[:1])
+    half = len(whole) // 2
+    broken = whole[:half] + [(time + 7200.0, lat, lon) for time, lat, lon in whole[half:]]  # by a gap, under one name
+    for fixes, name in ((whole, ""), (fixes_of(unseen[7:8]), ""), (broken, "t1")):
+        scores, final = live(detector.open("p00", stay=None), fixes, name)
+        assert_equal(final, detector, as_trip(fixes))
+        rows = view.rows(as_trip(fixes))
         starts = rows.steps.time.tolist()[:-1]  # the last fix is a row of the whole trip alone
         for k, (begin, end) in enumerate(pairwise([*starts, math.inf])):
-            prefix = rows.prefixes(np.array([(k + 1) / len(rows.steps)]))
+            prefix = rows.prefixes(np.array([(k + 0.5) / len(rows.steps)]))
             assert (len(prefix.steps), prefix.finished.tolist()) == (k + 1, [False])
             reward = trip_rewards(detector.reward_.trip, view.survey(prefix)[1])
             expected = trip_normality(reward, lens.unfinished)

@@ -184,7 +184,7 @@ def test_points_are_grouped_by_their_properties(tmp_path: Path) -> None:
     assert (trips.agent_ids.tolist(), trips.lengths.tolist()) == (["a", "b"], [2, 2])
     loose = [feature("Point", [-8.6, 41.1], tst=T0), feature("Point", [-8.6, 41.1], tst=T0 + 5)]
     trips = read(write_geojson(tmp_path / "ana" / "loose.geojson", *loose))
-    assert (trips.trajectory_ids.tolist(), trips.lengths.tolist()) == (["ana"], [2])
+    assert (trips.agent_ids.tolist(), trips.lengths.tolist()) == (["ana"], [2])
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from astray.errors import DataError
+from astray.fixes import ALIASES
 from astray.readers import iter_read, read, recognise
-from astray.readers.columns import ALIASES
 
 PLT = "Geolife trajectory\n2\n3\n4\n5\n6\n39.9,116.3,0,0,1,2008-10-23,02:53:04\n"
 

@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from astray.errors import DataError
+from astray.fixes import ALIASES
 from astray.readers import ReadWarning, Report, iter_read, read
-from astray.readers.columns import ALIASES
 from astray.readers.delimited import Dialect, _parse, _parse_slowly, blocks
 from astray.readers.refusals import Intake
 from astray.readers.text import blocks_of_lines
-from astray.readers.times import Clock
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 T0 = 1_372_636_858
@@ -63,7 +63,7 @@ def quietly(path: Path, **options: object) -> tuple[pl.DataFrame, Report]:
 )
 def test_columns_are_found_by_the_names_in_use(tmp_path: Path, header: str) -> None:
     frame, _ = quietly(write(tmp_path, f"{header}\na,{T0},41.1,-8.6\n"))
-    assert frame.row(0) == ("a", "a", T0, 41.1, -8.6)
+    assert frame.row(0) == ("a", "2013-07-01T00:00:58Z", T0, 41.1, -8.6)
 
 
 def test_columns_that_nobody_asked_for_are_passed_over_and_noted(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_columns_can_be_named_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_refused_with_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*read\(path, lon="):
+    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*name it: lon="):
         read(write(tmp_path, "t,lat,north\n1,2,3\n"))
 
 
@@ -104,12 +104,12 @@ def test_two_columns_for_one_part_are_settled_aloud(tmp_path: Path) -> None:
     assert frame["agent"].to_list() == ["u"]
     assert frame["lon"].to_list() == [-8.6]
     assert len(report.assumptions) == 1
-    assert "'user' was taken as the agent, not 'vehicle_id'" in report.assumptions[0]
+    assert "'user' was taken as the agent, not 'vehicle_id'" in str(report.assumptions[0])
 
 
 def test_without_an_agent_column_the_file_is_the_agent(tmp_path: Path) -> None:
     frame, _ = quietly(write(tmp_path, f"t,lat,lon\n{T0},41.1,-8.6\n", "ana.csv"))
-    assert frame.select("agent", "trajectory").row(0) == ("ana", "ana")
+    assert frame["agent"].to_list() == ["ana"]
 
 
 def test_a_file_without_a_header_line_is_refused_until_the_names_are_given(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_file_without_a_header_line_is_refused_until_the_names_are_given(tmp_p
 def test_a_spreadsheet_of_southern_europe_is_read(tmp_path: Path) -> None:
     text = f"\ufeffutilizador;user;t;lat;lon\r\nJoão;Zoë;{T0};41,1579;-8,6291\r\n"
     frame, report = quietly(write(tmp_path, text.encode("utf-8")))
-    assert frame.row(0) == ("Zoë", "Zoë", T0, 41.1579, -8.6291)
+    assert frame.drop("trajectory").row(0) == ("Zoë", T0, 41.1579, -8.6291)
     assert not report.assumptions
 
 
@@ -134,7 +134,7 @@ def test_latin_1_is_read_and_said(tmp_path: Path) -> None:
     text = f"user;t;lat;lon\nana;{T0};41.1;-8.6\nJoão;{T0};41.1;-8.6\n"
     frame, report = quietly(write(tmp_path, text.encode("latin-1")))
     assert frame["agent"].to_list() == ["ana", "João"]
-    assert "latin-1" in report.assumptions[0]
+    assert "latin-1" in str(report.assumptions[0])
     with pytest.warns(ReadWarning, match="latin-1"):
         read(tmp_path / "fixes.csv")
     _, told = quietly(tmp_path / "fixes.csv", encoding="latin-1")
@@ -156,11 +156,11 @@ def test_two_encodings_in_one_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_quoted_fields_may_hold_delimiters_quotes_and_line_breaks(tmp_path: Path) -> None:
-    text = f'user,t,lat,lon\n"a, ""b""\nc",{T0},41.1,-8.6\nd,{T0},95,-8.6\n'
+    text = f'user,t,lat,lon,note\n"a, ""b""",{T0},41.1,-8.6,"two\nlines"\nd,{T0},95,-8.6,\n'
     with pytest.raises(DataError, match=r"row 4: latitude outside \[-90, 90\] \(95\)"):
         read(write(tmp_path, text))
     frame, _ = quietly(tmp_path / "fixes.csv", skip_bad=True)
-    assert frame["agent"].to_list() == ['a, "b"\nc']
+    assert frame["agent"].to_list() == ['a, "b"']
 
 
 def test_an_open_quotation_is_refused_with_its_row(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_mixed_units_are_refused_or_the_minority_left_out(tmp_path: Path) -> Non
 def test_small_numbers_are_seconds_of_their_own_start_and_that_is_said(tmp_path: Path) -> None:
     frame, report = quietly(write(tmp_path, "t,lat,lon\n0,41,-8\n15.5,41,-8\n"))
     assert frame["time"].to_list() == [0, 15.5]
-    assert "before 1973" in report.assumptions[0]
+    assert "before 1973" in str(report.assumptions[0])
     frame, report = quietly(tmp_path / "fixes.csv", time_unit="ms")
     assert frame["time"].to_list() == [0, 0.0155]
     assert not report.assumptions
@@ -291,7 +291,7 @@ def test_iso_times_are_read_with_and_without_zone(tmp_path: Path, text: str, sec
     frame, report = quietly(write(tmp_path, f"t,lat,lon\n{text},41,-8\n"))
     assert frame["time"].to_list() == [seconds]
     naive = not any(mark in text[10:] for mark in ("Z", "+", "-", "UTC"))
-    assert [("read as UTC" in a) for a in report.assumptions] == [True] * naive
+    assert [("read as UTC" in str(a)) for a in report.assumptions] == [True] * naive
 
 
 def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_parquet_date_times_are_read_in_their_zone(tmp_path: Path) -> None:
     pl.DataFrame({"time": naive, "lat": [41.0], "lon": [-8.0]}).write_parquet(tmp_path / "b.parquet")
     frame, report = quietly(tmp_path / "b.parquet")
     assert frame["time"].to_list() == [T0]
-    assert "UTC" in report.assumptions[0]
+    assert "UTC" in str(report.assumptions[0])
 
 
 # -------------------------------------------------------------------- grouping

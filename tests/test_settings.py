@@ -35,7 +35,7 @@ from astray.settings import (
 )
 
 CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
-CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "false_alarm_rate": "0.25"}
+CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "trips": "cut", "false_alarm_rate": "0.25"}
 
 
 def file_with(folder: Path, text: str) -> Path:

@@ -357,11 +357,11 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("column", "value", "complaint"),
     [
-        ("lat", np.nan, "lat is not a finite number"),
-        ("lon", np.inf, "lon is not a finite number"),
+        ("lat", np.nan, "latitude is missing or not a finite number"),
+        ("lon", np.inf, "longitude is missing or not a finite number"),
         ("time", np.nan, "time is not a finite number"),
-        ("lat", None, "lat is not a finite number"),
-        ("lat", 91.0, r"latitude outside \[-90, 90\]; are lat and lon swapped"),
+        ("lat", None, "latitude is missing or not a finite number"),
+        ("lat", 91.0, r"latitude outside \[-90, 90\]; correct the fix \(are lat and lon swapped"),
         ("lat", -90.001, "latitude outside"),
         ("lon", 361.0, "longitude outside"),
     ],

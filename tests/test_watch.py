@@ -101,7 +101,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
 
 
 def _moment(trips: Trajectories, i: int) -> str:
-    from astray.live.score import moment
+    from astray.times import moment
 
     return moment(float(trips.columns["time"][trips.offsets[i]]))
 
@@ -187,25 +187,27 @@ GOOD = {"agent": "p00", "time": NOW, "lat": 45.0, "lon": 7.0}
         (line(**GOOD, type="bomb"), "unknown type 'bomb'"),
         (line(**GOOD, type=["fix"]), "unknown type"),
         (line(**GOOD, note="x" * 1_000_000), f"longer than {MAX_LINE}"),
-        (line(agent="p00", time=NOW, lat=45.0), "lon is missing"),
+        (line(agent="p00", time=NOW, lat=45.0), "longitude is missing"),
         (line(agent="p00", lat=45.0, lon=7.0), "time is missing"),
         (line(time=NOW, lat=45.0, lon=7.0), "agent is missing"),
-        (line(**GOOD | {"lat": 91}), "latitude 91.0"),
+        (line(**GOOD | {"lat": 91}), "latitude outside [-90, 90] (91)"),
         (line(**GOOD | {"lon": 1e9}), "longitude"),
         ('{"agent": "p00", "time": 1700000000, "lat": NaN, "lon": 7}', "NaN is not a number"),
         ('{"agent": "p00", "time": 1700000000, "lat": 1e999, "lon": 7}', "not a finite number"),
         ('{"agent": "p00", "time": 1700000000, "lat": "nan", "lon": 7}', "not a finite number"),
-        (line(**GOOD | {"lat": None}), "lat is not a number"),
-        (line(**GOOD | {"lat": True}), "lat is not a number"),
-        (line(**GOOD | {"lat": [45]}), "lat is not a number"),
-        (line(**GOOD | {"time": "yesterday"}), "neither a number nor ISO 8601"),
+        (line(**GOOD | {"lat": None}), "latitude is missing or not a finite number"),
+        (line(**GOOD | {"lat": True}), "latitude is missing or not a finite number (True)"),
+        (line(**GOOD | {"lat": [45]}), "latitude is missing or not a finite number ([45])"),
+        (line(**GOOD | {"lat": 0, "lon": 0}), "a receiver without a fix"),
+        (line(**GOOD | {"time": "yesterday"}), "time is missing or not understood (yesterday)"),
         (line(**GOOD | {"time": 20081023025304}), "no plausible number"),
-        (line(**GOOD | {"time": 10**400}), "not a number"),
+        (line(**GOOD | {"time": 10**400}), "time is missing or not understood"),
         (line(**GOOD | {"time": NOW + 3600}), "from the future"),
         (line(**GOOD | {"time": NOW - 7 * 86_400}), "late"),
-        (line(**GOOD | {"agent": ["p00"]}), "neither a text nor a whole number"),
+        (line(**GOOD | {"agent": ["p00"]}), "neither text nor a number"),
         (line(**GOOD | {"agent": "x" * 1000}), "longer than 200"),
-        ('{"agent": "\\ud800", "time": 1700000000, "lat": 45, "lon": 7}', "not text"),
+        ('{"agent": "\\ud800", "time": 1700000000, "lat": 45, "lon": 7}', "characters that cannot be shown"),
+        (line(**GOOD | {"agent": "\x1b[2J"}), "characters that cannot be shown"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(

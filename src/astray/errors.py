@@ -1,14 +1,105 @@
-"""What astray says when it refuses: every error names the place and the remedy."""
+"""What astray says when it refuses: where, why and what to do, as fields that each outlet puts into words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+
+class Place(NamedTuple):
+    """Where something is wrong: a file, and in it a row as a spreadsheet counts, a line or a feature."""
+
+    file: str
+    row: int | None = None
+    unit: str = "row"
+
+    def __str__(self) -> str:
+        return self.file if self.row is None else f"{self.file}, {self.unit} {self.row}"
+
+
+class Option(NamedTuple):
+    """An option that would help. Text writes it as Python does; the command line makes a flag of it."""
+
+    name: str
+    value: object
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}"
+
+
+class Call(NamedTuple):
+    """A function that would help."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}()"
+
+
+Remedy: TypeAlias = str | tuple[str | Option | Call, ...]
+"""What to do: text, with the options and functions to use standing in it as data."""
+
+Spelling: TypeAlias = Callable[[Option | Call], str]
+
+
+def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
+    """A remedy in words, its options as Python writes them or as another outlet does.
+
+    >>> remedy = ("correct the fix, or pass ", Option("skip_bad", True))
+    >>> spelled(remedy), spelled(remedy, lambda option: f"--{option.name}")
+    ('correct the fix, or pass skip_bad=True', 'correct the fix, or pass --skip_bad')
+    """
+    if isinstance(remedy, str):
+        return remedy
+    return "".join(part if isinstance(part, str) else spelling(part) for part in remedy)
+
+
+def joined(*remedies: Remedy) -> tuple[str | Option | Call, ...]:
+    """Remedies one after the other."""
+    return tuple(part for remedy in remedies for part in ((remedy,) if isinstance(remedy, str) else remedy))
+
+
+def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = str) -> str:
+    """``place: reason; remedy``, without what is empty."""
+    words = f"{place}: {reason}" if place else reason
+    return f"{words}; {spelled(remedy, spelling)}" if remedy else words
+
 
 class AstrayError(Exception):
-    """The base of every error that astray raises on purpose."""
+    """The base of every error that astray raises on purpose.
+
+    Parameters
+    ----------
+    reason
+        What is wrong.
+    place
+        Where: a :class:`Place`, or text.
+    remedy
+        What to do about it.
+
+    Examples
+    --------
+    >>> error = AstrayError("no column for lat", place=Place("a.csv", 1), remedy=("pass ", Option("lat", "NAME")))
+    >>> print(error)
+    a.csv, row 1: no column for lat; pass lat='NAME'
+    >>> error.place.row, error.reason
+    (1, 'no column for lat')
+    """
+
+    def __init__(self, reason: str, *, place: Place | str = "", remedy: Remedy = "") -> None:
+        super().__init__(reason)
+        self.reason, self.place, self.remedy = reason, place, remedy
+
+    def __str__(self) -> str:
+        return self.told()
+
+    def told(self, spelling: Spelling = str) -> str:
+        """The whole in words; ``spelling`` says how an option is given."""
+        return sentence(self.place, self.reason, self.remedy, spelling)
 
 
 class DataError(AstrayError, ValueError):
-    """The data given cannot be used; the text says where it is wrong and what to do."""
+    """The data given cannot be used."""
 
 
 class TrainingError(AstrayError, RuntimeError):
@@ -20,4 +111,4 @@ class NotFittedError(AstrayError, AttributeError):
 
 
 class ModelFileError(AstrayError, ValueError):
-    """A model file cannot be read or written; the text says why, and an older file of that name is untouched."""
+    """A model file cannot be read or written; an older file of that name is untouched."""

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Remedy
+from astray.fixes import place_faults
 
 Array = NDArray[Any]
 
@@ -91,7 +92,7 @@ def group_frame(
     for role, series in (("agent", agents), ("trajectory", trips)):
         if series is not None and series.null_count():
             row = int(series.is_null().arg_max() or 0)
-            raise DataError(f"row {row}: the {role} is missing; fill it in or drop the row")
+            raise DataError(f"the {role} is missing", place=f"row {row}", remedy="fill it in or drop the row")
     return group_fixes(
         time=_seconds(table[time]),
         lat=_degrees(table[lat]),
@@ -208,9 +209,9 @@ def check(t: Grouped) -> None:
         i = int(np.searchsorted(t.offsets, row, side="right")) - 1
         return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, fix {row - t.offsets[i]}"
 
-    def refuse(bad: NDArray[np.bool_], what: str, remedy: str) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy) -> None:
         if bad.any():
-            raise DataError(f"{where(int(np.argmax(bad)))}: {what}; {remedy}")
+            raise DataError(what, place=where(int(np.argmax(bad))), remedy=remedy)
 
     for name in (*FIX_COLUMNS, "state", "action"):
         if name not in t.columns:
@@ -220,12 +221,12 @@ def check(t: Grouped) -> None:
             raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
         if name in FIX_COLUMNS and values.ndim != 1:
             raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
-        bad = ~np.isfinite(values)
-        refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
-    if "lat" in t.columns:
-        refuse(np.abs(t.columns["lat"]) > 90, "latitude outside [-90, 90]", "are lat and lon swapped?")
-    if "lon" in t.columns:
-        refuse(np.abs(t.columns["lon"]) > 360, "longitude outside [-360, 360]", "degrees are expected")
+        if name not in ("lat", "lon"):
+            bad = ~np.isfinite(values)
+            refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
+    if all(name in t.columns for name in FIX_COLUMNS):
+        for fault in place_faults(t.columns["lat"], t.columns["lon"], zero_ok=True):
+            refuse(fault.rows, fault.reason, fault.remedy)
     if "time" in t.columns and rows:
         backwards = np.r_[False, np.diff(t.columns["time"]) < 0]
         backwards[t.offsets[:-1]] = False

@@ -25,7 +25,7 @@ ROLES = ("time", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson")
+FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson", "jsonlines")
 
 
 class SettingsError(AstrayError, ValueError):
@@ -132,7 +132,7 @@ class Reading:
     """How a file of trips is read."""
 
     format: str | None = setting(
-        TEXT, None, "geolife, porto, table, gpx or geojson, where it is not recognised.", _one_of(*FORMATS)
+        TEXT, None, "geolife, porto, table, gpx, geojson or jsonlines, where it is not recognised.", _one_of(*FORMATS)
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,
@@ -153,6 +153,14 @@ class Reading:
         None,
         "A further option of the format's reader, such as delimiter=; or encoding=latin-1 or keep_missing=true.",
         metavar="NAME=VALUE",
+    )
+    trips: str | None = setting(
+        TEXT,
+        None,
+        "Take trips as the file names them, or cut fixes into trips at gaps and stays, as watch does. By default only "
+        "fixes that name no trip are cut.",
+        _one_of("as-given", "cut"),
+        metavar="as-given|cut",
     )
     skip_bad: bool = setting(
         TRUTH,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from astray.cli.running import in_flags
+from astray.cli.running import as_flag
 
 if TYPE_CHECKING:
     from astray.readers import Report
@@ -109,9 +109,9 @@ def counted(done: Advance) -> Callable[[int, int], None]:
 
 
 def say_left_out(report: Report, *, quiet: bool = False) -> None:
-    """What a reader left out, which is always said, and what it supposed."""
-    if report.counts or (report.assumptions and not quiet):
-        say(in_flags(str(report)))
+    """What a reader left out, which is always said, what it supposed, and how many trips it cut."""
+    if report.counts or ((report.assumptions or report.cut) and not quiet):
+        say(report.told(as_flag))
 
 
 def say_if_several(name: str, trips: Collection[str], *, quiet: bool = False) -> None:

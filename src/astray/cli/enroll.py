@@ -35,12 +35,12 @@ def command(
         raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
     before = len(fleet.agents)
     source = Source(file, settings)
-    trips = 0
+    counted = 0
     with progress(f"counting {file}", quiet=settings.quiet) as done:
         for batch, share in source.batches():
-            trips += fleet.enroll(batch)
+            counted += fleet.enroll(batch)
             done(share)
     fleet.save(output or model)
     source.say_left_out()
     new = len(fleet.agents) - before
-    say(f"{trips:,} trips counted, {new:,} new agents; {len(fleet.agents):,} agents now", quiet=settings.quiet)
+    say(f"{counted:,} trips counted, {new:,} new agents; {len(fleet.agents):,} agents now", quiet=settings.quiet)

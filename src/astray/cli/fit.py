@@ -85,18 +85,18 @@ def command(
 
     _check(output, agent, pooled)
     source = Source(file, settings)
-    trips = source.load()
+    past = source.load()
     source.say_left_out()
     others = None
     if population is not None:
         crowd = Source(population, settings)
         others = crowd.load()
         crowd.say_left_out()
-    alone = agent is not None or pooled or len(trips.agents) == 1
+    alone = agent is not None or pooled or len(past.agents) == 1
     _check_kind(file, alone, others is not None, settings)
-    marks = _marks(trips, anomalous or [], settings)
+    marks = _marks(past, anomalous or [], settings)
     with leaving_at_once():
-        model = _one(trips, marks, agent, others, settings) if alone else _fleet(trips, marks, settings)
+        model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
     model.save(output)
     say(f"{output}: {_described(model)}", quiet=settings.quiet)
     if isinstance(model, IRLDetector):

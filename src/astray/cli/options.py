@@ -48,8 +48,8 @@ Trips = Annotated[
     Path,
     Argument(
         metavar="FILE",
-        help="Trips: a CSV or Parquet table, GPX, GeoJSON, Porto's train.csv, a folder of such files, or GeoLife's "
-        "Data folder. The format is recognised.",
+        help="Trips: a CSV or Parquet table, JSON lines (also OwnTracks), GPX, GeoJSON, Porto's train.csv, a folder of "
+        "such files, or GeoLife's Data folder. The format is recognised.",
         show_default=False,
     ),
 ]

@@ -12,9 +12,10 @@ from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.detector import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
-from astray.errors import DataError
+from astray.errors import DataError, Place
+from astray.fixes import candidates
 from astray.readers import Report, iter_read, read, recognise
-from astray.readers.columns import ALIASES, plain, recognised
+from astray.readers.columns import recognised
 from astray.readers.delimited import sniff
 from astray.readers.table import is_parquet, parquet_schema
 from astray.settings import Settings
@@ -56,7 +57,7 @@ class Source:
         s = self.settings
         told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
         told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
-        if self.owner is not None and self.kind in ("gpx", "geojson"):
+        if self.owner is not None and self.kind in ("gpx", "geojson", "jsonlines"):
             told.setdefault("agent", self.owner)  # there the option says whose tracks those are that do not say it
         return told
 
@@ -79,7 +80,7 @@ class Source:
         else:
             written = {name: self.options.get(name) for name in ("delimiter", "encoding", "names")}
             names = sniff(self.path, recognised, **written).names
-        return not any(plain(name) in ALIASES["agent"] for name in names)
+        return "agent" not in candidates(names)
 
     @cached_property
     def is_streamed(self) -> bool:
@@ -97,6 +98,7 @@ class Source:
                 skip_bad=self.settings.skip_bad,
                 report=self.report,
                 progress=counted(done),
+                trips=self.settings.trips,
                 **self.options,
             )
         trips = self._attributed(trips)
@@ -124,6 +126,7 @@ class Source:
             skip_bad=self.settings.skip_bad,
             report=self.report,
             progress=note,
+            trips=self.settings.trips,
             **self.options,
         ):
             trips = self._attributed(batch)
@@ -142,9 +145,11 @@ class Source:
     def _empty(self, agents: Sequence[str]) -> DataError:
         """What is wrong where nothing is left, though there are trips of these agents."""
         if not agents:
-            return DataError(f"{self.path}: no trip in it can be used; look at the file, and at the options")
+            remedy = "look at the file, and at the options"
+            return DataError("no trip in it can be used", place=Place(str(self.path)), remedy=remedy)
         rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
-        return DataError(f"{self.path}: no trip of agent {self.agent!r}; there are {', '.join(agents[:NAMED])}{rest}")
+        there = f"there are {', '.join(agents[:NAMED])}{rest}"
+        return DataError(f"no trip of agent {self.agent!r}", place=Place(str(self.path)), remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         if self.owner is None or not self.is_owned:

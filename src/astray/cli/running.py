@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import typer
 
-from astray.errors import AstrayError
-from astray.settings import SettingsError
-
-# What the library tells programmers to do, as it is done with flags.
-_IN_FLAGS = (
-    (r"pass skip_bad=True", "pass --skip-bad"),
-    (r'name it, for example read\(path, (\w+)="\.\.\."\)', r"name it: --columns \1=NAME"),
-    (r"name them: read\(path, lat=\.\.\., lon=\.\.\.\)", "name them: --columns lat=NAME,lon=NAME"),
-    (r"give the names: read\(path, names=\[.*?\]\)", "give the names: --read names=agent:time:lon:lat"),
-    (r"read it whole with read\(\)", "pass --whole"),
-    (r'choose with format="(\w+)"', r"choose with --format \1"),
-    (r"pass zero_ok=True", "pass --read zero_ok=true"),
-    (r"\bpass time_(unit|zone)=", r"pass --time-\1"),
-    (r"\btake time_format=", "take --read time_format="),
-    (r"\btime_(unit|zone)=", r"time-\1 "),
-    (r"call enroll\(trips\) first", "run astray enroll first"),
-)
+from astray.errors import AstrayError, Call, Option
+from astray.settings import NAMES, ROLES, SettingsError
 
 
 def run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
@@ -62,22 +45,28 @@ def unwrapped(text: str) -> str:
     return "\n\n".join(p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs)
 
 
-def in_flags(text: str) -> str:
-    """A message of the library, with its remedies as flags.
+def as_flag(remedy: Option | Call) -> str:
+    """An option of the library as it is given on the command line, or the command that does what a function does.
 
-    >>> in_flags('row 1: no column for lat was recognised; name it, for example read(path, lat="...")')
-    'row 1: no column for lat was recognised; name it: --columns lat=NAME'
-    >>> in_flags("correct the fix, or pass skip_bad=True to leave it out")
-    'correct the fix, or pass --skip-bad to leave it out'
+    >>> as_flag(Option("skip_bad", True)), as_flag(Option("time_zone", "Asia/Tokyo")), as_flag(Option("lat", "Breite"))
+    ('--skip-bad', '--time-zone Asia/Tokyo', '--columns lat=Breite')
+    >>> as_flag(Option("names", ["time", "lat", "lon"])), as_flag(Option("zero_ok", True)), as_flag(Call("read"))
+    ('--read names=time:lat:lon', '--read zero_ok=true', '--whole')
     """
-    for said, flag in _IN_FLAGS:
-        text = re.sub(said, flag, text)
-    return text
+    if isinstance(remedy, Call):
+        return {"read": "--whole", "enroll": "astray enroll"}[remedy.name]
+    name, value = remedy
+    if name in ROLES:
+        return f"--columns {name}={value}"
+    if name in NAMES:
+        return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+    text = ":".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
+    return f"--read {name}={text}"
 
 
-def _refused(name: str, error: Any, code: int) -> int:
+def _refused(name: str, error: AstrayError | OSError, code: int) -> int:
     from astray.cli.console import say
 
-    words = " ".join(in_flags(str(error)).split())  # one line, whatever it was
-    say(f"astray {name}: {words}")
+    words = error.told(as_flag) if isinstance(error, AstrayError) else str(error)
+    say(f"astray {name}: {' '.join(words.split())}")  # one line, whatever it was
     return code

@@ -72,9 +72,9 @@ def command(
     if source.is_streamed:
         batches = source.batches()
     else:
-        trips = source.load()
-        n = 1 if trips.n_rows < ALONE_ROWS else n
-        batches = cut(trips, AT_A_TIME)
+        loaded = source.load()
+        n = 1 if loaded.n_rows < ALONE_ROWS else n
+        batches = cut(loaded, AT_A_TIME)
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
     others = 0

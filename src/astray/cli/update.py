@@ -63,26 +63,26 @@ def command(
     from astray.modelfile import load
 
     detector = load(model)
-    trips: Trajectories | None = None
+    further: Trajectories | None = None
     if file is not None:
         source = Source(file, settings, agent, only_agent(detector))
-        trips = source.load()
+        further = source.load()
         source.say_left_out()
     names = anomalous or []
     proved: set[tuple[str, str]] = set()
     for name in names:
         if isinstance(detector, FleetDetector):
-            meant = _meant(detector, trips, name)
+            meant = _meant(detector, further, name)
             proved |= meant
             say_if_several(name, {f"{agent}/{trip}" for agent, trip in meant}, quiet=settings.quiet)
-        elif trips is not None:
-            say_if_several(name, trip_names(trips[trips.called([name])]), quiet=settings.quiet)
+        elif further is not None:
+            say_if_several(name, trip_names(further[further.called([name])]), quiet=settings.quiet)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
         if isinstance(detector, FleetDetector):
-            said = _fleet(detector, trips, proved)
+            said = _fleet(detector, further, proved)
         else:
             detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
-            said = _one(detector, trips, names)
+            said = _one(detector, further, names)
     detector.save(output or model)
     say(said, quiet=settings.quiet)
     if isinstance(detector, IRLDetector):

@@ -21,7 +21,7 @@ from astray.detectors.scoring import Lens, Scores, Seen
 from astray.detectors.sharing import go_on, popularity_of
 from astray.detectors.teaching import teachable
 from astray.detectors.updates import first_lesson
-from astray.errors import DataError
+from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.irl.shared import Reward
 from astray.mdp.context import Context
@@ -158,7 +158,7 @@ class FleetDetector(FleetParameters, Observing):
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         strangers = [a for a in trips.agents if a not in self.members_]
         if strangers:
-            raise DataError(f"agent {strangers[0]!r} is not enrolled; call enroll(trips) first")
+            raise DataError(f"agent {strangers[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
         order = crowd.by_agent(trips)
         return {agent: order[run] for agent, run in crowd.runs(trips[order])}
 

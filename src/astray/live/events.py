@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from astray.explain.words import ASPECTS
-from astray.live.score import Score, Stretch, TripScore, moment
+from astray.live.score import Score, Stretch, TripScore
+from astray.times import moment
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from astray.errors import DataError
-from astray.live.score import moment
+from astray.fixes import REQUIRED, parts, place
+from astray.times import moment, seconds_of
 from astray.trajectories import Trajectories
 
 
@@ -21,27 +21,21 @@ def read_fix(fix: Any) -> tuple[float, float, float]:
     >>> read_fix((0, 91, 7))
     Traceback (most recent call last):
     ...
-    astray.errors.DataError: latitude 91.0 is outside [-90, 90]; are lat and lon swapped?
+    astray.errors.DataError: latitude outside [-90, 90] (91); correct the fix (are lat and lon swapped?)
     """
-    try:
-        if type(fix) is tuple:
-            given = fix[:3]
-        elif isinstance(fix, Mapping):
-            given = (fix["time"], fix["lat"], fix["lon"])
-        elif hasattr(fix, "lat"):
-            given = (fix.time, fix.lat, fix.lon)
-        else:
-            given = tuple(fix)[:3]
-        time, lat, lon = (float(value) for value in given)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(f"{fix!r:.100} is no fix; give time, lat and lon as numbers") from None
-    if not (math.isfinite(time) and math.isfinite(lat) and math.isfinite(lon)):
-        raise DataError("a fix has a time, lat or lon that is not a finite number; drop or repair it")
-    if not -90 <= lat <= 90:
-        raise DataError(f"latitude {lat} is outside [-90, 90]; are lat and lon swapped?")
-    if not -360 <= lon <= 360:
-        raise DataError(f"longitude {lon} is outside [-360, 360]; degrees are expected")
-    return time, lat, lon
+    if type(fix) is tuple and len(fix) >= 3:
+        given = fix[:3]
+    elif isinstance(fix, Mapping):
+        found = parts(fix)[0]
+        given = tuple(found.get(role) for role in REQUIRED)
+    elif hasattr(fix, "lat"):
+        given = tuple(getattr(fix, role, None) for role in REQUIRED)
+    elif isinstance(fix, (Sequence, np.ndarray)) and len(fix) >= 3 and not isinstance(fix, str):
+        given = tuple(fix[:3])
+    else:
+        raise DataError(f"{fix!r:.100} is no fix", remedy="give time, lat and lon as numbers")
+    lat, lon = place(*given[1:])
+    return seconds_of(given[0]), lat, lon
 
 
 def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from astray.errors import DataError
+from astray.fixes import REQUIRED, label, parts
 from astray.live.fix import read_fix
-from astray.readers.columns import ALIASES, plain
+from astray.times import seconds_of
 
 Line = str | bytes
 
 MAX_LINE = 65_536  # bytes; no fix is longer
-MAX_NAME = 200  # letters of an agent's name
 KINDS = ("fix", "end", "clock")
-
-_ROLES = {alias: (role, rank) for role, aliases in ALIASES.items() for rank, alias in enumerate(aliases)}
-# A number is taken for a unit of time if it then lies between 1973 and 2201, as in files.
-_UNITS = ((7.3e9, 0.0, 1.0), (7.3e12, 1e11, 1e3), (7.3e15, 1e14, 1e6), (7.3e18, 1e17, 1e9))
 
 
 class Message(NamedTuple):
@@ -32,6 +27,7 @@ class Message(NamedTuple):
     lat: float
     lon: float
     context: Mapping[str, Any]
+    trip: str = ""  # its name, where the feed names trips
 
 
 class Refused(NamedTuple):
@@ -45,16 +41,17 @@ def parse(line: Line) -> Message | Refused:
     """One line of JSON.
 
     A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; UTC where no zone is
-    named), ``lat``, ``lon`` and ``agent``; the names that tables use (``lng``, ``user_id``, ``timestamp``, ...) are
-    understood, and further entries are kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip;
-    ``clock`` tells the time, by which the trips of agents that have been silent for too long are over.
+    named), ``lat``, ``lon`` and ``agent``, and ``trip`` where the feed names trips. The names that tables use
+    (``lng``, ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are
+    kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which
+    the trips of agents that have been silent for too long are over.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
-    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={})
+    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='')
     >>> parse('{"uid": 17, "tst": 60, "lat": NaN, "lng": 7}')
     Refused(reason='not JSON: NaN is not a number', agent=None)
     >>> parse('{"agent": "a", "time": 0, "lat": 95, "lon": 7}')
-    Refused(reason='latitude 95.0 is outside [-90, 90]; are lat and lon swapped?', agent='a')
+    Refused(reason='latitude outside [-90, 90] (95)', agent='a')
     """
     if len(line) > MAX_LINE:
         return Refused(f"the line is longer than {MAX_LINE} bytes")
@@ -69,23 +66,21 @@ def parse(line: Line) -> Message | Refused:
     kind = said.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
-    parts, context = _roles(said)
+    if said.get("_type", "location") != "location":
+        return Refused(f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
+    found, context = parts(said)
     agent: str | None = None
     try:
-        agent = _agent(parts.get("agent"))
+        agent = None if found.get("agent") is None else label("agent", found["agent"])
         if kind == "end":
             return Message(kind, agent, math.nan, math.nan, math.nan, context)
-        missing = [name for name in (("time",) if kind == "clock" else ("time", "lat", "lon")) if name not in parts]
-        if missing:
-            return Refused(f"{missing[0]} is missing", agent)
-        time = _time(parts["time"])
         if kind == "clock":
-            return Message(kind, agent, time, math.nan, math.nan, context)
-        return Message(
-            kind, agent, *read_fix((time, _number("lat", parts["lat"]), _number("lon", parts["lon"]))), context
-        )
+            return Message(kind, agent, seconds_of(found.get("time")), math.nan, math.nan, context)
+        time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED))
+        trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
+        return Message(kind, agent, time, lat, lon, context, trip)
     except DataError as error:
-        return Refused(str(error), agent)
+        return Refused(error.reason, agent)
 
 
 def bounded(lines: Iterable[Line]) -> Iterator[Line]:
@@ -113,61 +108,3 @@ def _no_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
-
-
-def _roles(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Which entry plays which part, and the others."""
-    parts: dict[str, tuple[int, Any]] = {}
-    context = {}
-    for name, value in said.items():
-        role, rank = _ROLES.get(name) or _ROLES.get(plain(name)) or ("", 0)
-        if not role:
-            context[name] = value
-        elif role not in parts or rank < parts[role][0]:
-            parts[role] = (rank, value)
-    return {role: value for role, (_, value) in parts.items()}, context
-
-
-def _agent(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise DataError("the agent is neither a text nor a whole number")
-    name = str(value)
-    if not name or len(name) > MAX_NAME:
-        raise DataError(f"the agent's name is empty or longer than {MAX_NAME} letters")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise DataError("the agent's name is not text that can be written down") from None
-    return name
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise DataError(f"{name} is not a number")
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        raise DataError(f"{name} is not a number") from None
-
-
-def _time(value: Any) -> float:
-    try:
-        number = _number("time", value)
-    except DataError:
-        if not isinstance(value, str):
-            raise
-        return _of_text(value)
-    for most, least, unit in _UNITS:
-        if least <= abs(number) <= most:
-            return number / unit
-    raise DataError("time is no plausible number of s, ms, us or ns since 1970")
-
-
-def _of_text(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise DataError("time is neither a number nor ISO 8601 text, such as 2013-07-01T00:00:58Z") from None

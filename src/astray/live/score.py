@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 
@@ -20,7 +19,7 @@ class TripScore(NamedTuple):
     Attributes
     ----------
     agent, trip
-        Whose trip it is, and its name: the time of its first fix.
+        Whose trip it is, and its name: the one the feed gives, or else the time of its first fix.
     start, end
         When its first and last good fix were made, in seconds since 1970.
     fixes, faults
@@ -36,8 +35,8 @@ class TripScore(NamedTuple):
         The stretch in which a finished trip lost most normality; None if there is none.
     ended
         Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
-        (the receiver woke up at another place), ``closed`` (somebody ended it), ``long`` (it lasted for
-        days), ``evicted`` (to make room for other agents). Empty while the trip is open.
+        (the receiver woke up at another place), ``next`` (the feed named another trip), ``closed`` (somebody ended it),
+        ``long`` (it lasted for days), ``evicted`` (to make room for other agents). Empty while the trip is open.
     """
 
     agent: str
@@ -93,16 +92,3 @@ class Score(NamedTuple):
     trip: TripScore | None
     ended: TripScore | None
     pending: int
-
-
-def moment(time: float) -> str:
-    """A time as text, in UTC.
-
-    >>> moment(1372636858.25), moment(0.0)
-    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z')
-    """
-    try:
-        text = datetime.fromtimestamp(round(time, 3), UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
-        return f"{time:.3f}"
-    return text.replace(".000", "").replace("+00:00", "Z")

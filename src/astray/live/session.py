@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from astray.decide import Threshold, level, threshold
 from astray.errors import DataError
 from astray.live.fix import one_fix, read_fix
 from astray.live.score import Score, TripScore
-from astray.live.snapshot import Snapshot
 from astray.live.trip import OpenTrip
-from astray.mdp.faults import FAULT_NAMES, GOOD
-from astray.mdp.steps import Place
+from astray.mdp.faults import FAULT_NAMES
+from astray.mdp.projection import Place
+from astray.snapshot import Snapshot
+from astray.trips import Cutter, TripRules
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -29,18 +30,12 @@ MAX_RATE = 100  # fixes in one second; what comes on top is passed over, so that
 MAX_PENDING = 10_000  # fixes held back at most; above that the oldest are settled before their time
 
 
-class Rest(NamedTuple):
-    """Between two trips: the one that ended, and the last fix at rest (time, lat, lon)."""
-
-    trip: OpenTrip
-    last: Spot
-
-
 class Session:
     """One agent's live trips, scored fix by fix; ``det.open(agent)`` makes one.
 
     A trip ends when the receiver was silent for long (``gap`` of the model's fault rules), when it woke up elsewhere,
-    or when the agent stays somewhere; then the next one begins. The scores of a finished trip equal those of
+    when the agent stays somewhere, or after three days; then the next one begins (see :mod:`astray.trips`). Where the
+    feed names trips, their names decide instead. The scores of a finished trip equal those of
     ``det.score`` and ``det.score_fixes`` on the same fixes, to rounding. (For an agent that a fleet has never met the
     projection is centred on its first fix, not on the middle of the file: then they agree to about a part in a
     thousand.)
@@ -98,26 +93,24 @@ class Session:
     ) -> None:
         if not reorder >= 0:
             raise DataError(f"reorder is {reorder}; give a number of seconds, 0 for none")
-        if not ((stay is None or stay > 0) and stay_radius > 0):
-            raise DataError(f"stay is {stay} and stay_radius {stay_radius}; give seconds and metres above 0")
         detector._require_fitted()
         model = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         model.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
             raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
-        self.stay, self.stay_radius = stay, stay_radius
+        self.rules = TripRules(stay, stay_radius, faults=model.view.config.faults)
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
         self.context = dict(context or {})
-        self._gap = model.view.config.faults.gap
+        self._cutter = Cutter(self.rules)
+        self._named = ""  # the name that the feed gives to the open trip, if it names trips
         self._near: Place | None = None
         self._settled: float | None = None
         self._newest = -math.inf
-        self._pending: list[tuple[float, int, float, float]] = []
+        self._pending: list[tuple[float, int, float, float, str]] = []
         self._order = 0
         self._second = (0, 0)  # the last full second, and how many fixes it has had
         self._open: OpenTrip | None = None
-        self._resting: Rest | None = None
         if false_alarm_rate is not None:
             self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), model)  # says so if it cannot be promised
 
@@ -132,7 +125,7 @@ class Session:
 
     # ---------------------------------------------------------------- fixes
 
-    def update(self, fix: Fix) -> Score:
+    def update(self, fix: Fix, trip: str = "") -> Score:
         """Take in a fix and give the score of the newest one that is settled.
 
         Without a ``reorder`` window that is this fix. With one it is an earlier fix (``score.time`` says which), or,
@@ -142,22 +135,25 @@ class Session:
         ----------
         fix
             Time (seconds since 1970), lat and lon: as a sequence, a mapping or an object with these names.
+        trip
+            The name of its trip, where whoever sends the fixes knows it. Such a trip ends when another name comes, and
+            not at a gap or a stay.
         """
-        scores = self.push(fix)
+        scores = self.push(fix, trip)
         if scores:
             return scores[-1]
         time = self._newest if self._settled is None else self._settled
         return self._unscored(time, "")
 
-    def push(self, fix: Fix) -> list[Score]:
+    def push(self, fix: Fix, trip: str = "") -> list[Score]:
         """Take in a fix and give the scores of all fixes that are settled by it, in the order of time."""
         time, lat, lon = read_fix(fix)
         if self._settled is not None and time < self._settled:
             return [self._unscored(time, LATE)]
         if self.reorder == 0:
-            return [self._settle(time, lat, lon)]
+            return [self._settle(time, lat, lon, trip)]
         self._order += 1
-        heapq.heappush(self._pending, (time, self._order, lat, lon))
+        heapq.heappush(self._pending, (time, self._order, lat, lon, trip))
         self._newest = max(self._newest, time)
         return self._settle_until(self._newest - self.reorder)
 
@@ -171,7 +167,10 @@ class Session:
         Ask :meth:`settle` first for the scores of the fixes held back, and for trips that they end.
         """
         self.settle()
-        return self._end(why)
+        final = self._end(why)
+        if final is not None:
+            self._cutter = Cutter(self.rules)
+        return final
 
     @property
     def trip(self) -> TripScore | None:
@@ -191,79 +190,55 @@ class Session:
 
     def silent_since(self, time: float) -> bool:
         """Whether no fix has come for so long before ``time`` that a trip would be over."""
-        return self.newest is not None and time - self.newest > self._gap + self.reorder
+        return self.newest is not None and time - self.newest > self.rules.faults.gap + self.reorder
 
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
         while self._pending and (self._pending[0][0] <= time or len(self._pending) > MAX_PENDING):
-            t, _, lat, lon = heapq.heappop(self._pending)
-            scores.append(self._settle(t, lat, lon))
+            t, _, lat, lon, trip = heapq.heappop(self._pending)
+            scores.append(self._settle(t, lat, lon, trip))
         return scores
 
     # ---------------------------------------------------------------- one settled fix
 
-    @property
-    def _latest(self) -> OpenTrip | None:
-        """The open trip, or the one that the agent rests after."""
-        return self._open if self._resting is None else self._resting.trip
-
-    def _settle(self, time: float, lat: float, lon: float) -> Score:
+    def _settle(self, time: float, lat: float, lon: float, name: str) -> Score:
         second, rate = math.floor(time), 1
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
         self._settled, self._second = time, (second, rate)
-        return self._unscored(time, TOO_OFTEN) if rate > MAX_RATE else self._take((time, lat, lon))
+        return self._unscored(time, TOO_OFTEN) if rate > MAX_RATE else self._score((time, lat, lon), name)
 
-    def _take(self, fix: Spot) -> Score:
-        """The receiver's fault, the beginning of a trip, or a fix to score."""
-        latest, (time, lat, lon) = self._latest, fix
-        if latest is None:
-            return self._begin(fix, None)
-        at, filter_ = latest.place(lat, lon), latest.filter
-        silent = math.inf if filter_.last is None else time - filter_.last[0]
-        verdict = filter_.update(time, *at)
-        if verdict.fault != GOOD:
-            if self._open is not None:
-                self._open.fixes, self._open.faults = self._open.fixes + 1, self._open.faults + 1
-            return self._unscored(time, FAULT_NAMES[verdict.fault])
-        if verdict.begins:
-            return self._begin(fix, self._end("gap" if silent > filter_.rules.gap else "elsewhere"))
-        if self._resting is not None:
-            return self._rest(self._resting, fix, at)
-        return self._go_on(latest, fix, at, None)
-
-    def _begin(self, fix: Spot, ended: TripScore | None) -> Score:
-        """A trip begins with this fix."""
-        self._resting = None
-        if self._near is None:
-            self._near = fix[1:]
-        self._open = trip = OpenTrip(self, *fix)
-        at = trip.place(*fix[1:])
-        trip.filter.update(fix[0], *at)
-        return self._go_on(trip, fix, at, ended)
-
-    def _go_on(self, trip: OpenTrip, fix: Spot, at: Place, ended: TripScore | None) -> Score:
-        """A good fix of the open trip."""
-        time = fix[0]
-        n, uncertainty, aspect = trip.add(time, at)
-        score = trip.so_far
-        if self.stay is not None and trip.stays(time, at, self.stay, self.stay_radius):
-            score = ended = trip.finished()._replace(ended="stay")
-            self._open, self._resting = None, Rest(trip, fix)
-        elif trip.full:
-            score = ended = trip.finished()._replace(ended="long")
-            self._open, self._resting = None, Rest(trip, fix)
-        return Score(time, "", n, uncertainty, aspect, trip.alert, trip.stretch, score, ended, len(self._pending))
-
-    def _rest(self, rest: Rest, fix: Spot, at: Place) -> Score:
-        """A good fix while the agent rests: still there, or leaving."""
-        x, y = rest.trip.anchor.centre
-        if math.hypot(at[0] - x, at[1] - y) <= self.stay_radius:
-            self._resting = rest._replace(last=fix)
-            return self._unscored(fix[0], "")
-        # The trip begins where the agent was last seen at rest, as a recording that starts there would.
-        self._begin(rest.last, None)
-        return self._take(fix)
+    def _score(self, fix: Spot, name: str) -> Score:
+        """The receiver's fault, a fix at rest, or one of a trip, which may begin or end with it."""
+        ended = None
+        if name != self._named:
+            ended = self._end("next")
+            self._cutter, self._named = Cutter(self.rules), name
+        cut = self._cutter.update(*fix, named=bool(name))
+        if cut.ended:
+            ended = self._end(cut.ended)
+        if cut.start is not None:
+            if self._near is None:
+                self._near = cut.start[1:]
+            self._open = OpenTrip(self, *cut.start, name)
+            if cut.start[0] != fix[0]:
+                self._open.add(*cut.start)
+        trip = self._open
+        if cut.fault or cut.resting or trip is None:
+            if cut.fault and trip is not None:
+                trip.fixes, trip.faults = trip.fixes + 1, trip.faults + 1
+            return self._unscored(fix[0], FAULT_NAMES[cut.fault], ended)
+        n, uncertainty, aspect = trip.add(*fix, breaks=cut.breaks)
+        score, last = trip.so_far, cut.last or ("long" if trip.full else "")
+        if last:
+            score = ended = trip.finished()._replace(ended=last)
+            self._open = None
+            if name:
+                self._cutter = Cutter(self.rules)  # what else comes under this name is a trip again
+            else:
+                self._cutter.rest = fix
+        pending = len(self._pending)
+        return Score(fix[0], "", n, uncertainty, aspect, trip.alert, trip.stretch, score, ended, pending)
 
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:
@@ -272,15 +247,15 @@ class Session:
         self._open = None
         return final
 
-    def _unscored(self, time: float, fault: str) -> Score:
+    def _unscored(self, time: float, fault: str, ended: TripScore | None = None) -> Score:
         """What is said of a fix that is not scored."""
         of = self._open
         alert, stretch = ("", None) if of is None else (of.alert, of.stretch)
-        return Score(time, fault, math.nan, math.nan, "", alert, stretch, self.trip, None, len(self._pending))
+        return Score(time, fault, math.nan, math.nan, "", alert, stretch, self.trip, ended, len(self._pending))
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where the model has no memory to compare with."""
-        return "" if self._latest is None else self._latest.describe()
+        return "" if self._open is None else self._open.describe()
 
     # ---------------------------------------------------------------- saving
 
@@ -288,13 +263,15 @@ class Session:
         """All that the session holds, as numbers; the model and the settings are not among them."""
         snapshot = Snapshot()
         snapshot.put(self._settled, self._order, *self._second, *(self._near or (None, None)))
-        snapshot.put_many(value for pending in sorted(self._pending) for value in pending)
-        rest, trip = self._resting, self._latest
-        snapshot.put(trip is not None, rest is not None)
-        if rest is not None:
-            snapshot.put(*rest.last)
-        if trip is not None:
-            trip.save(snapshot)
+        snapshot.put(len(self._pending))
+        for time, order, lat, lon, name in sorted(self._pending):
+            snapshot.put(time, order, lat, lon)
+            snapshot.put_text(name)
+        snapshot.put_text(self._named)
+        self._cutter.save(snapshot)
+        snapshot.put(self._open is not None)
+        if self._open is not None:
+            self._open.save(snapshot)
         return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -303,15 +280,12 @@ class Session:
         self._second = (int(snapshot.take()), snapshot.count())
         lat, lon = snapshot.maybe(), snapshot.maybe()
         self._near = None if lat is None or lon is None else (lat, lon)
-        pending = snapshot.many().tolist()
-        self._pending = [(t, int(o), y, x) for t, o, y, x in zip(*(pending[i::4] for i in range(4)), strict=True)]
+        self._pending = [
+            (snapshot.take(), snapshot.count(), snapshot.take(), snapshot.take(), snapshot.text())
+            for _ in range(snapshot.count())
+        ]
         self._newest = max((p[0] for p in self._pending), default=-math.inf)
-        moving, resting = bool(snapshot.take()), bool(snapshot.take())
-        last = (snapshot.take(), snapshot.take(), snapshot.take()) if resting else None
-        self._open = self._resting = None
-        if moving:
-            trip = OpenTrip.restored(self, snapshot)
-            if last is None:
-                self._open = trip
-            else:
-                self._resting = Rest(trip, last)
+        self._named = snapshot.text()
+        self._cutter = Cutter(self.rules)
+        self._cutter.restore(snapshot)
+        self._open = OpenTrip.restored(self, snapshot) if snapshot.take() else None

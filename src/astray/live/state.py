@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.live.position import Position
-from astray.live.snapshot import Snapshot
 from astray.modelfile import pack_text, write
 from astray.modelfile.container import read
+from astray.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 4
+VERSION = 5
 
 
 @dataclass
@@ -56,18 +56,20 @@ class State:
     @classmethod
     def load(cls, path: Path, model: str) -> State:
         """The state in a file; one that belongs to another model is refused."""
-        file = read(path)
+        file, place = read(path), Place(str(path))
         if file.kind != KIND:
-            raise DataError(f"{path}: a model, not the state of a watch; name another file for the state")
+            raise DataError("a model, not the state of a watch", place=place, remedy="name another file for the state")
         version = file.value("state", int)
         if version > VERSION:
-            raise DataError(f"{path}: written by a newer astray; upgrade astray, or start with a new state file")
+            remedy = "upgrade astray, or start with a new state file"
+            raise DataError("written by a newer astray", place=place, remedy=remedy)
         if version < VERSION:
-            raise DataError(f"{path}: written by an earlier astray; start with a new state file")
+            raise DataError("written by an earlier astray", place=place, remedy="start with a new state file")
         if file.value("model", str) != model:
             raise DataError(
-                f"{path}: this state belongs to another model (or to this one before it was fitted again); "
-                "give the model that it was made with, or start with a new state file"
+                "this state belongs to another model (or to this one before it was fitted again)",
+                place=place,
+                remedy="give the model that it was made with, or start with a new state file",
             )
         names = file.text("agents")
         held = file.array("agents.held", np.float64, None)

@@ -12,10 +12,11 @@ from astray.decide import ByContext, Threshold
 from astray.errors import DataError
 from astray.live.events import Events, of_alert, of_fix, of_trip
 from astray.live.messages import Line, Message, Refused, parse
-from astray.live.score import Score, TripScore, moment
+from astray.live.score import Score, TripScore
 from astray.live.session import LATE, Session
-from astray.live.snapshot import Snapshot
 from astray.live.state import State
+from astray.snapshot import Snapshot
+from astray.times import moment
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -167,8 +168,8 @@ class Stream:
         try:
             state = self._of(agent, context)
         except DataError as error:
-            return self._refuse(str(error), agent)
-        for score in state.session.push((message.time, message.lat, message.lon)):
+            return self._refuse(error.reason, agent)
+        for score in state.session.push((message.time, message.lat, message.lon), message.trip):
             self._report(agent, state, score)
         return None
 

@@ -16,14 +16,14 @@ from astray.decide import ANOMALY, NORMAL, REVIEW, OpenSegment, leaving, thresho
 from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
 from astray.live.fix import one_fix
 from astray.live.rows import Rows
-from astray.live.score import Stretch, TripScore, moment
-from astray.live.snapshot import Snapshot
+from astray.live.score import Stretch, TripScore
 from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.faults import FaultFilter
 from astray.mdp.statistics import RunningStatistics, TripRows, statistics
-from astray.mdp.steps import OpenPath, Place, Step
+from astray.mdp.steps import OpenPath, Step
 from astray.mdp.view import StepFeatures
 from astray.normality import TripScores, one_normality
+from astray.snapshot import Snapshot
+from astray.times import moment
 
 if TYPE_CHECKING:
     from astray.detectors.scoring import Lens
@@ -33,25 +33,6 @@ Array = NDArray[Any]
 
 MAX_ROWS = 10_000  # of a trip, which then ends: at the usual interval it has lasted for days
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
-
-
-class Anchor:
-    """Where the agent has been staying: since when, around which place, and the middle of its fixes there."""
-
-    __slots__ = ("place", "rows", "since", "sum")
-
-    def __init__(self, since: float, place: Place) -> None:
-        self.since, self.place = since, place
-        self.sum, self.rows = place, 1
-
-    @property
-    def centre(self) -> Place:
-        """The middle of the fixes there."""
-        return self.sum[0] / self.rows, self.sum[1] / self.rows
-
-    def add(self, at: Place) -> None:
-        """One more fix there."""
-        self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
 
 
 OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
@@ -67,17 +48,17 @@ class OpenTrip:
 
     __slots__ = (
         *("_closes", "_counted", "_last", "_maker", "_rows", "_running", "_scored", "_segment", "_statistics", "_tick"),
-        *("agent", "agent_model", "alert", "anchor", "eps", "faults", "features", "filter", "fixes", "gamma", "given"),
+        *("agent", "agent_model", "alert", "eps", "faults", "features", "fixes", "gamma", "given"),
         *("history", "min_history", "name", "one", "open_eps", "path", "reward", "start", "stretch"),
     )
 
-    def __init__(self, session: Session, time: float, lat: float, lon: float) -> None:
+    def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
         self.agent_model: Lens = detector.lens(session.agent, session._near)
         view = self.agent_model.view
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
-        self.name = moment(time)
+        self.name = name or moment(time)
         self.fixes = self.faults = 0
         self.start = time
         self.history, self.min_history = self.agent_model.history, float(detector.min_history)
@@ -85,10 +66,8 @@ class OpenTrip:
         self.eps, self.open_eps = session.levels(one, self.agent_model)
         gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
-        self.filter = FaultFilter(view.config.faults)
         self.path = OpenPath(view.config.interval, view.encoder.lags)
         self.alert = ""
-        self.anchor = Anchor(time, self.place(lat, lon))
         self._maker = int(view.popularity.number_of([self.agent])[0])
         self._tick = -1
         self._last: Step | None = None
@@ -121,15 +100,6 @@ class OpenTrip:
         """Whether the trip is scored by its statistics, or else by the mean over its rows."""
         return self.agent_model.view.counts and self.reward.trip is not None
 
-    def place(self, lat: float, lon: float) -> Place:
-        """A place in metres."""
-        return self.agent_model.view.projection.place(lat, lon)
-
-    def degrees(self, at: Place) -> Place:
-        """Latitude and longitude of a place in metres."""
-        lat, lon = self.agent_model.view.projection.to_degrees(np.array([at]))
-        return float(lat[0]), float(lon[0])
-
     @property
     def full(self) -> bool:
         """Whether the trip has lasted for too long to go on."""
@@ -137,10 +107,15 @@ class OpenTrip:
 
     # ---------------------------------------------------------------- adding
 
-    def add(self, time: float, at: Place) -> tuple[float, float, str]:
-        """Count a good fix: its n(s, a), the spread over the heads, and the name of the lowest aspect."""
+    def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> tuple[float, float, str]:
+        """Count a good fix: its n(s, a), the spread over the heads, and the name of the lowest aspect.
+
+        Where a gap before it ``breaks`` the path, it is the first of the next one.
+        """
         self.fixes += 1
-        step = self.path.step(time, at)
+        if breaks:
+            self.path.restart()
+        step = self.path.step(time, self.agent_model.view.projection.place(lat, lon))
         tick = self._tick_of(step)
         due = step.first or tick != self._tick
         rewards = self.reward.step(self.features.encode(step))[0]
@@ -271,15 +246,6 @@ class OpenTrip:
         elif running.score > self._closes:
             self.alert = ""
 
-    def stays(self, time: float, at: Place, seconds: float, radius: float) -> bool:
-        """Whether the agent has now stayed for so long within a circle."""
-        x, y = self.anchor.place
-        if math.hypot(at[0] - x, at[1] - y) > radius:
-            self.anchor = Anchor(time, at)
-            return False
-        self.anchor.add(at)
-        return time - self.anchor.since >= seconds
-
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
         encoder = self.agent_model.view.encoder
@@ -293,14 +259,12 @@ class OpenTrip:
 
     def save(self, snapshot: Snapshot) -> None:
         """Put all that changes into a snapshot."""
-        filter_, anchor, path = self.filter, self.anchor, self.path
-        snapshot.put(self.start, *self.degrees(path.origin), self.fixes, self.faults)
+        path = self.path
+        snapshot.put(*(float(self.one.columns[name][0]) for name in ("time", "lat", "lon")))
+        snapshot.put_text(self.name)
+        snapshot.put(self.fixes, self.faults)
         snapshot.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
         snapshot.put_many(self.given.tolist())
-        snapshot.put_many(filter_.last or ())
-        snapshot.put(*filter_.velocity)
-        snapshot.put_many(value for suspect in filter_.suspects for value in suspect)
-        snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
         snapshot.put(path.start, *path.origin)
         for values in path.points:
             snapshot.put_many(values)
@@ -310,19 +274,11 @@ class OpenTrip:
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
         """The trip that was saved; its running sums are counted again."""
-        trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take())
+        trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
         trip.alert = ("", ANOMALY, REVIEW)[snapshot.count()]
         trip.eps, trip.open_eps, trip.gamma = snapshot.take(), snapshot.take(), snapshot.take()
         trip.given = np.array(snapshot.many(), np.float32)
-        last = snapshot.many().tolist()
-        trip.filter.last = (last[0], last[1], last[2]) if last else None
-        trip.filter.velocity = (snapshot.take(), snapshot.take())
-        suspects = snapshot.many().tolist()
-        trip.filter.suspects = list(zip(*(suspects[i::3] for i in range(3)), strict=True))
-        anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
-        anchor.sum, anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
-        trip.anchor = anchor
         trip.path.restore(
             snapshot.take(),
             (snapshot.take(), snapshot.take()),

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Place = tuple[float, float]
+"""East and north, in metres."""
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
@@ -56,7 +58,7 @@ class Projection:
         north = np.asarray(lat, np.float64) - self.lat
         return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
-    def place(self, lat: float, lon: float) -> tuple[float, float]:
+    def place(self, lat: float, lon: float) -> Place:
         """One fix in metres: to the last bit what :meth:`to_metres` gives.
 
         >>> here = Projection(lat=41.15, lon=-8.61)
@@ -74,7 +76,7 @@ class Projection:
         lat, lon = self.to_degrees(xy)
         return np.stack([lon, lat]) * METRES_A_DEGREE
 
-    def grid_place(self, x: float, y: float) -> tuple[float, float]:
+    def grid_place(self, x: float, y: float) -> Place:
         """One place on the grid of the earth: to the last bit what :meth:`to_grid` gives."""
         lon = (self.lon + x / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
         return lon * METRES_A_DEGREE, (self.lat + y / METRES_A_DEGREE) * METRES_A_DEGREE

@@ -548,8 +548,8 @@ class _RunningMotion:
         vx, vy = step.velocity
         speed = math.sqrt(vx * vx + vy * vy)
         self._top = max(self._top, speed)
-        if self._last is None:
-            self._first = step  # which has no speed of its own yet
+        if self._last is None or step.first:
+            self._first = self._first or step  # which has no speed of its own yet, as no first step of a path has
         else:
             (x, y), (left_x, left_y) = step.location, self._last.location
             self._length += math.hypot(x - left_x, y - left_y)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.mdp.paths import locations_before
+from astray.mdp.projection import Place
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
-Place = tuple[float, float]  # metres east and north
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,12 @@ class OpenPath:
 
     def __len__(self) -> int:
         return len(self._times) - self._head
+
+    def restart(self) -> None:
+        """A new path begins: nothing before it is looked back at."""
+        for values in (self._times, self._clock, self._xs, self._ys):
+            del values[:]
+        self._head = 0
 
     def step(self, time: float, place: Place) -> Step:
         """The step by which a place was reached; times rise from step to step."""

@@ -12,20 +12,24 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from astray.errors import DataError
-from astray.readers.geojson import GeoJsonOptions, read_geojson
+from astray.errors import Call, DataError, Place
+from astray.readers.geojson import read_geojson
 from astray.readers.geolife import read_geolife
 from astray.readers.gpx import GpxOptions, read_gpx
+from astray.readers.grouping import in_trips
+from astray.readers.jsonlines import read_jsonlines
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
+from astray.readers.positions import JsonOptions
 from astray.readers.recognise import FORMATS, files_of, recognise
-from astray.readers.refusals import FilePath, Progress, ReadWarning, Report, Skipped
+from astray.readers.refusals import Assumption, FilePath, Intake, Progress, ReadWarning, Report, Skipped
 from astray.readers.table import TableOptions, iter_table, read_table
 from astray.trajectories import Trajectories
 
 __all__ = [
     "FORMATS",
-    "GeoJsonOptions",
+    "Assumption",
     "GpxOptions",
+    "JsonOptions",
     "PortoOptions",
     "ReadWarning",
     "Report",
@@ -38,6 +42,7 @@ __all__ = [
     "read_geojson",
     "read_geolife",
     "read_gpx",
+    "read_jsonlines",
     "read_porto",
     "read_table",
     "recognise",
@@ -53,6 +58,7 @@ def read(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     **options: Any,
 ) -> Trajectories:
     """Read trajectories from a file or folder of any known format.
@@ -60,10 +66,10 @@ def read(
     Parameters
     ----------
     path
-        A CSV or Parquet table, Porto's ``train.csv`` (or the same as Parquet), a GPX or GeoJSON file, a
-        folder of such files, or GeoLife's folder ``Data``.
+        A CSV or Parquet table, Porto's ``train.csv`` (or the same as Parquet), a GPX or GeoJSON file,
+        JSON lines (also of OwnTracks), a folder of such files, or GeoLife's folder ``Data``.
     format
-        ``"geolife"``, ``"porto"``, ``"table"``, ``"gpx"`` or ``"geojson"``; recognised by default.
+        ``"geolife"``, ``"porto"``, ``"table"``, ``"gpx"``, ``"geojson"`` or ``"jsonlines"``; recognised by default.
     skip_bad
         Leave out rows and files that cannot be used, instead of refusing the whole.
     report
@@ -72,9 +78,13 @@ def read(
     progress
         Called as ``progress(done, total)`` now and then (in bytes, rows or files), at the end with
         ``done == total``.
+    trips
+        ``"as-given"``: as the file names them, and where it names none, all fixes of an agent are one. ``"cut"``: cut
+        at gaps and stays, as the live feed does it (see :mod:`astray.trips`). By default only those are cut that the
+        file does not name; the report says how many trips that made.
     **options
         Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
-        :class:`TableOptions`, :class:`GpxOptions`, :class:`GeoJsonOptions` for the others.
+        :class:`TableOptions`, :class:`GpxOptions`, :class:`JsonOptions` for the others.
 
     Examples
     --------
@@ -98,21 +108,27 @@ def read(
     kind = _kind(source, format, options)
     if kind == "geolife":
         _check_names(options, ("users", "cache"), kind)
-        return read_geolife(source, skip_bad=skip_bad, report=report, progress=progress, **options)
+        people = read_geolife(source, skip_bad=skip_bad, report=report, progress=progress, **options)
+        return in_trips(people, trips, Intake(skip_bad, report))
     files = files_of(source, kind)
     match kind:
         case "porto":
             porto = _options(PortoOptions, options, kind)
-            return read_porto(*files, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+            rides = read_porto(*files, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+            return in_trips(rides, trips, Intake(skip_bad, report))
         case "table":
             table = _options(TableOptions, options, kind)
-            return read_table(*files, skip_bad=skip_bad, report=report, progress=progress, options=table)
+            return read_table(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table)
         case "gpx":
             gpx = _options(GpxOptions, options, kind)
-            return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, options=gpx)
+            return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=gpx)
+        case "jsonlines":
+            lines = _options(JsonOptions, options, kind)
+            told: dict[str, Any] = {"skip_bad": skip_bad, "report": report, "progress": progress, "trips": trips}
+            return read_jsonlines(*files, options=lines, **told)
         case _:
-            geo = _options(GeoJsonOptions, options, kind)
-            return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, options=geo)
+            geo = _options(JsonOptions, options, kind)
+            return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=geo)
 
 
 def iter_read(
@@ -123,6 +139,7 @@ def iter_read(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     **options: Any,
 ) -> Iterator[Trajectories]:
     """Stream a table or a Porto file in batches of whole trajectories of about ``batch_rows`` fixes.
@@ -132,16 +149,23 @@ def iter_read(
     """
     source = Path(path)
     if source.is_dir():
-        raise DataError(f"{source}: a folder where a file was expected; stream its files one by one, or use read()")
+        raise DataError(
+            "a folder where a file was expected",
+            place=Place(str(source)),
+            remedy=("stream its files one by one, or use ", Call("read")),
+        )
     kind = _kind(source, format, options)
     if kind == "table":
         table = _options(TableOptions, options, kind)
-        return iter_table(source, batch_rows, skip_bad=skip_bad, report=report, progress=progress, options=table)
+        return iter_table(
+            source, batch_rows, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table
+        )
     if kind == "porto":
         porto = _options(PortoOptions, options, kind)
-        trips = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
-        return iter_porto(source, trips, skip_bad=skip_bad, report=report, progress=progress, options=porto)
-    raise DataError(f"{source}: {kind} is not streamed; use read()")
+        batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
+        rides = iter_porto(source, batch, skip_bad=skip_bad, report=report, progress=progress, options=porto)
+        return (in_trips(some, trips, Intake(skip_bad, report)) for some in rides)
+    raise DataError(f"{kind} is not streamed", place=Place(str(source)), remedy=("use ", Call("read")))
 
 
 def _kind(path: Path, format: str | None, options: Mapping[str, Any]) -> str:
@@ -150,7 +174,8 @@ def _kind(path: Path, format: str | None, options: Mapping[str, Any]) -> str:
         return "table" if options.get("names") else recognise(path)
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
-        raise DataError(f"format={format!r} is unknown; give one of {', '.join(FORMATS)}, or leave it out")
+        remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
+        raise DataError(f"format={format!r} is unknown", remedy=remedy)
     return kind
 
 
@@ -162,4 +187,5 @@ def _options(kind: Callable[..., _Options], given: dict[str, Any], format: str) 
 def _check_names(given: dict[str, Any], known: tuple[str, ...] | list[str], format: str) -> None:
     for name in given:
         if name not in known:
-            raise DataError(f"the option {name!r} means nothing for the format {format}; it takes {', '.join(known)}")
+            remedy = f"it takes {', '.join(known)}"
+            raise DataError(f"the option {name!r} means nothing for the format {format}", remedy=remedy)

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from astray.atomic import replacing
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.grouping import FIX_COLUMNS
-from astray.readers.refusals import POLARS_ERRORS, Intake
+from astray.readers.refusals import Intake
+from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
 _KEY, _TRIPS, _REPORT = "astray.key", "astray.trips", "astray.report"
@@ -58,10 +59,11 @@ def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
         with replacing(path) as file:
             frame.write_parquet(file, metadata=metadata)
     except (OSError, *POLARS_ERRORS) as error:
-        intake.report.assume(f"{path}: the cache was not written ({error}); the next reading will parse again")
+        intake.report.assume(path, f"the cache was not written ({error}), so the next reading will parse again")
 
 
 def refuse_unusable(path: Path) -> None:
     """A cache is a file; refuse the path of a folder before the work begins."""
     if path.is_dir():
-        raise DataError(f'{path}: the cache is a folder; name a file, for example "{path / "geolife.parquet"}"')
+        example = path / "geolife.parquet"
+        raise DataError("the cache is a folder", place=Place(str(path)), remedy=f'name a file, for example "{example}"')

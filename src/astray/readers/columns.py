@@ -1,34 +1,12 @@
-"""Which column of a table plays which part: the names in use for time, place, agent and trajectory."""
+"""Which column of a table plays which part."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from astray.errors import DataError
-
-# The order is the preference: x and y are taken for degrees only where nothing better is there.
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "time": (
-        *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
-        *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "unixtime", "epoch", "event_time"),
-    ),
-    "lat": ("lat", "latitude", "gps_lat", "gps_latitude", "position_lat", "location_lat", "y"),
-    "lon": (
-        *("lon", "lng", "long", "longitude", "gps_lon", "gps_lng", "gps_longitude"),
-        *("position_lon", "position_long", "location_long", "location_lon", "x"),
-    ),
-    "agent": (
-        *("agent", "agent_id", "user", "user_id", "uid", "person", "person_id", "driver", "driver_id"),
-        *("vehicle", "vehicle_id", "taxi", "taxi_id", "vessel", "mmsi", "device", "device_id", "individual"),
-    ),
-    "trajectory": (
-        *("trajectory", "trajectory_id", "traj", "traj_id", "trip", "trip_id", "track", "track_id"),
-        *("journey", "journey_id", "ride", "ride_id"),
-    ),
-}
-REQUIRED = ("time", "lat", "lon")
+from astray.errors import DataError, Option, Place
+from astray.fixes import ALIASES, REQUIRED, candidates, plain
 
 
 @dataclass(frozen=True)
@@ -40,19 +18,9 @@ class Roles:
     unused: tuple[str, ...]
 
 
-def plain(name: str) -> str:
-    """A column's name without its dress: case, spaces, dashes, a byte-order mark, surrounding quotes.
-
-    >>> plain("User-ID "), plain("timeStamp"), plain("GPS.Lat")
-    ('user_id', 'timestamp', 'gps_lat')
-    """
-    return re.sub(r"[\s\-.:]+", "_", name.strip("\ufeff\"' \t\r\n")).strip("_").casefold()
-
-
 def recognised(names: Sequence[str]) -> int:
     """How many of the parts these columns can play."""
-    have = {plain(name) for name in names}
-    return sum(not have.isdisjoint(aliases) for aliases in ALIASES.values())
+    return len(candidates(names))
 
 
 def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None], keep: Sequence[str] = ()) -> Roles:
@@ -65,13 +33,12 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
     bare = [plain(name) for name in names]
     positions: dict[str, int] = {}
     rivals: list[str] = []
-    for role, aliases in ALIASES.items():
+    possible = candidates(names)
+    for role in ALIASES:
         wanted = asked.get(role)
         if wanted is not None:
             positions[role] = position(file, names, wanted)
-            continue
-        found = [i for alias in aliases for i, name in enumerate(bare) if name == alias]
-        if found:
+        elif found := possible.get(role):
             positions[role] = found[0]
             # A column pair such as x, y beside lon, lat is no rival: preference settles it.
             others = [names[i] for i in found[1:] if role not in ("lat", "lon") or bare[i] == bare[found[0]]]
@@ -81,9 +48,11 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
     if missing:
         role = missing[0]
         shown = ", ".join(repr(name) for name in names[:20]) or "none"
+        known = ", ".join(ALIASES[role][:5])
         raise DataError(
-            f"{file}, row 1: no column for {role} was recognised among {shown}; "
-            f'name it, for example read(path, {role}="...") (known are {", ".join(ALIASES[role][:5])}, ...)'
+            f"no column for {role} was recognised among {shown}",
+            place=Place(str(file), 1),
+            remedy=("name it: ", Option(role, "NAME"), f" (known are {known}, ...)"),
         )
     used = {*positions.values(), *(position(file, names, name) for name in keep)}
     unused = tuple(name for i, name in enumerate(names) if i not in used)
@@ -97,4 +66,5 @@ def position(file: object, names: Sequence[str], wanted: str) -> int:
     bare = [plain(name) for name in names]
     if plain(wanted) in bare:
         return bare.index(plain(wanted))
-    raise DataError(f"{file}, row 1: no column named {wanted!r}; the file has {', '.join(map(repr, names[:20]))}")
+    remedy = f"the file has {', '.join(map(repr, names[:20]))}"
+    raise DataError(f"no column named {wanted!r}", place=Place(str(file), 1), remedy=remedy)

@@ -12,9 +12,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
-from astray.readers.refusals import POLARS_ERRORS, Fault, Intake, Progress
+from astray.errors import DataError, Option, Place
+from astray.fixes import Fault
+from astray.readers.refusals import Intake, Progress
 from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, opening
+from astray.times import POLARS_ERRORS
 
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -50,11 +52,13 @@ def sniff(
     ``names`` are the columns of a file without a header line.
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
-        raise DataError(f'delimiter={delimiter!r} cannot be used; give one character such as "," or ";"')
+        raise DataError(f"delimiter={delimiter!r} cannot be used", remedy='give one character such as "," or ";"')
     lines = decoded(path, opening(path), encoding).lstrip("\ufeff").split("\n")
     blank = next((i for i, line in enumerate(lines) if line.strip()), None)
     if blank is None:
-        raise DataError(f"{path}: the file has no text at its beginning; give a table with a header line")
+        raise DataError(
+            "the file has no text at its beginning", place=Place(str(path)), remedy="give a table with a header line"
+        )
     first = lines[blank].rstrip("\r")
     choices = [delimiter] if delimiter else DELIMITERS
     splits = {choice: _fields(first, choice) for choice in choices}
@@ -65,8 +69,9 @@ def sniff(
     header = tuple(name.strip() for name in splits[best])
     if score(header) == 0 and sum(map(_is_number, header)) >= 2:
         raise DataError(
-            f"{path}, row {blank + 1}: the first line is data, not column names ({first[:60]}); add a header "
-            'line, or give the names: read(path, names=["agent", "time", "lon", "lat"])'
+            f"the first line is data, not column names ({first[:60]})",
+            place=Place(str(path), blank + 1),
+            remedy=("add a header line, or give the names: ", Option("names", ["agent", "time", "lon", "lat"])),
         )
     return Dialect(best, header, blank + 1, encoding)
 
@@ -164,7 +169,6 @@ def _parse_slowly(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str
             rows.append(begin)
             begin = line + reader.line_num
     except csv.Error as error:
-        raise DataError(
-            f"{path}, row {line + reader.line_num - 1}: {error}; mend the quotation marks and line ends there"
-        ) from error
+        place = Place(str(path), line + reader.line_num - 1)
+        raise DataError(str(error), place=place, remedy="mend the quotation marks and line ends there") from error
     return Block(pl.DataFrame(values, schema=dict.fromkeys(values, pl.String)), np.asarray(rows, np.int64))

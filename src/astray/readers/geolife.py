@@ -20,17 +20,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
+from astray.fixes import Fault, place_faults
 from astray.readers import cache as caching
-from astray.readers.fixes import place_faults, time_ordered
-from astray.readers.refusals import POLARS_ERRORS, Fault, FilePath, Intake, Progress, Report, refusing
+from astray.readers.grouping import time_ordered
+from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
+from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
 HEADER_LINES = 6
 FIRST_YEAR = 1_167_609_600  # 2007-01-01: GeoLife was collected from April 2007 on
 WORKERS = 2
 GROUP_BYTES = 16 << 20
-_VERSION = 1  # of what is kept in a cache; raise it when the parsed values would differ
+_VERSION = 2  # of what is kept in a cache; raise it when the parsed values would differ
 
 _COLUMNS = ("lat", "lon", "zero", "altitude", "days", "date", "clock", "more")
 _SCHEMA = {name: pl.Float64 if name in ("lat", "lon") else pl.String for name in _COLUMNS}
@@ -138,7 +140,8 @@ def _listed(path: Path, users: list[str] | None) -> list[_Plt]:
             unknown = [user for user in users if user not in folders]
             if unknown:
                 known = ", ".join(list(folders)[:5]) or "nobody"
-                raise DataError(f"{path}: no person {unknown[0]!r}; there are {len(folders)}: {known}, ...")
+                remedy = f"there are {len(folders)}: {known}, ..."
+                raise DataError(f"no person {unknown[0]!r}", remedy=remedy)
             folders = {user: folders[user] for user in dict.fromkeys(users)}
         files = []
         for agent, folder in folders.items():
@@ -146,7 +149,8 @@ def _listed(path: Path, users: list[str] | None) -> list[_Plt]:
                 found = sorted((entry.name, entry.stat()) for entry in entries if entry.name.lower().endswith(".plt"))
             files += [_Plt(folder / name, agent, stat.st_size, stat.st_mtime_ns) for name, stat in found]
     if not files:
-        raise DataError(f"{path}: no .plt files were found; give the folder Data with a folder a person in it")
+        remedy = "give the folder Data with a folder a person in it"
+        raise DataError("no .plt files were found", place=Place(str(path)), remedy=remedy)
     return files
 
 
@@ -181,8 +185,9 @@ def _parsed(files: Sequence[_Plt], intake: Intake, progress: Progress | None) ->
         arrays = {name: values[order] for name, values in arrays.items()}
     for i in np.flatnonzero(arrays["time"][offsets[:-1]] < FIRST_YEAR).tolist():
         intake.report.assume(
-            f"{kept[i].path}: dated before GeoLife began, so the logger's clock had been reset; "
-            "the trajectory is kept, its hours mean nothing"
+            kept[i].path,
+            "dated before GeoLife began, so the logger's clock had been reset; the trajectory is kept, its hours "
+            "mean nothing",
         )
     return Trajectories(arrays, offsets, [file.agent for file in kept], [file.path.stem for file in kept])
 
@@ -231,7 +236,7 @@ def _parse(files: Sequence[_Plt]) -> _Parsed:
         # Some file is no text, or its rows are not its lines; one file at a time finds it.
         if len(files) > 1:
             return _joined(files, [_parse([file]) for file in files])
-        broken[0] = DataError(f"{files[0].path}: the file is not text; fetch it again")
+        broken[0] = DataError("the file is not text", place=Place(str(files[0].path)), remedy="fetch it again")
         frame, lengths = pl.DataFrame(schema=_SCHEMA), np.zeros(1, np.int64)
     # A number cut short is still a number, so the length of the text decides whether date and time are whole.
     whole = (frame["date"].str.len_bytes() == 10) & (frame["clock"].str.len_bytes() == 8) & frame["more"].is_null()
@@ -280,9 +285,11 @@ def _body(path: Path) -> bytes:
     with refusing(path, "the file could not be read", "check it"), open(path, "rb") as file:
         content = file.read()
     if not content.strip():
-        raise DataError(f"{path}: the file is empty ({len(content)} bytes); delete it or fetch it again")
+        reason = f"the file is empty ({len(content)} bytes)"
+        raise DataError(reason, place=Place(str(path)), remedy="delete it or fetch it again")
     if content[: len(_TITLE) + 3].removeprefix(b"\xef\xbb\xbf")[: len(_TITLE)].lower() != _TITLE:
-        raise DataError(f"{path}, row 1: no GeoLife header; the first line must be 'Geolife trajectory'")
+        remedy = "the first line must be 'Geolife trajectory'"
+        raise DataError("no GeoLife header", place=Place(str(path), 1), remedy=remedy)
     end = -1
     for _ in range(HEADER_LINES):
         end = content.find(b"\n", end + 1)
@@ -290,7 +297,8 @@ def _body(path: Path) -> bytes:
             break
     body = content[end + 1 :].rstrip() if end >= 0 else b""
     if not body:
-        raise DataError(f"{path}: a header without fixes; delete the file or fetch it again")
+        remedy = "delete the file or fetch it again"
+        raise DataError("a header without fixes", place=Place(str(path)), remedy=remedy)
     return body + b"\n"
 
 

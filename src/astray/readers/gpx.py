@@ -1,7 +1,6 @@
 """GPX tracks: one trajectory a track, its segments joined.
 
-Segments mark where reception was lost; whether such a gap ends a trip is decided later, by one rule for all
-formats.
+Segments mark where reception was lost; a track is a trip all the same, unless trips are to be cut.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from xml.parsers import expat
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
-from astray.readers.fixes import numbers, place_faults, refuse_swapped, time_ordered, wrapped
+from astray.errors import DataError, Place
+from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
+from astray.readers.grouping import in_trips, time_ordered
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.readers.text import opening
-from astray.readers.times import Clock
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 
@@ -44,6 +44,7 @@ def read_gpx(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: GpxOptions | None = None,
 ) -> Trajectories:
     """Read GPX files. A trajectory is named as its file, with a number behind if that holds several tracks.
@@ -61,7 +62,7 @@ def read_gpx(
                 progress(i + 1, len(files))
         if not parts:
             raise intake.nothing(files[0], "track")
-        return Trajectories.concat(parts)
+        return in_trips(Trajectories.concat(parts), trips, intake)
 
 
 @dataclass
@@ -77,7 +78,8 @@ class _Track:
 class _Document:
     """Collects the tracks of a GPX document while expat walks through it."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path) -> None:
+        self.file = file
         self.tracks: list[_Track] = []
         self.root: str | None = None
         self._path: list[str] = []
@@ -90,8 +92,8 @@ class _Document:
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _doctype(self, *_: object) -> None:
-        line = self.parser.CurrentLineNumber
-        raise DataError(f"line {line}: a document type declaration (entities could be a bomb); delete it")
+        place = Place(str(self.file), self.parser.CurrentLineNumber, "line")
+        raise DataError("a document type declaration (entities could be a bomb)", place=place, remedy="delete it")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(" ")[2].lower()
@@ -121,31 +123,31 @@ class _Document:
 
 def _parsed(file: Path) -> _Document:
     opening(file, 8)
-    document = _Document()
+    document = _Document(file)
     try:
         with refusing(file, "the file could not be read", "check it"), open(file, "rb") as stream:
             document.parser.ParseFile(stream)
     except expat.ExpatError as error:
-        raise DataError(
-            f"{file}, line {error.lineno}: {error}; the XML is broken there, export the track again"
-        ) from error
-    except DataError as error:
-        raise error if str(error).startswith(str(file)) else DataError(f"{file}, {error}") from error
+        place, remedy = Place(str(file), error.lineno, "line"), "the XML is broken there, export the track again"
+        raise DataError(str(error), place=place, remedy=remedy) from error
+    except DataError:
+        raise
     except (ValueError, LookupError) as error:
-        raise DataError(f"{file}: {error}; write the file in UTF-8") from error
+        raise DataError(str(error), place=Place(str(file)), remedy="write the file in UTF-8") from error
     if document.root != "gpx":
-        raise DataError(f"{file}, line 1: <{document.root}> where <gpx> was expected; give a GPX file")
+        reason = f"<{document.root}> where <gpx> was expected"
+        raise DataError(reason, place=Place(str(file), 1, "line"), remedy="give a GPX file")
     return document
 
 
 def _tracks(file: Path, options: GpxOptions, intake: Intake) -> list[Trajectories]:
     tracks = [track for track in _parsed(file).tracks if track.lat]
     if not tracks:
-        raise DataError(f"{file}: no track points (<trkpt>); routes and waypoints are not read, record a track")
+        remedy = "routes and waypoints are not read, record a track"
+        raise DataError("no track points (<trkpt>)", place=Place(str(file)), remedy=remedy)
     if all(time is None for track in tracks for time in track.time):
-        raise DataError(
-            f"{file}: the track points have no <time>; export the track with times (a route drawn on a map has none)"
-        )
+        remedy = "export the track with times (a route drawn on a map has none)"
+        raise DataError("the track points have no <time>", place=Place(str(file)), remedy=remedy)
     agent = options.agent if options.agent is not None else file.resolve().parent.name
     names: Sequence[str] = [file.stem] if len(tracks) == 1 else [f"{file.stem}-{i + 1}" for i in range(len(tracks))]
     parts = [_trajectory(file, track, agent, name, options, intake) for track, name in zip(tracks, names, strict=True)]
@@ -156,15 +158,16 @@ def _trajectory(
     file: Path, track: _Track, agent: str, name: str, options: GpxOptions, intake: Intake
 ) -> Trajectories | None:
     shown = pl.Series(track.lat, dtype=pl.String), pl.Series(track.lon, dtype=pl.String)
-    lat, lon = numbers(file, "lat", shown[0]), numbers(file, "lon", shown[1])
-    refuse_swapped(file, lat, lon)
+    lat, lon = numbers("lat", shown[0]), numbers("lon", shown[1])
+    with refusing(file, "the positions could not be read", "check them"):
+        refuse_swapped(lat, lon)
     clock = Clock()
     times = pl.Series(track.time, dtype=pl.String)
     time, faults = clock.seconds(times)
     faults = [*place_faults(lat, lon, shown, zero_ok=options.zero_ok), *faults]
     good = intake.sift(file, np.asarray(track.line, np.int64), faults, unit="line")
     for remark in clock.remarks():
-        intake.report.assume(f"{file}: {remark}")
+        intake.report.assume(file, *remark)
     if not good.any():
         return None
     columns = {"time": time[good], "lat": lat[good], "lon": wrapped(lon[good])}

@@ -11,13 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
+from astray.fixes import Fault, place_faults, plain, without_null_words
 from astray.readers import delimited
-from astray.readers.columns import plain
-from astray.readers.fixes import place_faults
-from astray.readers.refusals import POLARS_ERRORS, Fault, FilePath, Intake, Progress, Report, share_of
+from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
 from astray.readers.table import is_parquet, parquet_blocks, parquet_schema
-from astray.readers.times import without_null_words
+from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
 SECONDS_BETWEEN_FIXES = 15.0
@@ -89,7 +88,7 @@ def iter_porto(
     """
     options = options or PortoOptions()
     if batch < 1:
-        raise DataError(f"batch={batch} cannot be used; give at least 1")
+        raise DataError(f"batch={batch} cannot be used", remedy="give at least 1")
     file = Path(path)
     n_trips = 0
     with Intake(skip_bad, report) as intake:
@@ -126,9 +125,8 @@ def _positions(file: Path, names: Sequence[str]) -> dict[str, int]:
     have = {plain(name).upper(): i for i, name in reversed(list(enumerate(names)))}
     missing = [name for name in NEEDED if name not in have]
     if missing:
-        raise DataError(
-            f"{file}, row 1: the column {missing[0]} is missing; Porto's columns are {', '.join(NEEDED)}, ..."
-        )
+        remedy = f"Porto's columns are {', '.join(NEEDED)}, ..."
+        raise DataError(f"the column {missing[0]} is missing", place=Place(str(file), 1), remedy=remedy)
     return {name: have[name] for name in _ALL if name in have}
 
 

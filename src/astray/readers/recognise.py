@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place
 from astray.readers import delimited
 from astray.readers.columns import recognised
 from astray.readers.geolife import is_geolife
+from astray.readers.jsonlines import is_jsonlines
 from astray.readers.porto import is_porto
 from astray.readers.refusals import refusing
 from astray.readers.table import is_parquet, parquet_schema
 from astray.readers.text import decoded, opening
 
-FORMATS = ("geolife", "porto", "table", "gpx", "geojson")
+FORMATS = ("geolife", "porto", "table", "gpx", "geojson", "jsonlines")
 SUFFIXES = {
     ".gpx": "gpx",
     ".geojson": "geojson",
     ".json": "geojson",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
     ".csv": "table",
     ".tsv": "table",
     ".txt": "table",
@@ -30,7 +33,7 @@ def recognise(path: Path) -> str:
     """The format of a file or folder, one of :data:`FORMATS`."""
     with refusing(path, "the path could not be looked at", "check it"):
         if not path.exists():
-            raise DataError(f"{path}: there is no such file or folder; check the path")
+            raise DataError("there is no such file or folder", remedy="check the path")
         if is_geolife(path):
             return "geolife"
     return _of_folder(path) if path.is_dir() else _of_file(path)
@@ -44,7 +47,8 @@ def files_of(path: Path, format: str) -> list[Path]:
         wanted = "table" if format == "porto" else format
         files = sorted(p for p in path.rglob("*") if SUFFIXES.get(p.suffix.lower()) == wanted and p.is_file())
     if not files:
-        raise DataError(f"{path}: a folder without {format} files; give a file, or a folder of {', '.join(SUFFIXES)}")
+        remedy = f"give a file, or a folder of {', '.join(SUFFIXES)}"
+        raise DataError(f"a folder without {format} files", place=Place(str(path)), remedy=remedy)
     return files
 
 
@@ -54,12 +58,14 @@ def _of_folder(path: Path) -> str:
     found.pop(None, None)
     if not found:
         raise DataError(
-            f"{path}: nothing in this folder is recognised; "
-            f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}"
+            "nothing in this folder is recognised",
+            place=Place(str(path)),
+            remedy=f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}",
         )
     if len(found) > 1:
         kinds = " and ".join(sorted(str(kind) for kind in found))
-        raise DataError(f'{path}: the folder holds {kinds} files; choose with format="{min(map(str, found))}"')
+        remedy = ("choose with ", Option("format", min(map(str, found))))
+        raise DataError(f"the folder holds {kinds} files", place=Place(str(path)), remedy=remedy)
     kind, first = next(iter(found.items()))
     return _of_file(first) if kind == "table" else str(kind)
 
@@ -72,9 +78,9 @@ def _of_file(path: Path) -> str:
     if text.startswith("<"):
         return "gpx"
     if text.startswith("{"):
-        return "geojson"
+        return "jsonlines" if is_jsonlines(path, text) else "geojson"
     named = SUFFIXES.get(path.suffix.lower())
-    if named in ("gpx", "geojson"):
+    if named in ("gpx", "geojson", "jsonlines"):
         return named
     names = delimited.sniff(path, lambda names: recognised(names) + 5 * is_porto(names)).names
     return "porto" if is_porto(names) else "table"

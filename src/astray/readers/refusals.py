@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
+from astray.fixes import Fault
+from astray.times import POLARS_ERRORS
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
-
-POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises; it answers some corrupt files with a panic, which is no ``Exception``."""
 
 LISTED = 1000
 """How many skipped places of each reason a report lists; all of them are counted."""
@@ -41,8 +39,23 @@ class Skipped:
     unit: str = "row"
 
     def __str__(self) -> str:
-        place = self.file if self.row is None else f"{self.file}, {self.unit} {self.row}"
-        return f"{place}: {self.reason}"
+        return sentence(Place(self.file, self.row, self.unit), self.reason, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What a file did not say and its reader had to suppose, and what to do if that is wrong."""
+
+    file: str
+    reason: str
+    remedy: Remedy = ""
+
+    def __str__(self) -> str:
+        return self.told()
+
+    def told(self, spelling: Spelling = str) -> str:
+        """The whole in words; ``spelling`` says how an option is given."""
+        return sentence(self.file, self.reason, self.remedy, spelling)
 
 
 @dataclass
@@ -57,6 +70,8 @@ class Report:
         The places themselves, the first 1000 of each reason.
     assumptions
         What the data did not say and the reader had to suppose; worth checking.
+    cut
+        How many trips were cut from fixes that name none.
     notes
         What was recognised or repaired without doubt (units, columns that were not used).
 
@@ -72,7 +87,8 @@ class Report:
 
     counts: dict[str, int] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+    cut: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -90,10 +106,11 @@ class Report:
         self.counts[kind] = before + count
         self.skipped.extend(islice(places, max(LISTED - before, 0)))
 
-    def assume(self, text: str) -> None:
-        """Record a supposition, once."""
-        if text not in self.assumptions:
-            self.assumptions.append(text)
+    def assume(self, file: object, reason: str, remedy: Remedy = "") -> None:
+        """Record a supposition about a file, once."""
+        assumption = Assumption(str(file), reason, remedy)
+        if assumption not in self.assumptions:
+            self.assumptions.append(assumption)
 
     def note(self, text: str) -> None:
         """Record a fact, once."""
@@ -106,7 +123,7 @@ class Report:
         return {
             "counts": self.counts,
             "skipped": rows,
-            "assumptions": self.assumptions,
+            "assumptions": [[a.file, a.reason, spelled(a.remedy)] for a in self.assumptions],
             "notes": self.notes,
         }
 
@@ -115,33 +132,25 @@ class Report:
         for kind, count in values["counts"].items():
             self.counts[str(kind)] = self.counts.get(str(kind), 0) + int(count)
         self.skipped.extend(Skipped(*row) for row in values["skipped"])
-        for text in values["assumptions"]:
-            self.assume(text)
+        for assumption in values["assumptions"]:
+            self.assume(*assumption)
         for text in values["notes"]:
             self.note(text)
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, spelling: Spelling = str) -> str:
+        """The whole in words; ``spelling`` says how an option is given."""
         lines = [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
-        for texts, count in ((self.skipped, self.n_skipped), (self.assumptions, len(self.assumptions))):
+        if self.cut:
+            remedy = ("pass ", Option("trips", "as-given"), " to keep all fixes of an agent together")
+            lines.append(sentence("", f"cut at gaps and stays into trips: {self.cut:,}", remedy, spelling))
+        supposed = [assumption.told(spelling) for assumption in self.assumptions]
+        for texts, count in ((self.skipped, self.n_skipped), (supposed, len(supposed))):
             lines += [f"  {text}" for text in texts[:5]]
             lines += [f"  and {count - 5:,} more"] if count > 5 else []
         return "\n".join(lines) or "nothing was left out"
-
-
-class Fault(NamedTuple):
-    """Rows that cannot be used: which, why, and what to do."""
-
-    rows: NDArray[np.bool_]
-    reason: str
-    remedy: str
-    values: pl.Series | NDArray[Any] | None = None
-
-    def detail(self, i: int) -> str:
-        """The value that is at fault, in brackets."""
-        if self.values is None:
-            return ""
-        text = str(self.values[i])
-        return f" ({text if len(text) <= 40 else text[:37] + '...'})"
 
 
 class Intake:
@@ -153,6 +162,7 @@ class Intake:
     def __init__(self, skip_bad: bool, report: Report | None) -> None:
         self.skip_bad = skip_bad
         self.report = Report() if report is None else report
+        self.supposed_trips = False
         self._warn = report is None
 
     def __enter__(self) -> Intake:
@@ -161,7 +171,8 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self._warn and (self.report.counts or self.report.assumptions):
+        said = self.report.counts or self.report.assumptions or self.supposed_trips
+        if error is None and self._warn and said:
             warnings.warn(str(self.report), ReadWarning, stacklevel=4)
 
     def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
@@ -173,7 +184,7 @@ class Intake:
         file: object,
         row: int | None,
         reason: str,
-        remedy: str,
+        remedy: Remedy,
         *,
         detail: str = "",
         unit: str = "row",
@@ -182,13 +193,18 @@ class Intake:
         if self.skip_bad:
             self.leave_out(file, row, reason, detail=detail, unit=unit)
             return
-        place = Skipped(str(file), row, reason + detail, unit)
-        raise DataError(f"{place}; {remedy}, or pass skip_bad=True to leave it out")
+        raise DataError(
+            reason + detail,
+            place=Place(str(file), row, unit),
+            remedy=joined(remedy, (", or pass ", Option("skip_bad", True), " to leave it out")),
+        )
 
     def nothing(self, file: object, what: str) -> DataError:
         """The refusal of a file in which nothing usable was found."""
         why = f"{self.report}" if self.report.counts else "there is a header at most"
-        return DataError(f"{file}: no usable {what} ({why}); look at the file, and at the options")
+        return DataError(
+            f"no usable {what} ({why})", place=Place(str(file)), remedy="look at the file, and at the options"
+        )
 
     def sift(
         self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
@@ -220,8 +236,8 @@ class Intake:
         except DataError as error:
             if not self.skip_bad or of == 1:
                 raise
-            text = str(error).removeprefix(f"{file}").lstrip(":, ")
-            self.report.add(Skipped(str(file), None, text), kind="a whole file could not be read")
+            skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))
+            self.report.add(skipped, kind="a whole file could not be read")
 
 
 def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
@@ -237,14 +253,19 @@ def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
 
 @contextmanager
 def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
-    """Turn what the operating system and polars raise about a file into one typed refusal."""
+    """Turn what the operating system and polars raise about a file into one typed refusal, which names the file."""
+    place = Place(str(file))
     try:
         yield
+    except DataError as error:
+        error.place = error.place or place
+        raise
     except OSError as error:
-        raise DataError(f"{file}: {error.strerror or error}; {_os_remedy(error)}") from error
+        raise DataError(f"{error.strerror or error}", place=place, remedy=_os_remedy(error)) from error
     except POLARS_ERRORS as error:
         first = str(error).strip().splitlines()[:1]
-        raise DataError(f"{file}: {what} ({first[0] if first else type(error).__name__}); {remedy}") from error
+        reason = f"{what} ({first[0] if first else type(error).__name__})"
+        raise DataError(reason, place=place, remedy=remedy) from error
 
 
 def _os_remedy(error: OSError) -> str:

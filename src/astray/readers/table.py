@@ -10,21 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import Call, DataError, Place
+from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.readers import delimited
 from astray.readers.columns import Roles, position, recognised, resolve
-from astray.readers.fixes import (
-    KEYS,
-    grouped,
-    numbers,
-    place_faults,
-    refuse_swapped,
-    run_starts,
-    wrapped,
-)
-from astray.readers.refusals import Fault, FilePath, Intake, Progress, Report, refusing, share_of
+from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
+from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.readers.text import opening
-from astray.readers.times import Clock, without_null_words
+from astray.times import Clock
 from astray.trajectories import Trajectories
 
 PARQUET_ROWS = 262_144
@@ -40,11 +33,11 @@ class TableOptions:
     time, lat, lon, agent, trajectory
         The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
         ``trip_id``, ...). Without an agent column the file's name is the agent; without a trajectory column
-        each agent has one.
+        the fixes of each agent are cut into trips.
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
     time_unit, time_zone, time_format
-        See :class:`astray.readers.times.Clock`.
+        See :class:`astray.times.Clock`.
     delimiter, encoding, names
         Of text files only. ``names`` are the columns of a file without a header line.
     zero_ok
@@ -78,9 +71,10 @@ def read_table(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Trajectories:
-    """Read tables of fixes, in any order of rows, into one set of trajectories."""
+    """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
     options = options or TableOptions()
     files = [Path(p) for p in (path, *more)]
     parts: list[pl.DataFrame] = []
@@ -94,7 +88,7 @@ def read_table(
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
             fixes = pl.concat(parts, how="vertical_relaxed")
         parts.clear()
-        return _trajectories(fixes, options)
+        return in_trips(_trajectories(fixes, options), trips, intake)
 
 
 def iter_table(
@@ -104,6 +98,7 @@ def iter_table(
     skip_bad: bool = False,
     report: Report | None = None,
     progress: Progress | None = None,
+    trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Iterator[Trajectories]:
     """Read a table that is grouped by agent and trajectory, a batch of whole trajectories at a time.
@@ -114,7 +109,7 @@ def iter_table(
     """
     options = options or TableOptions()
     if batch_rows < 1:
-        raise DataError(f"batch_rows={batch_rows} cannot be used; give at least 1")
+        raise DataError(f"batch_rows={batch_rows} cannot be used", remedy="give at least 1")
     file = Path(path)
     seen: set[int] = set()
     held: list[tuple[pl.DataFrame, NDArray[np.int64]]] = []
@@ -130,10 +125,10 @@ def iter_table(
             held, n_held = [(fixes[cut:], rows[cut:])], fixes.height - cut
             if cut:
                 n_batches += 1
-                yield _batch(file, fixes[:cut], rows[:cut], seen, options)
+                yield in_trips(_batch(file, fixes[:cut], rows[:cut], seen, options), trips, intake)
         if n_held:
             n_batches += 1
-            yield _batch(file, *_joined(held), seen, options)
+            yield in_trips(_batch(file, *_joined(held), seen, options), trips, intake)
         if not n_batches:
             raise intake.nothing(file, "fix")
 
@@ -180,29 +175,24 @@ class _Source:
 
     def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         frame, file, roles = block.frame, self.file, self.roles.positions
-        lat, lon = numbers(file, "lat", frame["lat"]), numbers(file, "lon", frame["lon"])
+        lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
         if not self.looked:
-            refuse_swapped(file, lat, lon)
+            refuse_swapped(lat, lon)
             self.looked = True
-        try:
-            seconds, time_faults = self.clock.seconds(frame["time"])
-        except DataError as error:
-            raise DataError(f"{file}: {error}") from error
+        seconds, time_faults = self.clock.seconds(frame["time"])
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
-        faults = [
-            Fault(label.is_null().to_numpy(), f"the {role} is missing", "fill it in") for role, label in labels.items()
-        ]
+        faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
         faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
         faults += time_faults
         good = intake.sift(file, block.rows, faults)
         n = frame.height
         agent = labels.get("agent", pl.repeat(file.stem, n, dtype=pl.String, eager=True))
-        data = {"agent": agent, "trajectory": labels.get("trajectory", agent)}
+        data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
         for key, name in self.options.kept.items():
             is_column = key.startswith("column ")
-            data[key] = pl.Series(numbers(file, name, frame[key])) if is_column else frame[key]
+            data[key] = pl.Series(numbers(name, frame[key])) if is_column else frame[key]
         fixes = pl.DataFrame(data)
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
 
@@ -234,7 +224,7 @@ def _fixes(
 
     source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
     for rival in roles.rivals:
-        intake.report.assume(f"{file}: {rival}; name the column if that is wrong")
+        intake.report.assume(file, rival, "name the column if that is wrong")
     if roles.unused:
         intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
     for block in blocks:
@@ -242,7 +232,7 @@ def _fixes(
         if fixes.height:
             yield fixes, rows
     for remark in source.clock.remarks():
-        intake.report.assume(f"{file}: {remark}")
+        intake.report.assume(file, *remark)
     if source.clock.unit not in (None, "s"):
         intake.report.note(f"{file}: times are in {source.clock.unit}")
 
@@ -260,10 +250,11 @@ def _batch(
     for i, key in enumerate(heads.hash_rows().to_list()):
         if key in seen:
             agent, trajectory = heads.row(i)
+            what = f"trajectory {trajectory!r}" if trajectory else "what is told"
             raise DataError(
-                f"{file}, row {rows[starts[i]]}: trajectory {trajectory!r} of agent {agent!r} goes on after "
-                "another one had begun, so the file cannot be streamed; "
-                "sort it by agent and trajectory, or read it whole with read()"
+                f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
+                place=Place(str(file), int(rows[starts[i]])),
+                remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
     return _trajectories(fixes, options)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from astray.errors import DataError
+from astray.errors import DataError, Option, Place
 from astray.readers.refusals import Intake, Progress, refusing
 
 BLOCK_BYTES = 16 << 20
@@ -31,10 +31,11 @@ def opening(path: Path, n_bytes: int = 1 << 16) -> bytes:
     with refusing(path, "the file could not be opened", "check it"), open(path, "rb") as file:
         head = file.read(n_bytes)
     if not head:
-        raise DataError(f"{path}: the file is empty (0 bytes); write it again or leave it out")
+        place = Place(str(path))
+        raise DataError("the file is empty (0 bytes)", place=place, remedy="write it again or leave it out")
     for magic, name in _PACKED.items():
         if head.startswith(magic):
-            raise DataError(f"{path}: the file is packed with {name}; unpack it first")
+            raise DataError(f"the file is packed with {name}", place=Place(str(path)), remedy="unpack it first")
     return head
 
 
@@ -56,7 +57,8 @@ def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
     try:
         return codecs.getincrementaldecoder(encoding)()
     except LookupError as error:
-        raise DataError(f"{path}: encoding={encoding!r} is unknown; give one such as 'utf-8' or 'latin-1'") from error
+        remedy = "give one such as 'utf-8' or 'latin-1'"
+        raise DataError(f"encoding={encoding!r} is unknown", place=Place(str(path)), remedy=remedy) from error
 
 
 def blocks_of_lines(
@@ -100,7 +102,9 @@ def _recoded(path: Path, decoder: codecs.IncrementalDecoder, chunk: bytes, line:
     except UnicodeError as error:
         reason = getattr(error, "reason", "bytes that cannot be decoded")
         raise DataError(
-            f"{path}, after row {line}: {reason}; name the encoding with encoding=, or write it in UTF-8"
+            reason,
+            place=Place(str(path), line, "after row"),
+            remedy=("name the encoding with ", Option("encoding", "latin-1"), ", or write it in UTF-8"),
         ) from error
 
 
@@ -129,9 +133,8 @@ class _Utf8:
     def checked(self, block: bytes) -> bytes:
         if b"\0" in block:
             line = self.line + block.count(b"\n", 0, block.index(b"\0"))
-            raise DataError(
-                f"{self.path}, row {line}: not text (a zero byte); give a CSV, Parquet, GPX or GeoJSON file"
-            )
+            remedy = "give a CSV, Parquet, GPX or GeoJSON file"
+            raise DataError("not text (a zero byte)", place=Place(str(self.path), line), remedy=remedy)
         line, self.line = self.line, self.line + block.count(b"\n")
         if block.isascii():
             return block
@@ -142,11 +145,13 @@ class _Utf8:
                 if self.encoding == "utf-8":
                     row = line + block.count(b"\n", 0, error.start)
                     raise DataError(
-                        f"{self.path}, row {row}: the file begins in UTF-8 and goes on in another encoding; "
-                        "write it again in UTF-8, or name the encoding with encoding="
+                        "the file begins in UTF-8 and goes on in another encoding",
+                        place=Place(str(self.path), row),
+                        remedy=("write it again in UTF-8, or name the encoding: ", Option("encoding", "latin-1")),
                     ) from error
                 self.encoding = "latin-1"
-                self.intake.report.assume(f"{self.path}: not UTF-8, read as latin-1; pass encoding= if it is another")
+                other = ("name another if that is wrong: ", Option("encoding", "cp1252"))
+                self.intake.report.assume(self.path, "not UTF-8, read as latin-1", other)
             else:
                 self.encoding = "utf-8"
                 return block

@@ -1,24 +1,48 @@
-"""Times as they stand in files, to seconds since 1970 in UTC."""
+"""Times as they stand in files and messages, to seconds since 1970 in UTC."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
-from astray.readers.refusals import POLARS_ERRORS, Fault
+from astray.errors import DataError, Option, Remedy
+from astray.fixes import TEXTUAL, Fault, as_numbers, number, shown, without_null_words
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-TEXTUAL = (pl.String, pl.Categorical, pl.Enum, pl.Null)
-NULL_WORDS = ("", "na", "n/a", "nan", "null", "none", "nil", "-")
+POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises; it answers some corrupt data with a panic, which is no ``Exception``."""
 
 # A number is taken for a unit if it then lies between 1973 and 2201; seconds may also count from any start of
 # their own. Between the bands nothing is plausible: 20081023025304 is a date without marks, not milliseconds.
 _LATEST = 7.3e9
 _EARLIEST = 1e8
+_BANDS = {unit: (0.0 if unit == "s" else _EARLIEST * per, _LATEST * per) for unit, per in UNITS.items()}
+
+NOT_UNDERSTOOD: tuple[str, Remedy] = (
+    "time is missing or not understood",
+    (
+        "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970, or name the format of a table: ",
+        Option("time_format", "%d.%m.%Y %H:%M"),
+    ),
+)
+IMPLAUSIBLE: tuple[str, Remedy] = (
+    "time is no plausible number of s, ms, us or ns since 1970",
+    (
+        "name the unit, ",
+        Option("time_unit", "ms"),
+        ", or the format: 20081023025304 is ",
+        Option("time_format", "%Y%m%d%H%M%S"),
+    ),
+)
+
+# What most feeds send, and the standard library reads fastest.
+_USUAL = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 
 _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _BODIES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S")
@@ -51,9 +75,9 @@ class Clock:
 
     def __init__(self, unit: str | None = None, zone: str | None = None, format: str | None = None) -> None:
         if unit is not None and unit not in UNITS:
-            raise DataError(f"time_unit={unit!r} is unknown; give one of {', '.join(UNITS)}")
+            raise DataError(f"time_unit={unit!r} is unknown", remedy=f"give one of {', '.join(UNITS)}")
         if unit is not None and format is not None:
-            raise DataError("time_unit is for numbers and time_format for text; give one of them")
+            raise DataError("time_unit is for numbers and time_format for text", remedy="give one of them")
         self.unit, self.zone, self.format = unit, zone, format
         self.naive = False
         self.early = False
@@ -65,9 +89,10 @@ class Clock:
         try:
             return self._seconds(series)
         except POLARS_ERRORS as error:
+            given = (Option("time_format", self.format), Option("time_zone", self.zone))
             raise DataError(
-                f"the times could not be read with time_format={self.format!r}, time_zone={self.zone!r} "
-                f"({str(error).strip().splitlines()[0]}); correct these options"
+                f"the times cannot be read so ({str(error).strip().splitlines()[0]})",
+                remedy=("correct ", *(option for option in given if option.value is not None)),
             ) from error
 
     def _seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
@@ -82,7 +107,8 @@ class Clock:
         if series.dtype.is_numeric():
             return self._numbers(series.cast(pl.Float64), series)
         if series.dtype not in TEXTUAL:
-            raise DataError(f"the time column holds {series.dtype}; date-times, numbers or ISO 8601 text are read")
+            remedy = "store date-times, numbers or ISO 8601 text"
+            raise DataError(f"the time column holds {series.dtype}", remedy=remedy)
         text = without_null_words(series)
         if self._text is not True:
             numbers = as_numbers(text)
@@ -101,7 +127,7 @@ class Clock:
         """Rows without a moment: they are not understood, or they are, but do not tell one in the zone given."""
         unplaced = np.isnan(seconds) & understood
         return [
-            _not_understood(~understood, values),
+            Fault(~understood, *NOT_UNDERSTOOD, values),
             Fault(
                 unplaced,
                 f"this hour occurs twice or never in {self.zone}, where clocks are changed",
@@ -112,15 +138,14 @@ class Clock:
 
     # ---------------------------------------------------------------- numbers
 
-    def _numbers(self, numbers: pl.Series, shown: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
+    def _numbers(self, numbers: pl.Series, as_written: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
         values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
         unknown = ~np.isfinite(values)
         if self._told:
             unit = self.unit or "s"
-            return np.where(unknown, np.nan, values / UNITS[unit]), [_not_understood(unknown, shown)]
+            return np.where(unknown, np.nan, values / UNITS[unit]), [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
         size = np.abs(values)
-        bands = {"s": size <= _LATEST}
-        bands |= {u: (size >= _EARLIEST * k) & (size <= _LATEST * k) for u, k in UNITS.items() if u != "s"}
+        bands = {unit: (size >= least) & (size <= most) for unit, (least, most) in _BANDS.items()}
         if self.unit is None and not unknown.all():
             counts = {u: int(band.sum()) for u, band in bands.items()}
             self.unit = max(counts, key=lambda u: counts[u])
@@ -132,19 +157,14 @@ class Clock:
         seconds = np.where(fits, values / UNITS[unit], np.nan)
         self.early |= bool((np.abs(seconds[fits]) < _EARLIEST).any())
         return seconds, [
-            _not_understood(unknown, shown),
+            Fault(unknown, *NOT_UNDERSTOOD, as_written),
             Fault(
                 elsewhere,
                 f"times of different units are mixed: this one is not in {unit} as the others are",
                 "convert the column to one unit",
-                shown,
+                as_written,
             ),
-            Fault(
-                implausible,
-                "time is no plausible number of s, ms, us or ns since 1970",
-                'name what it is with time_unit= or time_format= (20081023025304 is "%Y%m%d%H%M%S")',
-                shown,
-            ),
+            Fault(implausible, *IMPLAUSIBLE, as_written),
         ]
 
     # ---------------------------------------------------------------- text
@@ -177,7 +197,7 @@ class Clock:
             if not len(open_):
                 break
             stamps = bodies.gather(open_).str.to_datetime(body, strict=False, time_unit="us")
-            seconds[left[open_]] = _epoch(stamps) - offsets[open_]
+            seconds[left[open_]] = _epoch(stamps, offsets[open_])
         return seconds
 
     def _parsed(self, text: pl.Series, rows: NDArray[np.int64], format: str) -> NDArray[np.float64]:
@@ -196,50 +216,59 @@ class Clock:
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
-    def remarks(self) -> Iterator[str]:
-        """What had to be supposed about the times."""
+    def remarks(self) -> Iterator[tuple[str, Remedy]]:
+        """What had to be supposed about the times, and what to do if that is wrong."""
         if self.naive:
-            yield 'times name no zone and were read as UTC; pass time_zone= (such as "Europe/Lisbon") if not'
+            zone = Option("time_zone", "Europe/Lisbon")
+            yield "times name no zone and were read as UTC", ("pass theirs if not, such as ", zone)
         if self.early:
-            yield "times lie before 1973 and were read as seconds of their own start; pass time_unit= if not"
+            unit = Option("time_unit", "ms")
+            yield "times lie before 1973 and were read as seconds of their own start", ("name the unit if not: ", unit)
 
 
-def _not_understood(bad: NDArray[np.bool_], values: pl.Series) -> Fault:
-    return Fault(
-        bad,
-        "time is missing or not understood",
-        "write ISO 8601 (2013-07-01T00:00:58Z) or seconds since 1970 (tables with other formats take time_format=)",
-        values,
-    )
+def seconds_of(value: object) -> float:
+    """Seconds since 1970 of one time, as a message holds it: the one-row form of :meth:`Clock.seconds`.
 
-
-def as_numbers(text: pl.Series) -> pl.Series:
-    """Numbers in text, with a decimal point or a decimal comma; null where there is none.
-
-    >>> as_numbers(pl.Series(["41.5", " -8,61", "1,234.5", "x"])).to_list()
-    [41.5, -8.61, None, None]
+    >>> seconds_of(1372636858000), seconds_of("1970-01-01T01:00:00+01:00"), seconds_of("1970-01-01")
+    (1372636858.0, 0.0, 0.0)
     """
-    numbers = text.cast(pl.Float64, strict=False)
-    if numbers.null_count() > text.null_count():
-        tidy = text.str.strip_chars().str.replace(",", ".", literal=True)
-        numbers = tidy.cast(pl.Float64, strict=False)
-    return numbers
+    if not isinstance(value, str):
+        count = number(value)
+        for unit, (least, most) in _BANDS.items():
+            if least <= abs(count) <= most:
+                return count / UNITS[unit]
+        reason, remedy = IMPLAUSIBLE if math.isfinite(count) else NOT_UNDERSTOOD
+        raise DataError(reason + shown(value), remedy=remedy)
+    if _USUAL.fullmatch(value):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            pass  # it looks like a date-time; whether it is one is decided below
+        else:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    seconds, faults = Clock().seconds(pl.Series([value]))
+    for fault in faults:
+        if fault.rows[0]:
+            raise DataError(fault.reason + fault.detail(0), remedy=fault.remedy)
+    return float(seconds[0])
 
 
-def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> pl.Series:
-    """Text without spaces around it; the words that mean "nothing here" become null."""
-    text = series.cast(pl.String).str.strip_chars()
-    # A word for nothing is short: only then is a closer look needed.
-    suspects = text.str.len_bytes() <= 4
-    if not suspects.any():
-        return text
-    nothing = suspects & text.str.to_lowercase().is_in(list(words))
-    return text.set(nothing, None) if nothing.any() else text
+def moment(time: float) -> str:
+    """A time as text, in UTC.
+
+    >>> moment(1372636858.25), moment(0.0)
+    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z')
+    """
+    try:
+        text = datetime.fromtimestamp(round(time, 3), UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
+        return f"{time:.3f}"
+    return text.replace(".000", "").replace("+00:00", "Z")
 
 
-def _epoch(stamps: pl.Series) -> NDArray[np.float64]:
+def _epoch(stamps: pl.Series, offsets: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
     micros = stamps.dt.epoch("us")
-    return micros.cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e6
+    return (micros.cast(pl.Float64).fill_null(np.nan).to_numpy() - 1e6 * offsets) / 1e6
 
 
 def _offset_seconds(zone: pl.Series) -> NDArray[np.float64]:

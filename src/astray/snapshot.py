@@ -39,6 +39,14 @@ class Snapshot:
         self.numbers.append(len(row))
         self.numbers.extend(row)
 
+    def put_text(self, text: str) -> None:
+        """Put a text on, letter by letter."""
+        self.put_many(map(ord, text))
+
+    def text(self) -> str:
+        """The next text."""
+        return "".join(chr(int(letter)) for letter in self.many())
+
     def take(self) -> float:
         """The next number."""
         if self._at >= len(self.numbers):

@@ -1,0 +1,234 @@
+"""Where the trips of an agent begin and end: at a gap, at a stay, or where the receiver wakes up elsewhere.
+
+One rule for both: a file whose fixes name no trips is cut by :func:`cut`, the live feed by a :class:`Cutter` for each
+agent. The same fixes give the same trips, under the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from astray.errors import DataError
+from astray.mdp.faults import GOOD, FaultFilter, FaultRules
+from astray.mdp.projection import Place, Projection
+from astray.snapshot import Snapshot
+from astray.times import moment
+from astray.trajectories import Trajectories
+
+Fix = tuple[float, float, float]
+"""Time, latitude and longitude."""
+
+
+@dataclass(frozen=True)
+class TripRules:
+    """When a trip is over."""
+
+    stay: float | None = 1200.0  # seconds within a circle that end a trip; None: a stay ends nothing
+    stay_radius: float = 150.0  # metres, of that circle
+    longest: float = 3 * 86_400.0  # seconds after which a trip ends in any case
+    faults: FaultRules = field(default_factory=FaultRules)  # with the gap that ends a trip
+
+    def __post_init__(self) -> None:
+        if not ((self.stay is None or self.stay > 0) and self.stay_radius > 0 and self.longest > 0):
+            raise DataError(
+                f"stay is {self.stay}, stay_radius {self.stay_radius}, longest {self.longest}",
+                remedy="give seconds and metres above 0",
+            )
+
+
+class Cut(NamedTuple):
+    """What a fix means for the trips of its agent."""
+
+    fault: int = GOOD
+    ended: str = ""  # why the trip before this fix is over: gap or elsewhere
+    start: Fix | None = None  # the fix that a new trip begins with: this one, or the last one at rest
+    last: str = ""  # why this fix is the last of its trip: stay or long
+    resting: bool = False  # whether the agent rests, and the fix is of no trip
+    breaks: bool = False  # whether a gap or a jump before this fix breaks the path of a trip that goes on
+
+
+class Anchor:
+    """Where the agent has been staying: since when, around which place, and the middle of its fixes there."""
+
+    __slots__ = ("place", "rows", "since", "sum")
+
+    def __init__(self, since: float, place: Place) -> None:
+        self.since, self.place = since, place
+        self.sum, self.rows = place, 1
+
+    @property
+    def centre(self) -> Place:
+        """The middle of the fixes there."""
+        return self.sum[0] / self.rows, self.sum[1] / self.rows
+
+    def add(self, at: Place) -> None:
+        """One more fix there."""
+        self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
+
+
+class Cutter:
+    """The rule, one fix of one agent at a time; times must not run backwards.
+
+    Metres are counted around the first fix of each trip, so that a trip depends on its own fixes alone.
+
+    >>> cutter = Cutter(TripRules())
+    >>> cutter.update(0.0, 45.0, 7.0).start
+    (0.0, 45.0, 7.0)
+    >>> cutter.update(1200.0, 45.001, 7.0).last                  # 111 m away
+    'stay'
+    >>> cutter.update(1300.0, 45.001, 7.0).resting
+    True
+    >>> cutter.update(1400.0, 45.01, 7.0).start                   # it leaves: the trip begins where it rested
+    (1300.0, 45.001, 7.0)
+    """
+
+    __slots__ = ("anchor", "judge", "projection", "rest", "rules", "start")
+
+    def __init__(self, rules: TripRules) -> None:
+        self.rules = rules
+        self.start: Fix | None = None  # of the trip that is open, or that the agent rests after
+        self.rest: Fix | None = None  # the last fix at rest
+        self.projection: Projection
+        self.judge: FaultFilter
+        self.anchor: Anchor
+
+    def begin(self, fix: Fix) -> None:
+        """A trip begins with this fix."""
+        self.start, self.rest = fix, None
+        self.projection = Projection(fix[1], fix[2])
+        self.judge = FaultFilter(self.rules.faults)
+        at = self.projection.place(fix[1], fix[2])
+        self.judge.update(fix[0], *at)
+        self.anchor = Anchor(fix[0], at)
+
+    def update(self, time: float, lat: float, lon: float, *, named: bool = False) -> Cut:
+        """Take in the next fix; where trips are ``named``, names end them and nothing else does."""
+        fix = (time, lat, lon)
+        if self.start is None:
+            self.begin(fix)
+            return Cut(start=fix)
+        at = self.projection.place(lat, lon)
+        before = self.judge.last
+        verdict = self.judge.update(time, *at)
+        if verdict.fault != GOOD:
+            return Cut(verdict.fault, resting=self.rest is not None)
+        if named:
+            return Cut(breaks=verdict.begins)
+        if verdict.begins:
+            silent = before is None or time - before[0] > self.rules.faults.gap
+            self.begin(fix)
+            return Cut(ended="gap" if silent else "elsewhere", start=fix)
+        if self.rest is not None:
+            return self._at_rest(self.rest, fix, at)
+        return Cut(last=self._over(fix, at))
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Put all that it holds into a snapshot."""
+        snapshot.put_many(self.start or ())
+        snapshot.put_many(self.rest or ())
+        if self.start is not None:
+            judge, anchor = self.judge, self.anchor
+            snapshot.put_many(judge.last or ())
+            snapshot.put(*judge.velocity)
+            snapshot.put_many(value for suspect in judge.suspects for value in suspect)
+            snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take up what was saved."""
+        start, rest = _triples(snapshot), _triples(snapshot)
+        if not start:
+            return
+        self.begin(start[0])
+        self.rest = rest[0] if rest else None
+        self.judge.last = next(iter(_triples(snapshot)), None)
+        self.judge.velocity = (snapshot.take(), snapshot.take())
+        self.judge.suspects = _triples(snapshot)
+        self.anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
+        self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
+
+    def _at_rest(self, rest: Fix, fix: Fix, at: Place) -> Cut:
+        """A good fix while the agent rests: still there, or leaving."""
+        x, y = self.anchor.centre
+        if math.hypot(at[0] - x, at[1] - y) <= self.rules.stay_radius:
+            self.rest = fix
+            return Cut(resting=True)
+        # The trip begins where the agent was last seen at rest, as a recording that starts there would.
+        self.begin(rest)
+        cut = self.update(*fix)
+        return cut if cut.start is not None else cut._replace(start=rest)
+
+    def _over(self, fix: Fix, at: Place) -> str:
+        """Why the trip is over with this fix; empty if it is not."""
+        rules, anchor, time = self.rules, self.anchor, fix[0]
+        x, y = anchor.place
+        if math.hypot(at[0] - x, at[1] - y) > rules.stay_radius:
+            self.anchor = Anchor(time, at)
+        else:
+            anchor.add(at)
+            if rules.stay is not None and time - anchor.since >= rules.stay:
+                self.rest = fix
+                return "stay"
+        if self.start is not None and time - self.start[0] >= rules.longest:
+            self.rest = fix
+            return "long"
+        return ""
+
+
+def _triples(snapshot: Snapshot) -> list[Fix]:
+    values = snapshot.many().tolist()
+    return list(zip(*(values[i::3] for i in range(3)), strict=True))
+
+
+def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
+    """The trips in trajectories of raw fixes; each is named by the time of its first fix, as live.
+
+    Fixes at rest between two trips are of none. The last of them is the first of the next trip. Faulty fixes (repeated
+    times, teleports) stay in their trip, where scoring tells them apart.
+
+    >>> time = [0, 60, 120, 9000, 9060]
+    >>> life = Trajectories.from_fixes(time=time, lat=[45, 45.01, 45.02, 45.1, 45.11], lon=[7] * 5, agent="ana")
+    >>> trips = cut(life)
+    >>> trips.trajectory_ids.tolist(), trips.lengths.tolist()
+    (['1970-01-01T00:00:00Z', '1970-01-01T02:30:00Z'], [3, 2])
+    """
+    rules = rules or TripRules()
+    rows: list[int] = []
+    starts: list[int] = []
+    of: list[int] = []
+    for i in range(len(fixes)):
+        low, high = fixes.offsets[i], fixes.offsets[i + 1]
+        columns = (fixes.columns[name][low:high].tolist() for name in ("time", "lat", "lon"))
+        begun = _trip_rows(list(zip(*columns, strict=True)), int(low), rules, rows)
+        starts += begun
+        of += [i] * len(begun)
+    index, offsets = np.array(rows, np.int64), np.array([*starts, len(rows)], np.int64)
+    time = fixes.columns["time"][index[offsets[:-1]]].tolist()
+    return Trajectories._trusted(
+        {name: values[index] for name, values in fixes.columns.items()},
+        offsets,
+        fixes.agent_ids[of],
+        np.array([moment(t) for t in time], np.str_),
+        {name: values[of] for name, values in fixes.context.items()},
+    )
+
+
+def _trip_rows(fixes: Sequence[Fix], first: int, rules: TripRules, rows: list[int]) -> list[int]:
+    """Append to ``rows`` those of one agent's trips, one after the other; where in ``rows`` each trip begins."""
+    cutter, starts, rest = Cutter(rules), [], first
+    for row, fix in enumerate(fixes, first):
+        found = cutter.update(*fix)
+        if found.start is not None:
+            starts.append(len(rows))
+            if found.start[0] != fix[0]:
+                rows.append(rest)
+        if found.resting:
+            rest = rest if found.fault else row
+            continue
+        rows.append(row)
+        rest = row if found.last else rest
+    return starts
