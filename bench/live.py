@@ -40,10 +40,10 @@ from pathlib import Path
 import numpy as np
 
 from astray import FleetDetector, Trajectories
+from astray.features.familiarity import familiarity, keys_of
+from astray.features.steps import Step, as_steps
 from astray.live import Session, watch
-from astray.mdp.familiarity import familiarity, keys_of
-from astray.mdp.steps import Step, as_steps
-from astray.normality import step_normality
+from astray.scoring.normality import step_normality
 from astray.simulate import city
 
 Fix = tuple[float, float, float]
@@ -205,17 +205,17 @@ def measure_newest_rows(fleet: FleetDetector, sessions: dict[str, Session]) -> N
     row("", "agents", "a batch", "a fix", "1/s")
     moving = {agent: session._open for agent, session in sessions.items() if session._open is not None}
     steps: dict[str, Step] = {agent: trip._last for agent, trip in moving.items() if trip._last is not None}
-    common = fleet.lens(next(iter(steps)), None)
+    common = fleet.agent_model(next(iter(steps)), None)
     for size in (1, 10, 100):
         some = list(steps)[:size]
         rows = as_steps(np.array([steps[agent].numbers() for agent in some]), np.zeros(0))
-        memories = [fleet.lens(agent, None).view.memory for agent in some]
+        memories = [fleet.agent_model(agent, None).featurizer.memory for agent in some]
         times = []
         for _ in range(20):
             begin = time.process_time()
-            keys = keys_of(rows, common.view.config.habits, common.view.frame)
+            keys = keys_of(rows, common.featurizer.config.habits, common.featurizer.frame)
             familiar = np.concatenate([familiarity(keys[i : i + 1], memory) for i, memory in enumerate(memories)])
-            step_normality(fleet.reward_.step(common.view.features(rows, familiar)), common.calibration)
+            step_normality(fleet.reward_.step(common.featurizer.features(rows, familiar)), common.calibration)
             times.append(time.process_time() - begin)
         spent = float(np.median(times))
         row("", len(some), f"{1e3 * spent:.2f}", f"{1e3 * spent / len(some):.2f}", f"{len(some) / spent:,.0f}")
@@ -237,8 +237,8 @@ def main() -> None:
     life = city(people=2, days=170 // part, seed=5).trips.agent("p00")
     known = 400 // part
     fleet.enroll(renamed(life[:known], "long"))
-    history = fleet.lens("long", None)
-    memory = len(history.view.memory.keys)
+    history = fleet.agent_model("long", None)
+    memory = len(history.featurizer.memory.keys)
     print(f"{len(fleet.agents)} agents; one has {history.history:.0f} past trips, {memory:,} postings")
     print("latencies in milliseconds; 'busy' is processor time, 'wall' the clock\n")
     row("", "fixes", "busy 1/s", "wall 1/s", "busy p50", "busy p99", "wall p50", "wall p99", "wanted")

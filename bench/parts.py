@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from astray.decide import segments
-from astray.mdp.memory import Memory
+from astray.features.memory import Memory
+from astray.scoring.segments import segments
 from astray.simulate import city, world
 
 

@@ -133,7 +133,7 @@ def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> IR
 
 def compare_scores(detector: IRLDetector, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
     lof = LOF().fit(train)
-    assert lof.view_ is not None
+    assert lof.featurizer_ is not None
     assert lof.scaling_ is not None
     rng = np.random.default_rng(0)
     ours: dict[str, float] = dict.fromkeys(("trips", "fixes"), 0.0)
@@ -142,7 +142,7 @@ def compare_scores(detector: IRLDetector, train: Trajectories, unseen: Trajector
         ours["trips"] += timed(detector.score_samples, chunk)[0]
         ours["fixes"] += timed(detector.score_fixes, chunk)[0]
         # The same fixes as LOF sees them; a run of neighbours, as they would come.
-        seen = lof.scaling_.standardise(lof.view_.look(chunk).features)
+        seen = lof.scaling_.standardise(lof.featurizer_.featurize(chunk).features)
         some = round(share * len(seen))
         begin = int(rng.integers(len(seen) - some + 1))
         theirs += timed(lof.estimator_.score_samples, seen[begin : begin + some])[0]
@@ -204,7 +204,7 @@ def main() -> None:
     others = outings(city(people=range(1, 20), days=60).trips)
     population = others[np.random.default_rng(0).permutation(len(others))[: 600 // part]]
     train, unseen = person[:n_train], person[n_train : 2 * n_train]
-    steps = len(KNNLocation().fit(train).look(train).path) / n_train
+    steps = len(KNNLocation().fit(train).featurize(train).path) / n_train
     fixes = train.lengths.mean()
     print(f"{n_train} outings of {steps:.0f} steps and {fixes:.0f} fixes on average; one thread, processor seconds")
     print("a first look; what is wanted is wanted of the full run\n" if options.quick else "")

@@ -25,7 +25,7 @@ from astray.benchmark.injectors import submitted_as
 from astray.benchmark.metrics import auroc, average_precision
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import claim, in_time
-from astray.mdp.view import trip_names
+from astray.features.featurizer import trip_names
 
 WAYS = ("a nothing", "b unflagged", "c with questions", "d everything", "e every normal")
 

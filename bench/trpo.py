@@ -41,9 +41,9 @@ from sb3_contrib import TRPO as SB3TRPO
 from stable_baselines3.common.vec_env import VecEnv
 
 from astray.irl.config import TRPOConfig
+from astray.irl.dynamics import Integrator
 from astray.irl.policy import GaussianPolicy, Rollout
 from astray.irl.trpo import TRPO
-from astray.mdp.dynamics import Integrator
 
 N, HORIZON = 64, 100
 INTERVAL, SPEED = 30.0, 3.0  # seconds a step, m/s of one standard deviation

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from astray import IRLDetector, Trajectories
-from astray.mdp.dynamics import Dynamics, GymDynamics
+from astray.irl.dynamics import Dynamics, GymDynamics
 
 USUAL, ODD = (8.0, 2.0), (3.0, 0.4)  # gains on angle and speed near the top
 

@@ -25,9 +25,9 @@ from astray.baselines import (
 from astray.baselines.autoencoders import stretches
 from astray.baselines.networks import FeedForward, Recurrent, Sequences, drawn_from, errors, train_to_plateau
 from astray.errors import AstrayError, DataError, NotFittedError
-from astray.mdp.projection import Projection
-from astray.mdp.view import View, ViewConfig
-from astray.mdp.world import GeoWorld
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.projection import Projection
+from astray.irl.world import GeoWorld
 
 HERE = Projection(45.0, 7.0)
 
@@ -171,9 +171,9 @@ def test_a_trip_of_one_fix_has_no_score(name: str, fitted: dict[str, Baseline]) 
 
 
 def test_baselines_see_the_steps_that_the_reward_learns_from(train: Trajectories) -> None:
-    world = GeoWorld.of(train, View.of(train, ViewConfig(encoder="raw"), np.random.default_rng(0)))
+    world = GeoWorld.of(train, Featurizer.of(train, FeaturizerConfig(encoder="raw"), np.random.default_rng(0)))
     rows = world.demonstrations()
-    seen = KNNLocation().fit(train).look(train)
+    seen = KNNLocation().fit(train).featurize(train)
     np.testing.assert_array_equal(seen.steps.location, rows.steps.location)
     np.testing.assert_array_equal(seen.steps.trip, rows.trip)
     raw = rows.features.astype(np.float64)
@@ -183,7 +183,7 @@ def test_baselines_see_the_steps_that_the_reward_learns_from(train: Trajectories
 def test_a_feature_that_never_varies_is_zero() -> None:
     same_start = [np.column_stack([np.arange(20) * v, np.zeros(20)]) for v in (50.0, 100.0, 150.0)]
     knn = KNNLocation().fit(trips_of(same_start))
-    features = knn.look(trips_of(same_start)).features
+    features = knn.featurize(trips_of(same_start)).features
     assert np.isfinite(features).all()
     np.testing.assert_allclose(features[:, [1, 2, 3]], 0.0, atol=1e-6)
 
@@ -284,7 +284,7 @@ def test_the_recurrent_autoencoder_remembers_the_whole_way() -> None:
 def test_paths_longer_than_a_stretch_are_scored_step_by_step(train: Trajectories) -> None:
     short = LSTMAutoencoder(longest=10, training=Training(batch=32, most_epochs=2)).fit(train)
     scores = short.score_steps(train)
-    assert len(scores.anomaly) == len(short.look(train).path)
+    assert len(scores.anomaly) == len(short.featurize(train).path)
     assert (scores.anomaly > 0).all()
 
 

@@ -14,7 +14,7 @@ from astray import Trajectories
 from astray.benchmark import injectors
 from astray.benchmark.injections import INJECTORS, NEED_A_POOL, Injected, inject
 from astray.errors import DataError
-from astray.mdp.projection import Projection
+from astray.features.projection import Projection
 
 HERE = Projection(41.15, -8.61)
 EVERY = 15.0

@@ -37,7 +37,7 @@ from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
 from astray.errors import DataError, TrainingError
-from astray.modelfile.pretrained import pretrained
+from astray.storage.pretrained import pretrained
 from astray.trajectories import Trajectories
 
 torch.set_num_threads(1)
@@ -409,7 +409,7 @@ def test_a_pretrained_reward_learns_nothing_and_knows_where_others_go():
     assert fitted.detector.reward_ is pretrained()
     others = trial.lesson.population
     assert others is not None
-    assert set(fitted.detector.view_.popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
+    assert set(fitted.detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
 
 
 def test_a_trip_that_has_begun_is_scored_as_one_whose_end_is_not_known():

@@ -23,8 +23,8 @@ from astray.benchmark.results import deciding, flagging
 from astray.benchmark.tables import Table, write
 from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.errors import DataError
-from astray.modelfile.pretrained import pretrained
 from astray.simulate import city
+from astray.storage.pretrained import pretrained
 
 
 def case_table(
@@ -597,7 +597,7 @@ def test_no_two_methods_look_alike_and_those_on_the_location_alone_are_akin():
     for told_by in (("color", "ls"), ("color", "marker", "mfc")):  # lines, and marks without lines
         known = [tuple(str(looks[name][part]) for part in told_by) for name in METHODS]
         assert len(set(known)) == len(METHODS), told_by
-    assert len({tuple(map(str, look.values())) for look in looks.values()}) == len(names)
+    assert len({tuple(map(str, featurize.values())) for featurize in looks.values()}) == len(names)
     for name in ("lof", "ocsvm", "iforest"):
         assert looks[name]["color"] == looks[f"{name}-location"]["color"]
     assert style(["lof", "astray"])["astray"] == looks["astray"]

@@ -22,9 +22,9 @@ from polars.testing import assert_frame_equal
 import astray
 from astray import Trajectories
 from astray.cli import COMMANDS, main
-from astray.decide import ByContext
-from astray.modelfile.pretrained import pretrained, read_reward
+from astray.scoring.decisions import ByContext
 from astray.simulate import city
+from astray.storage.pretrained import pretrained, read_reward
 from astray.writers import fixes_and_trips, write_table
 
 ASTRAY = [sys.executable, "-m", "astray.cli"]
@@ -250,7 +250,7 @@ def test_trips_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Pat
     assert " of past: " in capsys.readouterr().out
     assert main(["update", model, new, "-o", str(nameless / "updated.astray")]) == 0
     updated = astray.load(nameless / "updated.astray")
-    assert {name.rpartition("/")[0] for name in updated.view_.memory.trip_ids} == {"past"}
+    assert {name.rpartition("/")[0] for name in updated.featurizer_.memory.trip_ids} == {"past"}
 
 
 def test_tracks_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Path, capsys: Captured):
@@ -391,7 +391,7 @@ def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, 
     assert isinstance(detector, astray.IRLDetector)
     suspects = detector.suspects_
     assert len(set(suspects) & {f"p00/{name}" for name in theirs.trajectory_ids}) >= 2
-    assert not set(suspects) & set(detector.view_.memory.trip_ids)
+    assert not set(suspects) & set(detector.featurizer_.memory.trip_ids)
     said = capsys.readouterr().err
     assert f"{len(suspects)} trips look like somebody else's, and were taken out of the memory: {suspects[0]}, " in said
     assert main(["info", model]) == 0

@@ -20,22 +20,22 @@ from sklearn.base import clone
 
 import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories
-from astray.decide import decide, level
-from astray.detectors.continuation import Generated, revive
+from astray.detectors.resuming import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.explain import familiar_words
+from astray.features.context import ContextSpec
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.featurizer import FeaturizerConfig, trip_names
+from astray.features.memory import Forgetting
 from astray.irl.config import LearnConfig
+from astray.irl.dynamics import Integrator
 from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
-from astray.mdp.context import ContextSpec
-from astray.mdp.dynamics import Integrator
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.memory import Forgetting
-from astray.mdp.view import ViewConfig, trip_names
-from astray.modelfile import read, restore, write
-from astray.modelfile.pretrained import pretrained
-from astray.normality import Sample, step_normality, trip_normality
+from astray.scoring.decisions import decide, level
+from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
+from astray.storage import read, restore, write
+from astray.storage.pretrained import pretrained
 from conftest import QUICK
 
 # A reward of the agent's own, by Algorithm 1.
@@ -147,7 +147,7 @@ class TestParameters:
         [
             ({"preset": "kdd20"}, "preset is 'kdd20'; give one of default, kdd19"),
             ({"encoder": "cosine"}, "encoder is 'cosine'; give one of familiarity"),
-            ({"view": {"encoder": "cosine"}}, "no encoder named 'cosine'"),
+            ({"featurizer": {"encoder": "cosine"}}, "no encoder named 'cosine'"),
             ({"objective": "steps"}, "objective is 'steps'; give one of step, trajectory"),
             ({"config": {"itterations": 3}}, "no field named 'itterations'"),
             ({"explorers": ["teleport"], "encoder": "raw"}, "no counterfactual named 'teleport'"),
@@ -164,19 +164,19 @@ class TestParameters:
 
     def test_experts_may_give_whole_configurations(self, mine: Trajectories) -> None:
         given = LearnConfig(iterations=9, updates=2, rollouts=0, imagined=20)
-        view = ViewConfig(encoder="fourier", interval=60.0)
-        detector = IRLDetector(config=given, view=view, iterations=1, heads=3).fit(mine[:6])
+        featurizer = FeaturizerConfig(encoder="fourier", interval=60.0)
+        detector = IRLDetector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
         assert restore(LearnConfig, detector.config_).updates == 2
         assert len(detector.history_) == 1
         assert detector.posterior_.n_heads == 3
-        assert detector.view_ is not None
-        assert detector.view_.config.interval == 60.0
+        assert detector.featurizer_ is not None
+        assert detector.featurizer_.config.interval == 60.0
 
     def test_the_paper_s_preset_sees_raw_coordinates_and_means_plain_means(self, mine: Trajectories) -> None:
         config = {"updates": 2, "rollouts": 8}
         detector = IRLDetector(preset="kdd19", iterations=2, config=config).fit(mine[:8])
-        assert detector.view_ is not None
-        assert detector.view_.names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
+        assert detector.featurizer_ is not None
+        assert detector.featurizer_.names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
         table = detector.score(mine[:8])
         assert table["score"].equals(table["normality"].alias("score"))
         assert table["history"].to_list() == [8.0] * 8
@@ -187,8 +187,8 @@ class TestParameters:
 
     def test_what_the_shared_reward_does_not_see_is_learned_for_the_agent(self, mine: Trajectories) -> None:
         own = {k: v for k, v in ONCE.items() if k != "encoder"}
-        by_clock = ViewConfig(context=ContextSpec(weekday=True))
-        for params, shared in (({}, True), ({"view": by_clock}, False), ({"encoder": "raw"}, False)):
+        by_clock = FeaturizerConfig(context=ContextSpec(weekday=True))
+        for params, shared in (({}, True), ({"featurizer": by_clock}, False), ({"encoder": "raw"}, False)):
             detector = IRLDetector(**own, **params).fit(mine[:8])
             assert detector.is_shared == shared
             assert np.isfinite(detector.score_samples(mine[8:12])).all()
@@ -249,17 +249,17 @@ class TestScores:
         assert low["aspect"].is_in(["place", "route", "manner", "time"]).all()
 
     def test_one_trip_through_the_lens(self, detector: IRLDetector, new: Trajectories) -> None:
-        lens = detector.lens("p00")
+        agent_model = detector.agent_model("p00")
         assert detector.reward_.trip is not None
-        sight = lens.view.look(new[0])
-        n = step_normality(detector.posterior_(sight.features), lens.calibration).normality
+        featurized = agent_model.featurizer.featurize(new[0])
+        n = step_normality(detector.posterior_(featurized.features), agent_model.calibration).normality
         assert np.allclose(n, detector.score_fixes(new[0])["normality"].to_numpy(), atol=1e-5)
-        statistics = lens.view.look(new[0], every=False).statistics
-        whole = trip_normality(trip_rewards(detector.reward_.trip, statistics), lens.calibration)
+        statistics = agent_model.featurizer.featurize(new[0], every=False).statistics
+        whole = trip_normality(trip_rewards(detector.reward_.trip, statistics), agent_model.calibration)
         table = detector.score(new[0])
         assert whole.score == pytest.approx(table["score"].to_numpy(), abs=1e-5)
-        assert table["history"].to_list() == [lens.history]
-        assert lens.unfinished.trip != lens.calibration.trip
+        assert table["history"].to_list() == [agent_model.history]
+        assert agent_model.unfinished.trip != agent_model.calibration.trip
 
     def test_chunks_and_threads_change_nothing(
         self, detector: IRLDetector, others: Trajectories, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +267,7 @@ class TestScores:
         trips = others[:40]
         whole, per_fix = detector.score(trips), detector.score_fixes(trips)
         sizes: list[int] = []
-        see = IRLDetector._see
+        see = IRLDetector._featurize
 
         def watched(self: IRLDetector, part: Trajectories, every: bool = False) -> Any:
             sizes.append(part.n_rows)
@@ -302,7 +302,7 @@ class TestScores:
         assert table["time"].dt.epoch("s").to_list() == time.astype(int).tolist()
 
     def test_a_trip_without_a_usable_fix_is_for_review(self, detector: IRLDetector, monkeypatch: Any) -> None:
-        see = IRLDetector._see
+        see = IRLDetector._featurize
 
         def blind(self: IRLDetector, trips: Trajectories, every: bool = False) -> Any:
             seen = see(self, trips, every)
@@ -502,14 +502,14 @@ class TestFiles:
         assert not np.array_equal(files[0], files[2])
 
     @pytest.mark.parametrize(
-        "view",
+        "featurizer",
         [
             {"encoder": "fourier"},
-            ViewConfig(context=ContextSpec(True, True, ((45.0, 7.0),), ("number",), ("mode", "colour"))),
+            FeaturizerConfig(context=ContextSpec(True, True, ((45.0, 7.0),), ("number",), ("mode", "colour"))),
         ],
     )
     def test_so_it_is_for_every_way_of_seeing(
-        self, view: Any, mine: Trajectories, new: Trajectories, tmp_path: Path
+        self, featurizer: Any, mine: Trajectories, new: Trajectories, tmp_path: Path
     ) -> None:
         def dressed(trips: Trajectories) -> Trajectories:
             i = np.arange(len(trips))
@@ -519,7 +519,7 @@ class TestFiles:
             "iterations": 1,
             "config": {"updates": 2, "rollouts": 4, "imagined": 10, "reward": {"random_prior": 0.5}},
         }
-        detector = IRLDetector(**quick, view=view, networks=2, heads=3).fit(dressed(mine[:8]))
+        detector = IRLDetector(**quick, featurizer=featurizer, networks=2, heads=3).fit(dressed(mine[:8]))
         detector.save(tmp_path / "m")
         loaded = opened(tmp_path / "m")
         assert loaded.posterior_.n_heads == 6
@@ -597,8 +597,8 @@ class TestFiles:
                     ("config", {"unheard": 1}),  # looked into when learning goes on
                     ("reward.made", {"unheard": 1}),
                     ("own_step", None),
-                    ("view.popularity", "nonsense"),  # the name of an agent
-                    ("view.popularity", None),
+                    ("featurizer.popularity", "nonsense"),  # the name of an agent
+                    ("featurizer.popularity", None),
                 ):
                     continue
                 with pytest.raises(ModelFileError):
@@ -606,9 +606,9 @@ class TestFiles:
 
     def test_a_memory_of_trips_that_are_not_there_is_refused(self, fitted: Path, tmp_path: Path) -> None:
         model = read(fitted)
-        trips = model.arrays["view.memory.trips"].copy()
+        trips = model.arrays["featurizer.memory.trips"].copy()
         trips[0] = 1_000_000
-        write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "view.memory.trips": trips})
+        write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "featurizer.memory.trips": trips})
         with pytest.raises(ModelFileError, match="not there"):
             astray.load(tmp_path / "forged")
 
@@ -639,10 +639,10 @@ class TestStrays:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
         assert len(found & strays) >= 2
         assert len(found - strays) <= 1
-        assert suspicious.view_ is not None
-        assert set(suspicious.view_.memory.trip_ids) == set(trip_names(mine)) - found
+        assert suspicious.featurizer_ is not None
+        assert set(suspicious.featurizer_.memory.trip_ids) == set(trip_names(mine)) - found
         assert not found & set(trip_names(suspicious.kept_))
-        assert len(suspicious.own_.trips) == len(suspicious.view_.memory)
+        assert len(suspicious.own_.trips) == len(suspicious.featurizer_.memory)
 
     def test_the_agents_own_are_hardly_ever_suspected_and_none_when_not_asked_for(
         self, with_strays: tuple[Trajectories, Trajectories, set[str]], mine: Trajectories
@@ -651,8 +651,8 @@ class TestStrays:
         assert IRLDetector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
         trusting = IRLDetector(strays=False).fit(mixed)
         assert trusting.suspects_ == ()
-        assert trusting.view_ is not None
-        assert strays <= set(trusting.view_.memory.trip_ids)
+        assert trusting.featurizer_ is not None
+        assert strays <= set(trusting.featurizer_.memory.trip_ids)
         assert len(IRLDetector().fit(mine, population=others).suspects_) <= 1
 
     def test_a_file_holds_their_names(self, suspicious: IRLDetector, tmp_path: Path) -> None:
@@ -664,8 +664,8 @@ class TestStrays:
         again = opened(tmp_path / "m.astray")
         again.partial_fit(anomalous=again.suspects_[:2])
         assert again.suspects_ == suspicious.suspects_[2:]
-        assert again.view_ is not None
-        assert not set(suspicious.suspects_[:2]) & set(again.view_.memory.trip_ids)
+        assert again.featurizer_ is not None
+        assert not set(suspicious.suspects_[:2]) & set(again.featurizer_.memory.trip_ids)
 
     def test_given_again_they_are_judged_anew(
         self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]], tmp_path: Path
@@ -675,11 +675,11 @@ class TestStrays:
         for strays in (True, False):
             again = opened(tmp_path / "m.astray").set_params(strays=strays)
             again.partial_fit(mine[np.array(trip_names(mine)) == first])
-            assert again.view_ is not None
+            assert again.featurizer_ is not None
             doubted = first in again.suspects_
             assert doubted or not strays
             assert len(set(again.suspects_)) == len(again.suspects_)
-            assert (first in again.view_.memory.trip_ids) != doubted
+            assert (first in again.featurizer_.memory.trip_ids) != doubted
 
 
 class TestGoingOn:
@@ -716,8 +716,8 @@ class TestGoingOn:
         assert detector.reward_ is pretrained()
         detector.partial_fit(new[:3], population=others[::3])
         assert detector.reward_ is not pretrained()
-        assert detector.view_ is not None
-        assert set(detector.view_.popularity.agents.trip_ids) == set(others.agents)
+        assert detector.featurizer_ is not None
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
         learned = detector.reward_
         assert detector.partial_fit(new[3:5]).reward_ is learned
 
@@ -728,10 +728,10 @@ class TestGoingOn:
         assert detector.score_samples(moved[:10]).mean() > before + 0.5
 
     def test_a_trip_given_again_is_not_counted_twice(self, detector: IRLDetector, mine: Trajectories) -> None:
-        assert detector.view_ is not None
-        remembered = len(detector.view_.memory)
+        assert detector.featurizer_ is not None
+        remembered = len(detector.featurizer_.memory)
         detector.partial_fit(mine[:3])
-        assert len(detector.view_.memory) == remembered
+        assert len(detector.featurizer_.memory) == remembered
         assert detector.n_trips_ == len(mine)
 
     def test_confirmed_anomalies_never_teach(
@@ -754,14 +754,14 @@ class TestGoingOn:
         poison = others[60:66]
         mixed = Trajectories.concat([new[:4], poison])
         detector.partial_fit(mixed, y=[1] * 4 + [-1] * 6)
-        assert detector.view_ is not None
-        names = {*detector.view_.memory.trip_ids, *detector.kept_.trajectory_ids.tolist()}
+        assert detector.featurizer_ is not None
+        names = {*detector.featurizer_.memory.trip_ids, *detector.kept_.trajectory_ids.tolist()}
         assert not names & {*poison.trajectory_ids.tolist(), *(f"p01/{t}" for t in poison.trajectory_ids)}
         assert set(new[:4].trajectory_ids.tolist()) <= set(detector.kept_.trajectory_ids.tolist())
 
     def test_what_proved_anomalous_is_taken_out(self, detector: IRLDetector, others: Trajectories) -> None:
         poison, later = others[60:64], renamed(others[60:64], *"wxyz")
-        assert detector.view_ is not None
+        assert detector.featurizer_ is not None
         clean = detector.score_samples(later)
         detector.partial_fit(poison)
         fooled = detector.score_samples(later)
@@ -771,7 +771,7 @@ class TestGoingOn:
         assert detector.posterior_ is weights
         assert (detector.score_samples(later) < fooled).all()
         assert not set(poison.trajectory_ids.tolist()) & set(detector.kept_.trajectory_ids.tolist())
-        assert not any(t.startswith("p01/") for t in detector.view_.memory.trip_ids)
+        assert not any(t.startswith("p01/") for t in detector.featurizer_.memory.trip_ids)
 
     def test_even_if_nothing_is_left(self, tmp_path: Path) -> None:
         trips = straight(50, "t0")
@@ -806,11 +806,11 @@ class TestGoingOn:
             IRLDetector().partial_fit()
 
     def test_what_the_memory_lets_go_of_does_not_come_back(self, mine: Trajectories, new: Trajectories) -> None:
-        view = ViewConfig(forgetting=Forgetting(max_trips=10))
-        detector = IRLDetector(view=view).fit(mine)
+        featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=10))
+        detector = IRLDetector(featurizer=featurizer).fit(mine)
         detector.partial_fit(new[:4])
-        assert detector.view_ is not None
-        names = {t.split("/")[1] for t in detector.view_.memory.trip_ids}
+        assert detector.featurizer_ is not None
+        names = {t.split("/")[1] for t in detector.featurizer_.memory.trip_ids}
         assert names == {*mine.trajectory_ids[-6:].tolist(), *new.trajectory_ids[:4].tolist()}
         assert set(detector.kept_.trajectory_ids.tolist()) <= names
 
@@ -830,7 +830,7 @@ class TestGoingOn:
 
     def test_the_revived_policy_is_the_one_that_was_kept(self, alone: IRLDetector) -> None:
         assert alone.generated_ is not None
-        assert alone.view_ is not None
+        assert alone.featurizer_ is not None
         actor = alone.generated_.actor
         config = restore(LearnConfig, alone.config_)
         learned = revive(alone.posterior_, alone.generated_, config, np.random.default_rng(0))
@@ -872,22 +872,24 @@ class TestExplanations:
         assert "0 of 20 past trips" in text
 
     def test_an_odd_hour_or_direction_in_words(self, walker: IRLDetector) -> None:
-        assert walker.view_ is not None
-        assert isinstance(walker.view_.encoder, FamiliarityEncoder)
-        late = walker.view_.look(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
-        words, _ = familiar_words(late, walker.view_.encoder, -1)
+        assert walker.featurizer_ is not None
+        assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
+        late = walker.featurizer_.featurize(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
+        words, _ = familiar_words(late, walker.featurizer_.encoder, -1)
         assert words.startswith("20 of 20 past trips came through this street")
         assert "0 of the 20 trips around here went at this hour" in words
         back = straight(60, "back", start=1.7e9 + 86_400 * 40)
         back = fixes(back.columns["lat"][::-1], back.columns["lon"], name="back", start=1.7e9 + 86_400 * 40)
-        words, _ = familiar_words(walker.view_.look(back).steps[np.arange(20, 50)], walker.view_.encoder, -1)
+        words, _ = familiar_words(
+            walker.featurizer_.featurize(back).steps[np.arange(20, 50)], walker.featurizer_.encoder, -1
+        )
         assert "in this direction" in words
 
     def test_a_remembered_trip_does_not_vouch_for_itself(self, walker: IRLDetector) -> None:
-        assert walker.view_ is not None
-        assert isinstance(walker.view_.encoder, FamiliarityEncoder)
-        steps = walker.view_.look(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
-        words, counts = familiar_words(steps, walker.view_.encoder, 3)
+        assert walker.featurizer_ is not None
+        assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
+        steps = walker.featurizer_.featurize(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
+        words, counts = familiar_words(steps, walker.featurizer_.encoder, 3)
         assert words.startswith("19 of 19 past trips")
         assert counts["cell 150 m"] == 19.0
 

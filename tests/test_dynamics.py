@@ -12,7 +12,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from astray.errors import DataError
-from astray.mdp.dynamics import GymDynamics, Integrator, LearnedDynamics, standard_scale
+from astray.irl.dynamics import GymDynamics, Integrator, LearnedDynamics, standard_scale
 from astray.trajectories import Trajectories
 
 
@@ -161,7 +161,7 @@ def test_an_environment_with_discrete_actions_is_refused():
 
 
 def test_dynamics_load_neither_gymnasium_nor_torch():
-    code = "import sys, astray.mdp.dynamics; print([m for m in ('torch', 'gymnasium') if m in sys.modules])"
+    code = "import sys, astray.irl.dynamics; print([m for m in ('torch', 'gymnasium') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from astray import IRLDetector, Trajectories
-from astray.decide import ByHour
 from astray.explain import Explanation, Reason
 from astray.explain.reasons import MATERIAL, columns, either_side, put_back, shapley
 from astray.explain.trip_words import SAID, Facts, alike
 from astray.explain.ways import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
+from astray.features.familiarity import Habit
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.projection import Projection
+from astray.features.statistics import TripHabit, statistics_of
+from astray.features.steps import Steps
 from astray.irl.actor import Actor
-from astray.mdp.familiarity import Habit
-from astray.mdp.projection import Projection
-from astray.mdp.statistics import TripHabit, statistics_of
-from astray.mdp.steps import Steps
-from astray.mdp.view import View, ViewConfig
+from astray.scoring.decisions import ByHour
 
 EAST, NORTH = np.array([10.0, 0.0]), np.array([0.0, 10.0])
 
@@ -101,30 +101,30 @@ def line(n: int, name: str, day: int, lon: float = 7.0) -> Trajectories:
     )
 
 
-def seen(trip: Trajectories) -> tuple[View, Steps]:
-    view = View.of(trip, ViewConfig(), np.random.default_rng(0))
-    return view, view.look(trip).steps
+def seen(trip: Trajectories) -> tuple[Featurizer, Steps]:
+    featurizer = Featurizer.of(trip, FeaturizerConfig(), np.random.default_rng(0))
+    return featurizer, featurizer.featurize(trip).steps
 
 
 def test_the_policy_is_asked_only_where_no_past_trip_came() -> None:
-    view, steps = seen(line(60, "t", 0))
+    featurizer, steps = seen(line(60, "t", 0))
     # A policy that goes east whatever the state (of six numbers) is.
     theta = np.zeros(6 * 2 + 2 + 2, np.float32)
     east = Actor(np.zeros(6), np.ones(6), np.array([5.0, 0.0]), np.full(2, 1e-6), (), theta)
-    past = view.projection.to_degrees(np.array([[0.0, y] for y in range(-4000, 4000, 100)]))
-    (way,) = expected_ways(steps, [30], [past], view, east)
+    past = featurizer.projection.to_degrees(np.array([[0.0, y] for y in range(-4000, 4000, 100)]))
+    (way,) = expected_ways(steps, [30], [past], featurizer, east)
     assert np.ptp(way[1]) < 1e-4
     assert way[0][-1] > way[0][0]
-    ways = expected_ways(steps, [30], [], view, east)
+    ways = expected_ways(steps, [30], [], featurizer, east)
     assert len(ways) == 5
     assert all(lon[-1] > lon[0] + 1e-3 for _, lon in ways)
-    assert expected_ways(steps, [30], [], view, None) == []
+    assert expected_ways(steps, [30], [], featurizer, None) == []
 
 
 def test_the_expected_way_ends_not_far_behind_the_trip() -> None:
-    view, steps = seen(line(60, "t", 0))
-    endless = view.projection.to_degrees(np.array([[0.0, y] for y in range(-2000, 200_000, 100)]))
-    ((lat, _),) = expected_ways(steps, [30], [endless], view, None)
+    featurizer, steps = seen(line(60, "t", 0))
+    endless = featurizer.projection.to_degrees(np.array([[0.0, y] for y in range(-2000, 200_000, 100)]))
+    ((lat, _),) = expected_ways(steps, [30], [endless], featurizer, None)
     rest = 4.5e-4 * 30 * 111_195
     assert (lat[-1] - lat[0]) * 111_195 == pytest.approx(max(2 * rest, SHOWN), abs=200.0)
 
@@ -284,11 +284,11 @@ def test_a_speed_and_a_stop_are_named(ann: IRLDetector) -> None:
 
 
 def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: IRLDetector) -> None:
-    assert ann.view_ is not None
+    assert ann.featurizer_ is not None
     slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
     habit = alike("start", "stop", "duration", size=500.0)
-    assert either_side(ann.view_, slow, -1)[habit] == (28.0, 0.0)
-    assert either_side(ann.view_, usual, -1)[habit] == (0.0, 0.0)
+    assert either_side(ann.featurizer_, slow, -1)[habit] == (28.0, 0.0)
+    assert either_side(ann.featurizer_, usual, -1)[habit] == (0.0, 0.0)
     words = [reason.words for reason in ann.explain(slow).reasons]
     assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
@@ -305,17 +305,17 @@ def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:
 
 
 def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
-    view = ann.view_
-    assert view is not None
+    featurizer = ann.featurizer_
+    assert featurizer is not None
     crowd = Trajectories.concat(
         [drive(f"t{i}", 1, EIGHT, (0.0, 4000.0), (4000.0, 4000.0), agent=f"p{i}") for i in range(9)]
     )
     trip = drive("strange", 40, EIGHT, (0.0, 4000.0), (4000.0, 4000.0))
-    seen = replace(ann.view_, popularity=view.among(crowd).popularity).look(trip, every=False)
+    seen = replace(ann.featurizer_, popularity=featurizer.among(crowd).popularity).featurize(trip, every=False)
     assert seen.statistics is not None
-    number = {column.what: i for i, column in enumerate(columns(view.config.habits, view.popularity.cells))}
+    number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
-    facts = Facts(number, view.config.habits, view.popularity.cells, own, own, 9)
+    facts = Facts(number, featurizer.config.habits, featurizer.popularity.cells, own, own, 9)
     assert SAID["others"](facts) == "about 9 of 9 others go where it is new"
     own[number[150.0, "where new"]] = 0.0
     assert SAID["others"](facts) == "none of 9 others goes where it is new"
@@ -334,7 +334,7 @@ def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:
 
 # -------------------------------------------------------------------- what is put back
 
-CONFIG = ViewConfig()
+CONFIG = FeaturizerConfig()
 KNOWN = columns(CONFIG.habits, CONFIG.popularity)
 NUMBER = {column.what: i for i, column in enumerate(KNOWN)}
 
@@ -362,10 +362,10 @@ def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
 def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IRLDetector) -> None:
     assert ann.reward_.reference is not None
     typical = ann.reward_.reference.typical[3].astype(float)
-    assert ann.view_ is not None
-    look = ann.view_.look(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
-    assert look.statistics is not None
-    own = look.statistics[0].astype(float)
+    assert ann.featurizer_ is not None
+    featurize = ann.featurizer_.featurize(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
+    assert featurize.statistics is not None
+    own = featurize.statistics[0].astype(float)
     others = np.isnan(own)
     assert others.any()  # nobody else is known: what is missing stays missing
     assert np.array_equal(back(own, typical), own, equal_nan=True)

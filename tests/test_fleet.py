@@ -17,19 +17,19 @@ from sklearn.metrics import roc_auc_score
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.detectors import crowd
-from astray.detectors.members import Common, Member
-from astray.detectors.own_scale import ENOUGH_TRIPS, OwnScores
+from astray.detectors import fleet_features
+from astray.detectors.agents import Common, Member
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
+from astray.features.context import Context, ContextSpec
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import combined
-from astray.mdp.context import Context, ContextSpec
-from astray.mdp.memory import Forgetting, Memory
-from astray.mdp.view import View, ViewConfig
-from astray.modelfile import read, write
-from astray.modelfile.pretrained import pretrained
-from astray.normality import step_normality
+from astray.scoring.normality import step_normality
+from astray.scoring.own_scale import ENOUGH_TRIPS, OwnScores
 from astray.simulate import Simulation, city
+from astray.storage import read, write
+from astray.storage.pretrained import pretrained
 from conftest import QUICK
 
 ONCE: dict[str, Any] = {
@@ -149,10 +149,12 @@ class TestNewAgents:
             ("stranger", (float(trips.columns["lat"][0]), float(trips.columns["lon"][0]))),
         ):
             trip = handed(trips[35:36], agent)
-            lens = fleet.lens(agent, near)
-            n = step_normality(fleet.posterior_(lens.view.look(trip).features), lens.calibration).normality
+            agent_model = fleet.agent_model(agent, near)
+            n = step_normality(
+                fleet.posterior_(agent_model.featurizer.featurize(trip).features), agent_model.calibration
+            ).normality
             assert np.allclose(n, fleet.score_fixes(trip)["normality"].to_numpy(), atol=1e-3)
-            assert fleet.score(trip)["history"].to_list() == [lens.history]
+            assert fleet.score(trip)["history"].to_list() == [agent_model.history]
 
     def test_trips_in_any_order_get_the_same_scores(
         self, fleet: FleetDetector, past: Trajectories, future: Trajectories
@@ -191,7 +193,7 @@ class TestMemories:
     def test_strangers_are_enrolled_first(self, fleet: FleetDetector, past: Trajectories) -> None:
         with pytest.raises(DataError, match="'p06' is not enrolled; call enroll"):
             fleet.observe(past.agent("p06"))
-        for asked in (fleet.forget, fleet.lens):
+        for asked in (fleet.forget, fleet.agent_model):
             with pytest.raises(DataError, match="'p06' is not enrolled"):
                 asked("p06")
 
@@ -245,8 +247,8 @@ class TestMemories:
         assert (tmp_path / "m").read_bytes() == fitted.read_bytes()
 
     def test_a_way_of_forgetting_holds_for_every_memory(self, past: Trajectories) -> None:
-        view = ViewConfig(forgetting=Forgetting(max_trips=7))
-        fleet = FleetDetector(**ONCE, view=view).fit(past[::6])
+        featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=7))
+        fleet = FleetDetector(**ONCE, featurizer=featurizer).fit(past[::6])
         fleet.enroll(past.agent("p00"))
         assert len(fleet.members_["p00"].memory) == 7
 
@@ -264,7 +266,7 @@ class TestOwnScales:
         for shift in (5.0, 10.0):  # so high that no aspect counts less
             shifted = replace(member.own, trips=member.own.trips + np.float32(shift))
             fleet.members_["p06"] = replace(member, own=shifted)
-            locations.append(fleet.lens("p06").calibration.trip)
+            locations.append(fleet.agent_model("p06").calibration.trip)
         # Had its past trips all scored higher, thirty of them against ten of everybody would say so.
         assert locations[1].centre - locations[0].centre == pytest.approx(5.0 * 30 / 40, rel=1e-5)
         assert locations[1].spread == pytest.approx(locations[0].spread, rel=1e-5)
@@ -274,7 +276,7 @@ class TestOwnScales:
     ) -> None:
         trips = past.agent("p06")[:25]
         fleet.enroll(trips)
-        scale = fleet.lens("p06").calibration
+        scale = fleet.agent_model("p06").calibration
         rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
         own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
         assert np.allclose(own, fleet.score(trips)["normality"].to_numpy(), atol=1e-4)
@@ -291,7 +293,7 @@ class TestOwnScales:
         whole = {a: fleet.members_[a].own.trips for a in NEW}
         for agent in NEW:
             fleet.forget(agent)
-        monkeypatch.setattr(crowd, "ENROL_FIXES", 3000)
+        monkeypatch.setattr(fleet_features, "ENROL_FIXES", 3000)
         fleet.enroll(trips)
         assert all(np.allclose(fleet.members_[a].own.trips, whole[a], atol=1e-5) for a in NEW)
 
@@ -310,7 +312,7 @@ class TestOwnScales:
     def test_a_memory_that_lets_go_of_trips_lets_go_of_their_scores(self) -> None:
         keys = np.arange(3, dtype=np.uint64)
         memory = Memory(forgetting=Forgetting(max_trips=2)).add({"a": keys, "b": keys}, {"a": 0.0, "b": 1.0})
-        member = replace(Member.around(np.zeros(1), np.zeros(1), ViewConfig()), memory=memory)
+        member = replace(Member.around(np.zeros(1), np.zeros(1), FeaturizerConfig()), memory=memory)
         member = replace(member, own=OwnScores(np.array([[[1], [1]], [[2], [2]]], np.float32)))
         grown = member.with_memory(memory.add({"c": keys}, {"c": 2.0}))
         assert grown.memory.trip_ids == ("b", "c")
@@ -323,7 +325,7 @@ class TestACrowd:
     @pytest.mark.parametrize("spec", [ContextSpec(), ContextSpec(True, True, categorical=("mode",))])
     @pytest.mark.parametrize("every", [False, True])
     def test_to_the_last_bit(self, past: Trajectories, spec: ContextSpec, every: bool) -> None:
-        config = ViewConfig(context=spec)
+        config = FeaturizerConfig(context=spec)
         trips = past[::4]
         far = Trajectories(
             trips.columns | {"lon": trips.columns["lon"] + 90.0},
@@ -338,33 +340,36 @@ class TestACrowd:
         assert len({m.utc_offset for m in blank.values()}) == 2
         of_trip = [blank[a] for a in everybody.agent_ids.tolist()]
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
-        popularity = View.of(trips, config, np.random.default_rng(0)).among(counted).popularity
+        popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         common = Common(config, context, pretrained(), (1.0,) * 4, popularity)
         members = {
-            str(everybody.agent_ids[first]): member for first, member in crowd.remember(everybody, of_trip, common, 3)
+            str(everybody.agent_ids[first]): member
+            for first, member in fleet_features.remember(everybody, of_trip, common, 3)
         }
-        sight = crowd.look(everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every)
+        featurized = fleet_features.featurize(
+            everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every
+        )
         at = 0
         for agent in everybody.agents:
             mine = everybody.agent(agent)
-            alone = members[agent].view(agent, common)
-            own = View.of(mine, config, np.random.default_rng(0)).remember(mine)
+            alone = members[agent].featurizer(agent, common)
+            own = Featurizer.of(mine, config, np.random.default_rng(0)).remember(mine)
             assert np.array_equal(own.memory.keys, alone.memory.keys)
             assert np.array_equal(own.memory.trips, alone.memory.trips)
             assert own.memory.trip_ids == alone.memory.trip_ids
             assert np.array_equal(own.memory.times, alone.memory.times)
             assert len(members[agent].ways) == min(3, len(mine))
-            seen = alone.look(mine, every)
+            seen = alone.featurize(mine, every)
             rows = slice(at, at + len(seen.features))
-            assert np.array_equal(sight.features[rows], seen.features)
-            assert np.array_equal(sight.weight[rows][1:], seen.weight[1:])
+            assert np.array_equal(featurized.features[rows], seen.features)
+            assert np.array_equal(featurized.weight[rows][1:], seen.weight[1:])
             if not every:
-                assert sight.statistics is not None
+                assert featurized.statistics is not None
                 assert seen.statistics is not None
-                of_agent = sight.statistics[everybody.agent_ids == agent]
+                of_agent = featurized.statistics[everybody.agent_ids == agent]
                 assert np.allclose(of_agent, seen.statistics, atol=1e-6, equal_nan=True)
             at += len(seen.features)
-        assert at == len(sight.features)
+        assert at == len(featurized.features)
 
     def test_the_tables_of_look_ups_are_not_kept(
         self, fleet: FleetDetector, past: Trajectories, future: Trajectories
@@ -472,9 +477,9 @@ class TestLearning:
         ("params", "message"),
         [
             ({"look_for": ("speed",)}, "give some of place, route, manner, time"),
-            ({"view": ViewConfig(context=ContextSpec(weekday=True))}, "another context"),
-            ({"view": {"encoder": "raw"}}, "by their familiarity"),
-            ({"view": ViewConfig(context=ContextSpec(landmarks=((45.0, 7.0),)))}, "landmarks"),
+            ({"featurizer": FeaturizerConfig(context=ContextSpec(weekday=True))}, "another context"),
+            ({"featurizer": {"encoder": "raw"}}, "by their familiarity"),
+            ({"featurizer": FeaturizerConfig(context=ContextSpec(landmarks=((45.0, 7.0),)))}, "landmarks"),
             ({"sharing": {"pupils": 3}}, "no field named 'pupils'"),
         ],
     )

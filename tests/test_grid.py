@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astray.mdp.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, keys_of
-from astray.mdp.grid import cell, cells
-from astray.mdp.projection import Projection
-from astray.mdp.steps import steps_of
-from astray.mdp.view import View, ViewConfig
+from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, keys_of
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.grid import cell, cells
+from astray.features.projection import Projection
+from astray.features.steps import steps_of
 from astray.simulate import city
 
 places = st.tuples(st.floats(-80, 80), st.floats(-179, 179))
@@ -58,12 +58,12 @@ def test_a_cell_is_as_wide_as_it_is_high_anywhere(lat: float) -> None:
 
 def test_all_keys_of_trips_are_those_of_any_other_centre() -> None:
     trips = city(people=1, days=6, seed=0).trips
-    view = View.of(trips, ViewConfig(), np.random.default_rng(0))
+    featurizer = Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0))
     # The other centre lies to the east: farther north, metres of longitude would be stretched, and speeds with them.
-    moved = replace(view, projection=Projection(view.projection.lat, view.projection.lon + 0.2))
+    moved = replace(featurizer, projection=Projection(featurizer.projection.lat, featurizer.projection.lon + 0.2))
     one, other = (
         keys_of(steps_of(v.paths(trips), 30.0, DEFAULT_LAGS), DEFAULT_HABITS, Frame(v.projection, 3600.0))
-        for v in (view, moved)
+        for v in (featurizer, moved)
     )
     assert one.shape == other.shape
     assert (one == other).mean() > 0.9999  # but for what lies on an edge

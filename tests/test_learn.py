@@ -11,14 +11,14 @@ import torch
 
 from astray import Trajectories, simulate
 from astray.errors import DataError, TrainingError
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.background import Background, take_paths
 from astray.irl.config import KDD19, TRIPS, LearnConfig, explorers_of
+from astray.irl.dynamics import LearnedDynamics
 from astray.irl.learn import Learned, _bootstrap, held_out, learn
 from astray.irl.policy import Improvement, Rollout
 from astray.irl.reward import RewardConfig, RewardHeads
-from astray.mdp.dynamics import LearnedDynamics
-from astray.mdp.view import View, ViewConfig
-from astray.mdp.world import GeoWorld, Rows, StepWorld
+from astray.irl.world import GeoWorld, Rows, StepWorld
 
 torch.set_num_threads(1)
 
@@ -26,9 +26,9 @@ CHANCE = 2 * np.log(2.0)  # the loss of a reward that tells nothing apart
 QUICK = LearnConfig(iterations=6, updates=15, rollouts=16, horizon=20, imagined=150, clone_updates=30)
 
 
-def world_of(trips: Trajectories, seed: int = 0, **view: object) -> GeoWorld:
+def world_of(trips: Trajectories, seed: int = 0, **featurizer: object) -> GeoWorld:
     rng = np.random.default_rng(seed)
-    return GeoWorld.of(trips, View.of(trips, ViewConfig(**view), rng))  # type: ignore[arg-type]
+    return GeoWorld.of(trips, Featurizer.of(trips, FeaturizerConfig(**featurizer), rng))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +161,8 @@ def test_going_on_from_an_earlier_result_keeps_reward_background_and_memory(trip
     first_world = world_of(mine[:half])
     others = trips.without(trips.agents[0])
     first = learn(first_world, QUICK, np.random.default_rng(0), population=others)
-    world = GeoWorld.of(mine, first_world.view)
-    assert set(first_world.view.memory.trip_ids) < set(world.view.memory.trip_ids)
+    world = GeoWorld.of(mine, first_world.featurizer)
+    assert set(first_world.featurizer.memory.trip_ids) < set(world.featurizer.memory.trip_ids)
     later = learn(world, replace(QUICK, iterations=1, updates=1), np.random.default_rng(1), start=first)
     assert len(later.backgrounds["place"].rows["population"]) == len(first.backgrounds["place"].rows["population"])
     assert len(later.backgrounds["place"].rows["policy"]) >= len(first.backgrounds["place"].rows["policy"])

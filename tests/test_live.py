@@ -18,13 +18,13 @@ import astray
 from astray import ByContext, ByHour, FleetDetector, IRLDetector, Trajectories
 from astray.detectors.estimator import Detector
 from astray.errors import DataError, NotFittedError
+from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
 from astray.live.trip import SETTLED
-from astray.mdp.memory import Forgetting, Memory
-from astray.normality import trip_normality
+from astray.scoring.normality import trip_normality
 from astray.simulate import city
 from astray.snapshot import Snapshot
 from conftest import QUICK
@@ -76,8 +76,8 @@ def detector(people: Trajectories) -> IRLDetector:
     """One that knows others."""
     others = people[np.isin(people.agent_ids, ["p01", "p03", "p04"])]
     fitted = one_of(people, others)
-    assert fitted.view_ is not None
-    assert fitted.view_.popularity.agents.trip_ids == ("p01", "p03", "p04")
+    assert fitted.featurizer_ is not None
+    assert fitted.featurizer_.popularity.agents.trip_ids == ("p01", "p03", "p04")
     return fitted
 
 
@@ -231,8 +231,8 @@ def test_context_counts_live(people: Trajectories) -> None:
     some = people.agent("p00")[:20]
     calls = np.array(["phone", "street"])[np.arange(20) % 2]
     marked = Trajectories(some.columns, some.offsets, some.agent_ids, some.trajectory_ids, {"call": calls})
-    view = {"context": {"categorical": ["call"], "time_of_day": True}}
-    own = IRLDetector(**OWN, view=view).fit(marked[:15])
+    featurizer = {"context": {"categorical": ["call"], "time_of_day": True}}
+    own = IRLDetector(**OWN, featurizer=featurizer).fit(marked[:15])
     precisely(own)
     fixes = fixes_of(some[17:18])
     _, final = live(own.open("p00", stay=None, context={"call": "street"}), fixes)
@@ -253,8 +253,8 @@ def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: IRLDetector, un
 def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
     detector: IRLDetector, unseen: Trajectories
 ) -> None:
-    view, lens = detector.view_, detector.lens("p00")
-    assert view is not None
+    featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
+    assert featurizer is not None
     assert detector.reward_.trip is not None
     whole = fixes_of(unseen[:1])
     half = len(whole) // 2
@@ -262,13 +262,13 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
     for fixes, name in ((whole, ""), (fixes_of(unseen[7:8]), ""), (broken, "t1")):
         scores, final = live(detector.open("p00", stay=None), fixes, name)
         assert_equal(final, detector, as_trip(fixes))
-        rows = view.rows(as_trip(fixes))
+        rows = featurizer.rows(as_trip(fixes))
         starts = rows.steps.time.tolist()[:-1]  # the last fix is a row of the whole trip alone
         for k, (begin, end) in enumerate(pairwise([*starts, math.inf])):
             prefix = rows.prefixes(np.array([(k + 0.5) / len(rows.steps)]))
             assert (len(prefix.steps), prefix.finished.tolist()) == (k + 1, [False])
-            reward = trip_rewards(detector.reward_.trip, view.survey(prefix)[1])
-            expected = trip_normality(reward, lens.unfinished)
+            reward = trip_rewards(detector.reward_.trip, featurizer.measure(prefix)[1])
+            expected = trip_normality(reward, agent_model.unfinished)
             said = [s for s in scores if begin <= s.time < end and s.time < rows.steps.time[-1]]
             assert said
             for s in said:  # between two looks the last one stands
@@ -616,8 +616,8 @@ def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Traject
     IRLDetector().fit(people.agent("p00")[:-10]).save(tmp_path / "model")
     loaded = astray.load(tmp_path / "model")
     assert isinstance(loaded, IRLDetector)
-    assert loaded.view_ is not None
-    memory, fixes = loaded.view_.memory, fixes_of(people.agent("p00")[-1:])
+    assert loaded.featurizer_ is not None
+    memory, fixes = loaded.featurizer_.memory, fixes_of(people.agent("p00")[-1:])
     live(loaded.open("p00", stay=None), fixes)
     assert "_index" not in vars(memory)  # which would be kept, for each of many agents
     loaded.score(as_trip(fixes))  # one trip of a table is looked up in the same way

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray import Trajectories
 from astray.errors import DataError
-from astray.mdp.encoders import FamiliarityEncoder, FourierEncoder, RawEncoder
-from astray.mdp.familiarity import DAY, DEFAULT_HABITS, Frame, Habit, familiarity, keys_by_trip, keys_of
-from astray.mdp.faults import REPEATED, TELEPORT
-from astray.mdp.memory import Forgetting, Memory
-from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps
-from astray.mdp.view import View, ViewConfig, trip_names
+from astray.features.encoders import FamiliarityEncoder, FourierEncoder, RawEncoder
+from astray.features.familiarity import DAY, DEFAULT_HABITS, Frame, Habit, familiarity, keys_by_trip, keys_of
+from astray.features.faults import REPEATED, TELEPORT
+from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.memory import Forgetting, Memory
+from astray.features.projection import Projection
+from astray.features.steps import Steps
 
 Array = NDArray[Any]
 
@@ -350,7 +350,7 @@ def test_two_trips_of_one_name_are_refused():
         FamiliarityEncoder().remember(steps([[0, 0], [1, 1]], trip=[0, 1]), ["x", "x"])
 
 
-# ---------------------------------------------------------------- the view
+# ---------------------------------------------------------------- the featurizer
 
 HERE = Projection(45.0, 7.0)
 
@@ -371,50 +371,54 @@ def wander(n: int, every: float, seed: int = 0, duration: float = 3600.0) -> Tra
     return Trajectories.concat(parts)
 
 
-def view_of(fixes: Trajectories, **config: Any) -> View:
-    return View.of(fixes, ViewConfig(**config), np.random.default_rng(0)).remember(fixes)
+def featurizer_of(fixes: Trajectories, **config: Any) -> Featurizer:
+    return Featurizer.of(fixes, FeaturizerConfig(**config), np.random.default_rng(0)).remember(fixes)
 
 
-def n_habits(view: View) -> int:
-    return len(view.config.habits)
+def n_habits(featurizer: Featurizer) -> int:
+    return len(featurizer.config.habits)
 
 
 def test_a_trip_seen_once_is_not_familiar_with_itself():
     trip = wander(1, 5.0)
-    view = view_of(trip)
-    assert len(view.memory) == 1
-    sight = view.look(trip)
-    assert not sight.features[:, : n_habits(view)].any()
+    featurizer = featurizer_of(trip)
+    assert len(featurizer.memory) == 1
+    featurized = featurizer.featurize(trip)
+    assert not featurized.features[:, : n_habits(featurizer)].any()
     # Under another name the same fixes are familiar everywhere.
     twin = Trajectories(trip.columns, trip.offsets, ["ana"], ["twin"])
-    familiar = view.look(twin).features[:, : n_habits(view)]
+    familiar = featurizer.featurize(twin).features[:, : n_habits(featurizer)]
     assert (familiar.mean(axis=0) > 0.5 * np.log(2)).all()
 
 
 def test_looking_at_a_remembered_trip_is_looking_with_it_forgotten():
     trips = wander(6, 10.0)
-    view = view_of(trips)
-    blind = view.forget(["ana/3"])
+    featurizer = featurizer_of(trips)
+    blind = featurizer.forget(["ana/3"])
     assert blind.memory.trip_ids == tuple(f"ana/{k}" for k in (0, 1, 2, 4, 5))
-    n = n_habits(view)
-    np.testing.assert_array_equal(view.look(trips[3]).features[:, :n], blind.look(trips[3]).features[:, :n])
+    n = n_habits(featurizer)
+    np.testing.assert_array_equal(
+        featurizer.featurize(trips[3]).features[:, :n], blind.featurize(trips[3]).features[:, :n]
+    )
 
 
 def test_what_was_done_before_is_familiar_and_what_was_not_is_not():
     trips = wander(5, 10.0)
-    view = view_of(trips)
+    featurizer = featurizer_of(trips)
     again = Trajectories.concat([trips[:1], wander(1, 10.0, seed=99)])
     again = Trajectories(again.columns, again.offsets, ["ana", "ana"], ["again", "elsewhere"])
-    sight = view.look(again)
-    familiar = [sight.features[sight.steps.trip == i, : n_habits(view)].mean() for i in (0, 1)]
+    featurized = featurizer.featurize(again)
+    familiar = [featurized.features[featurized.steps.trip == i, : n_habits(featurizer)].mean() for i in (0, 1)]
     assert familiar[0] > 2 * familiar[1]
 
 
 def test_another_memory_is_another_persons_eyes():
     trips = wander(4, 10.0)
-    town = View.of(trips, ViewConfig(), np.random.default_rng(0))  # one centre for both, or their cells would differ
+    town = Featurizer.of(
+        trips, FeaturizerConfig(), np.random.default_rng(0)
+    )  # one centre for both, or their cells would differ
     mine, other = town.remember(trips[:1]), town.remember(trips[1:])
-    made = town.look(trips).steps
+    made = town.featurize(trips).steps
     np.testing.assert_array_equal(mine.with_memory(other.memory).encode(made), other.encode(made))
     assert (mine.encode(made) != other.encode(made)).any()
     assert (len(town.memory), len(mine.memory), len(other.memory)) == (0, 1, 3)
@@ -422,9 +426,9 @@ def test_another_memory_is_another_persons_eyes():
 
 def test_an_encoder_without_memory_remembers_nothing():
     trips = wander(2, 30.0)
-    raw = View.of(trips, ViewConfig(encoder="raw"), np.random.default_rng(0))
+    raw = Featurizer.of(trips, FeaturizerConfig(encoder="raw"), np.random.default_rng(0))
     assert raw.remember(trips) is raw
-    assert len(raw.with_memory(view_of(trips).memory).memory) == 0
+    assert len(raw.with_memory(featurizer_of(trips).memory).memory) == 0
 
 
 def test_weights_are_seconds_capped_by_the_interval_and_rows_map_back_to_fixes():
@@ -434,67 +438,67 @@ def test_weights_are_seconds_capped_by_the_interval_and_rows_map_back_to_fixes()
     xy[3] += 1e5
     lat, lon = here.to_degrees(xy)
     fixes = Trajectories.from_fixes(time=time, lat=lat, lon=lon)
-    sight = view_of(fixes).look(fixes)
-    assert sight.fault.tolist() == [0, 0, REPEATED, TELEPORT, 0, 0, 0, 0]
-    assert sight.row.tolist() == [0, 1, 4, 5, 6, 7]
-    assert sight.weight.tolist() == [0, 10, 30, 10, 0, 10]  # 70 s of silence weigh no more than the interval
-    assert sight.steps.time.tolist() == time[sight.row].tolist()
-    assert len(sight.features) == len(sight.row)
+    featurized = featurizer_of(fixes).featurize(fixes)
+    assert featurized.fault.tolist() == [0, 0, REPEATED, TELEPORT, 0, 0, 0, 0]
+    assert featurized.row.tolist() == [0, 1, 4, 5, 6, 7]
+    assert featurized.weight.tolist() == [0, 10, 30, 10, 0, 10]  # 70 s of silence weigh no more than the interval
+    assert featurized.steps.time.tolist() == time[featurized.row].tolist()
+    assert len(featurized.features) == len(featurized.row)
 
 
 def test_rows_of_several_trips_map_back_to_their_fixes():
     trips = wander(3, 30.0)
-    view = view_of(trips)
-    sight = view.look(trips)
-    assert sight.row.tolist() == list(range(trips.n_rows))
-    np.testing.assert_array_equal(sight.steps.trip, trips.trajectory_of_row)
-    at = view.projection.to_metres(trips.columns["lat"], trips.columns["lon"])
-    np.testing.assert_array_equal(sight.steps.location, at[sight.row])
+    featurizer = featurizer_of(trips)
+    featurized = featurizer.featurize(trips)
+    assert featurized.row.tolist() == list(range(trips.n_rows))
+    np.testing.assert_array_equal(featurized.steps.trip, trips.trajectory_of_row)
+    at = featurizer.projection.to_metres(trips.columns["lat"], trips.columns["lon"])
+    np.testing.assert_array_equal(featurized.steps.location, at[featurized.row])
 
 
 @pytest.mark.parametrize("encoder", ["familiarity", "fourier", "raw"])
 def test_the_mean_over_a_trip_does_not_depend_on_how_often_the_receiver_spoke(encoder: str):
     past = wander(8, 5.0)
-    view = View.of(past, ViewConfig(encoder=encoder), np.random.default_rng(0)).remember(past)
+    featurizer = Featurizer.of(past, FeaturizerConfig(encoder=encoder), np.random.default_rng(0)).remember(past)
     means = {}
     for every in (2.0, 5.0, 10.0):
         trip = wander(8, every)[2]
-        sight = view.look(trip)
-        means[every] = np.average(sight.features, axis=0, weights=sight.weight)
-    spread = view.look(past).features.std(axis=0)
+        featurized = featurizer.featurize(trip)
+        means[every] = np.average(featurized.features, axis=0, weights=featurized.weight)
+    spread = featurizer.featurize(past).features.std(axis=0)
     for every in (2.0, 10.0):
         assert (np.abs(means[every] - means[5.0]) < 0.03 * spread + 1e-3).all()
 
 
 def test_what_is_remembered_does_not_depend_on_how_often_the_receiver_spoke():
-    counts = [len(view_of(wander(3, every)).memory.keys) for every in (2.0, 5.0, 10.0, 30.0)]
+    counts = [len(featurizer_of(wander(3, every)).memory.keys) for every in (2.0, 5.0, 10.0, 30.0)]
     assert max(counts) < 1.1 * min(counts)
 
 
 def test_trips_are_remembered_by_agent_and_trajectory():
     fixes = Trajectories.from_fixes(time=[0, 0], lat=[45, 45], lon=[7, 7], agent=["a", "b"], trajectory=["1", "1"])
     assert trip_names(fixes) == ["a/1", "b/1"]
-    assert view_of(fixes).memory.trip_ids == ("a/1", "b/1")
+    assert featurizer_of(fixes).memory.trip_ids == ("a/1", "b/1")
 
 
 def test_nothing_to_look_at_gives_no_rows():
     fixes = wander(1, 30.0)
-    view = view_of(fixes)
-    sight = view.look(fixes[:0])
-    assert sight.features.shape == (0, len(view.names))
-    assert len(view.remember(fixes[:0]).memory) == 1
+    featurizer = featurizer_of(fixes)
+    featurized = featurizer.featurize(fixes[:0])
+    assert featurized.features.shape == (0, len(featurizer.names))
+    assert len(featurizer.remember(fixes[:0]).memory) == 1
 
 
 def test_a_view_forgets_as_it_was_told():
     trips = wander(5, 30.0)
-    view = view_of(trips, forgetting=Forgetting(max_trips=2))
-    assert view.memory.trip_ids == ("ana/3", "ana/4")
+    featurizer = featurizer_of(trips, forgetting=Forgetting(max_trips=2))
+    assert featurizer.memory.trip_ids == ("ana/3", "ana/4")
 
 
 def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
     fixes = Trajectories.from_fixes(time=[0, 1], lat=[39.9, 39.9], lon=[116.4, 116.4])
-    assert view_of(fixes).context.utc_offset == 8 * 3600
-    assert view_of(fixes, utc_offset=-1800.0).context.utc_offset == -1800.0
+    assert featurizer_of(fixes).context.utc_offset == 8 * 3600
+    assert featurizer_of(fixes, utc_offset=-1800.0).context.utc_offset == -1800.0
 
 
 @pytest.mark.parametrize(
@@ -509,15 +513,15 @@ def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
 )
 def test_a_view_that_cannot_be_is_refused(config: dict[str, Any], complaint: str):
     with pytest.raises(DataError, match=complaint):
-        View.of(wander(1, 60.0), ViewConfig(**config), np.random.default_rng(0))
+        Featurizer.of(wander(1, 60.0), FeaturizerConfig(**config), np.random.default_rng(0))
 
 
 def test_a_view_needs_fixes():
     rng = np.random.default_rng(0)
     with pytest.raises(DataError, match="no columns time, lat and lon"):
-        View.of(Trajectories.from_steps([np.zeros((2, 2))], [np.zeros((2, 1))]), ViewConfig(), rng)
+        Featurizer.of(Trajectories.from_steps([np.zeros((2, 2))], [np.zeros((2, 1))]), FeaturizerConfig(), rng)
     with pytest.raises(DataError, match="at least one"):
-        View.of(wander(1, 60.0)[:0], ViewConfig(), rng)
+        Featurizer.of(wander(1, 60.0)[:0], FeaturizerConfig(), rng)
 
 
 @pytest.mark.parametrize("wrong", [{"max_trips": 0}, {"window": -1.0}, {"half_life": 0.0}, {"half_life": float("nan")}])

@@ -13,11 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from astray.aggregate import Runs, lowest_windows
-from astray.decide import Segment, segments
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior, combined
-from astray.normality import (
+from astray.scoring.normality import (
     Calibration,
     Location,
     Sample,
@@ -31,6 +29,8 @@ from astray.normality import (
     step_normality,
     trip_normality,
 )
+from astray.scoring.segments import Segment, segments
+from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]
 
@@ -383,7 +383,7 @@ def test_long_trips_of_one_process_are_flagged_no_more_often(monkeypatch: pytest
     shares = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
     assert 0.02 < min(shares) <= max(shares) < 0.1
     # Unless the lowest of many windows is taken for one.
-    monkeypatch.setattr("astray.normality.lowest_of", lambda lowest, count: lowest)
+    monkeypatch.setattr("astray.scoring.normality.lowest_of", lambda lowest, count: lowest)
     short, _, long = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
     assert long > short + 0.12
 
@@ -512,22 +512,22 @@ def test_scoring_does_not_import_torch():
     code = """
 import sys
 import numpy as np
-import astray, astray.mdp.view, astray.mdp.world, astray.normality, astray.irl.posterior
-from astray.mdp.view import View, ViewConfig
-from astray.decide import segments
-from astray.normality import calibrate, mean_normality, step_normality
+import astray, astray.features.featurizer, astray.irl.world, astray.scoring.normality, astray.irl.posterior
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.scoring.segments import segments
+from astray.scoring.normality import calibrate, mean_normality, step_normality
 
 rng = np.random.default_rng(0)
 trips = astray.Trajectories.from_fixes(
     time=np.arange(300) * 10.0, lat=45 + np.cumsum(rng.normal(size=300)) * 1e-4, lon=np.full(300, 7.0),
     trajectory=np.repeat(["a", "b", "c"], 100))
-view = View.of(trips, ViewConfig(), rng).remember(trips)
-seen = view.look(trips)
-d = len(view.names)
+featurizer = Featurizer.of(trips, FeaturizerConfig(), rng).remember(trips)
+featurized = featurizer.featurize(trips)
+d = len(featurizer.names)
 layer = rng.normal(size=(1, d, 5)), np.zeros((1, 1, 5))
 posterior = astray.irl.posterior.RewardPosterior(np.zeros(d), np.ones(d), (layer,))
-rewards = posterior(seen.features)
-rows = (seen.steps.trip, seen.steps.time, seen.weight)
+rewards = posterior(featurized.features)
+rows = (featurized.steps.trip, featurized.steps.time, featurized.weight)
 calibration = calibrate(rewards, *rows)
 scores = mean_normality(rewards, *rows, calibration, len(trips))
 segments(step_normality(rewards, calibration).normality, *rows[:2])

@@ -12,8 +12,8 @@ from astray import FleetDetector, IRLDetector, Trajectories
 from astray.detectors.inbox import LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox
 from astray.detectors.observing import ALIKE, Question, _alike
 from astray.errors import DataError
-from astray.mdp.memory import Memory
-from astray.mdp.view import trip_names
+from astray.features.featurizer import trip_names
+from astray.features.memory import Memory
 from astray.simulate import city
 
 
@@ -34,15 +34,15 @@ def detector(people: Trajectories) -> IRLDetector:
 
 
 def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: IRLDetector, people: Trajectories) -> None:
-    assert detector.view_ is not None
+    assert detector.featurizer_ is not None
     own = people.agent("p00")[60:90]
     observed = detector.observe(own)
     learned = observed.table.filter(observed.table["became"] == "learned")
     assert len(learned) >= 0.8 * len(own)
-    assert detector.n_trips_ == 60 + len(learned) == len(detector.view_.memory) == len(detector.own_.trips)
+    assert detector.n_trips_ == 60 + len(learned) == len(detector.featurizer_.memory) == len(detector.own_.trips)
     waiting = set(observed.table.filter(observed.table["became"] == "waiting")["trajectory"].to_list())
     assert waiting == {name.split("/")[1] for name in detector.inbox_.waiting.trip_ids}
-    assert not waiting & {name.split("/")[1] for name in detector.view_.memory.trip_ids}
+    assert not waiting & {name.split("/")[1] for name in detector.featurizer_.memory.trip_ids}
 
 
 def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, people: Trajectories) -> None:
@@ -64,7 +64,7 @@ def test_a_trip_that_is_known_is_not_learned_twice(detector: IRLDetector, people
 
 
 def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDetector, people: Trajectories) -> None:
-    assert detector.view_ is not None
+    assert detector.featurizer_ is not None
     theirs = submitted(people.agent("p01")[:20], "p00", "x")
     observed = detector.observe(theirs)
     flagged = observed.table.filter(observed.table["became"] != "learned")
@@ -173,8 +173,8 @@ def test_waiting_trips_may_be_decided_on_by_an_update(detector: IRLDetector, peo
     assert first in detector.anomalous_
     assert first in detector.inbox_.rejected.trip_ids
     detector.partial_fit(theirs[trip_names(theirs).index(second)])
-    assert detector.view_ is not None
-    assert second in (*detector.view_.memory.trip_ids, *detector.suspects_)
+    assert detector.featurizer_ is not None
+    assert second in (*detector.featurizer_.memory.trip_ids, *detector.suspects_)
     assert not {first, second} & set(detector.inbox_.waiting.trip_ids)
     assert not {first, second} & {trip for question in detector.questions_ for trip in question.trips}
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astray import Trajectories
-from astray.decide import OpenSegment, leaving, segments
-from astray.mdp.context import ContextSpec
-from astray.mdp.familiarity import DEFAULT_HABITS, Habit
-from astray.mdp.memory import Forgetting
-from astray.mdp.statistics import MOTION, RunningStatistics
-from astray.mdp.steps import OpenPath, Step, chosen
-from astray.mdp.view import StepFeatures, View, ViewConfig
-from astray.normality import Calibration, Location, one_normality, step_normality, trip_normality
+from astray.features.context import ContextSpec
+from astray.features.familiarity import DEFAULT_HABITS, Habit
+from astray.features.featurizer import Featurizer, FeaturizerConfig, StepFeatures
+from astray.features.memory import Forgetting
+from astray.features.statistics import MOTION, RunningStatistics
+from astray.features.steps import OpenPath, Step, chosen
+from astray.scoring.normality import Calibration, Location, one_normality, step_normality, trip_normality
+from astray.scoring.segments import OpenSegment, leaving, segments
 
 METRE = 1 / 111_195.0  # a metre in degrees of latitude
 AGENTS = ("ann", "bob", "eve")
@@ -28,7 +28,7 @@ class World:
     """A trip, the featurizer that it is scored by, and the agent's number among the others."""
 
     trip: Trajectories
-    view: View
+    featurizer: Featurizer
     maker: int
     exact: bool  # whether past trips count 1
 
@@ -53,7 +53,7 @@ def worlds(draw: st.DrawFn) -> World:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lat, lon = draw(st.sampled_from([(45.0, 7.0), (-33.9, 151.2), (0.0, 179.999), (69.6, -179.995), (1.3, 103.8)]))
     half_life = draw(st.sampled_from([None, 86_400.0]))
-    config = ViewConfig(
+    config = FeaturizerConfig(
         habits=HABITS,
         forgetting=Forgetting(half_life=half_life),
         context=ContextSpec(time_of_day=draw(st.booleans())),
@@ -71,12 +71,12 @@ def worlds(draw: st.DrawFn) -> World:
         columns = {"time": time[:n] - 86_400.0 * (i + 1), "lat": lats[:n] + beside[0], "lon": lons[:n] + beside[1]}
         parts.append(Trajectories(columns, [0, n], [AGENTS[i % 3]], [f"past {i}"]))
     past = Trajectories.concat(parts)
-    view = View.of(past, config, rng).remember(past)
+    featurizer = Featurizer.of(past, config, rng).remember(past)
     if draw(st.booleans()):
-        view = view.among(past)
+        featurizer = featurizer.among(past)
     if draw(st.booleans()):
-        view = replace(view, popularity=view.popularity.seen_by(draw(st.sampled_from(AGENTS))))
-    return World(trip, view, int(view.popularity.number_of(trip.agent_ids.tolist())[0]), half_life is None)
+        featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(draw(st.sampled_from(AGENTS))))
+    return World(trip, featurizer, int(featurizer.popularity.number_of(trip.agent_ids.tolist())[0]), half_life is None)
 
 
 def same(one: object, many: object) -> None:
@@ -91,29 +91,29 @@ def test_live_equals_batch(world: World) -> None:
     To the last bit: places, steps, keys, every feature of a step (also under a half-life, and with a context), and the
     statistics of the trip so far, but for its motion, and but for sums of counts under a half-life: these to rounding.
     """
-    trip, view = world.trip, world.view
-    paths = view.paths(trip)
-    steps = view.steps(paths)
+    trip, featurizer = world.trip, world.featurizer
+    paths = featurizer.paths(trip)
+    steps = featurizer.steps(paths)
     assert len(steps) == trip.n_rows  # nothing is a fault, nor a gap: otherwise another trip would be compared
-    features = view.encode(steps)
-    kept = chosen(steps, view.config.interval)
-    rows = view.trip_rows(steps, 1)
-    path = OpenPath(view.config.interval, view.encoder.lags)
-    given_ = view.context.given(trip)[0]
-    one = StepFeatures(view, given_)
+    features = featurizer.encode(steps)
+    kept = chosen(steps, featurizer.config.interval)
+    rows = featurizer.trip_rows(steps, 1)
+    path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
+    given_ = featurizer.context.given(trip)[0]
+    one = StepFeatures(featurizer, given_)
     running = RunningStatistics(
-        view.config.habits,
-        view.memory,
-        view.popularity,
-        view.frame,
-        interval=view.config.interval,
+        featurizer.config.habits,
+        featurizer.memory,
+        featurizer.popularity,
+        featurizer.frame,
+        interval=featurizer.config.interval,
         maker=world.maker,
     )
     maker = np.array([world.maker]) if world.maker >= 0 else None
-    motion = np.isin([s.name for s in view.statistics], MOTION)
+    motion = np.isin([s.name for s in featurizer.statistics], MOTION)
     so_far: list[int] = []
     for i, (time, lat, lon) in enumerate(zip(*(trip.columns[c].tolist() for c in ("time", "lat", "lon")), strict=True)):
-        place = view.projection.place(lat, lon)
+        place = featurizer.projection.place(lat, lon)
         same(place, steps.location[i])
         step = path.step(time, place)
         for name, values in vars(step.row(given_)).items():
@@ -125,8 +125,8 @@ def test_live_equals_batch(world: World) -> None:
             running.add(step, one.keys, one.familiar)
             so_far.append(i)
             if len(so_far) < 8 or len(so_far) % 5 == 0:
-                prefix = replace(view.trip_rows(steps[np.array(so_far)], 1), finished=np.array([False]))
-                expected = view.survey(prefix, None, maker)[1][0]
+                prefix = replace(featurizer.trip_rows(steps[np.array(so_far)], 1), finished=np.array([False]))
+                expected = featurizer.measure(prefix, None, maker)[1][0]
                 found = running.values[0]
                 same(np.isnan(found), np.isnan(expected))
                 bits = ~motion if world.exact else np.zeros(len(motion), bool)

@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astray import FleetDetector, IRLDetector, Trajectories, load
-from astray.detectors.own_scale import (
+from astray.features.projection import Projection
+from astray.irl.posterior import combined
+from astray.irl.shared import BANDS
+from astray.scoring.normality import Location, locate
+from astray.scoring.own_scale import (
     CERTAIN,
     ENOUGH_TRIPS,
     PSEUDO_TRIPS,
@@ -19,12 +23,8 @@ from astray.detectors.own_scale import (
     own_weights,
     stray_probability,
 )
-from astray.irl.posterior import combined
-from astray.irl.shared import BANDS
-from astray.mdp.projection import Projection
-from astray.modelfile.pretrained import pretrained
-from astray.normality import Location, locate
 from astray.simulate import city, world
+from astray.storage.pretrained import pretrained
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
 

@@ -11,13 +11,13 @@ import pytest
 
 import astray
 from astray import FleetDetector, IRLDetector, Trajectories
-from astray.mdp.familiarity import Habit, keys_of
-from astray.mdp.paths import make_paths
-from astray.mdp.popularity import Popularity
-from astray.mdp.steps import Steps, steps_of
-from astray.mdp.view import View, ViewConfig
-from astray.modelfile.pretrained import pretrained
+from astray.features.familiarity import Habit, keys_of
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.paths import make_paths
+from astray.features.popularity import Popularity
+from astray.features.steps import Steps, steps_of
 from astray.simulate import city
+from astray.storage.pretrained import pretrained
 
 QUICK: dict[str, Any] = {
     "iterations": 1,
@@ -84,11 +84,11 @@ class TestCounting:
         assert seen(self.popularity, 10, "ann") == [1, 2]
         assert seen(self.popularity, 10, "cid") == [2, 2]
         assert seen(self.popularity, 10, "dot") == [2, 3]
-        by_ann = self.popularity.seen_by("ann")
+        by_ann = self.popularity.excluding("ann")
         assert seen(by_ann, 10) == [1, 2]
         assert seen(by_ann, 10, "bob") == [0, 1]
         assert seen(by_ann, 10, "ann") == [1, 2]  # once, and not twice
-        assert seen(self.popularity.seen_by("dot"), 10) == [2, 3]
+        assert seen(self.popularity.excluding("dot"), 10) == [2, 3]
 
     def test_further_places_of_an_agent_are_added(self) -> None:
         both = self.popularity.visited({"ann": keys(90_000).ravel(), "cid": keys(10).ravel()})
@@ -108,38 +108,38 @@ class TestInAView:
     """A reward sees it beside what its agent remembers."""
 
     @staticmethod
-    def statistics(view: View, trips: Trajectories) -> np.ndarray[Any, Any]:
-        found = view.look(trips, every=False).statistics
+    def statistics(featurizer: Featurizer, trips: Trajectories) -> np.ndarray[Any, Any]:
+        found = featurizer.featurize(trips, every=False).statistics
         assert found is not None
         return found
 
     def test_nobody_is_an_other_to_itself(self, mine: Trajectories, others: Trajectories) -> None:
-        view = View.of(mine, ViewConfig(), np.random.default_rng(0)).among(others)
+        featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).among(others)
         theirs = others.agent("p03")
-        rest = replace(view, popularity=view.popularity.without(["p03"]))
-        assert np.array_equal(self.statistics(view, theirs), self.statistics(rest, theirs))
+        rest = replace(featurizer, popularity=featurizer.popularity.without(["p03"]))
+        assert np.array_equal(self.statistics(featurizer, theirs), self.statistics(rest, theirs))
         # But in another's name it is.
         passed = claimed(theirs, "p00")
-        assert not np.array_equal(self.statistics(view, passed), self.statistics(rest, passed))
+        assert not np.array_equal(self.statistics(featurizer, passed), self.statistics(rest, passed))
 
     def test_who_has_no_name_does_not_count(self, mine: Trajectories, others: Trajectories) -> None:
-        view = View.of(mine, ViewConfig(), np.random.default_rng(0))
-        both = view.among(Trajectories.concat([others, claimed(others, "")])).popularity
-        assert both.agents.trip_ids == view.among(others).popularity.agents.trip_ids
-        assert np.array_equal(both.agents.keys, view.among(others).popularity.agents.keys)
+        featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0))
+        both = featurizer.among(Trajectories.concat([others, claimed(others, "")])).popularity
+        assert both.agents.trip_ids == featurizer.among(others).popularity.agents.trip_ids
+        assert np.array_equal(both.agents.keys, featurizer.among(others).popularity.agents.keys)
 
     def test_a_view_may_do_without(self, mine: Trajectories, others: Trajectories) -> None:
-        for config in (ViewConfig(popularity=()), ViewConfig(encoder="raw")):
-            view = View.of(mine, config, np.random.default_rng(0)).among(others)
-            assert not len(view.popularity.agents)
+        for config in (FeaturizerConfig(popularity=()), FeaturizerConfig(encoder="raw")):
+            featurizer = Featurizer.of(mine, config, np.random.default_rng(0)).among(others)
+            assert not len(featurizer.popularity.agents)
 
 
 class TestADetector:
     """Kept, updated, forgotten."""
 
     def test_a_file_holds_it(self, detector: IRLDetector, others: Trajectories, tmp_path: Path) -> None:
-        assert detector.view_ is not None
-        assert set(detector.view_.popularity.agents.trip_ids) == set(others.agents)
+        assert detector.featurizer_ is not None
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
         detector.save(tmp_path / "model")
         back = astray.load(tmp_path / "model")
         assert back.score(others[:9]).equals(detector.score(others[:9]))
@@ -156,13 +156,13 @@ class TestADetector:
         known, new = others.without("p05"), others.agent("p05")
         detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
         detector.partial_fit(mine[-5:], population=new)
-        assert detector.view_ is not None
-        assert set(detector.view_.popularity.agents.trip_ids) == set(others.agents)
+        assert detector.featurizer_ is not None
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
         detector.partial_fit(others.agent("p04")[:5])
-        assert set(detector.view_.popularity.agents.trip_ids) == {*others.agents} - {"p04"}
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p04"}
         # Who has joined is an other neither now nor later.
         detector.partial_fit(others.agent("p03")[:5], population=others)
-        assert set(detector.view_.popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
         assert np.isfinite(detector.score_samples(mine)).all()
 
 
@@ -171,9 +171,9 @@ class TestAFleet:
 
     def test_agents_that_taught_do_not_count_for_themselves(self, fleet: FleetDetector, people: Trajectories) -> None:
         assert set(fleet.popularity_.agents.trip_ids) == set(people.agents)
-        one, view = people.agent("p02"), fleet.lens("p02").view
-        rest = replace(view, popularity=view.popularity.without(["p02"]))
-        assert np.array_equal(TestInAView.statistics(view, one), TestInAView.statistics(rest, one))
+        one, featurizer = people.agent("p02"), fleet.agent_model("p02").featurizer
+        rest = replace(featurizer, popularity=featurizer.popularity.without(["p02"]))
+        assert np.array_equal(TestInAView.statistics(featurizer, one), TestInAView.statistics(rest, one))
 
     def test_a_file_holds_it_and_forgetting_takes_it_out(
         self, fleet: FleetDetector, people: Trajectories, tmp_path: Path

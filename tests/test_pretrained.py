@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from astray import IRLDetector
-from astray.detectors.own_scale import fits
+from astray.detectors.fleet_training import SharingConfig
 from astray.detectors.pretraining import Recipe, pretrain
-from astray.detectors.sharing import SharingConfig
 from astray.errors import DataError, ModelFileError
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.shared import BANDS
-from astray.mdp.view import View, ViewConfig
-from astray.modelfile import plain, read
-from astray.modelfile.pretrained import KIND, pretrained, read_reward, write_reward
+from astray.scoring.own_scale import fits
 from astray.simulate import city
+from astray.storage import plain, read
+from astray.storage.pretrained import KIND, pretrained, read_reward, write_reward
 
-SHIPPED = Path(str(files("astray.modelfile") / "pretrained.safetensors"))
+SHIPPED = Path(str(files("astray.storage") / "pretrained.safetensors"))
 TINY = Recipe(
     towns=1,
     cities=1,
@@ -45,9 +45,9 @@ def test_it_is_a_reward_of_four_aspects_that_fits_the_view() -> None:
     reward = pretrained()
     assert reward.aspects == ("place", "route", "manner", "time")
     assert reward.trip is not None
-    view = View.of(city(people=1, days=3, seed=0).trips, ViewConfig(), np.random.default_rng(0))
-    assert len(reward.trip.mean) == len(view.statistics)
-    assert fits(reward, view)
+    featurizer = Featurizer.of(city(people=1, days=3, seed=0).trips, FeaturizerConfig(), np.random.default_rng(0))
+    assert len(reward.trip.mean) == len(featurizer.statistics)
+    assert fits(reward, featurizer)
     assert reward.trip.n_heads >= 5
 
 
@@ -84,7 +84,7 @@ def test_a_recipe_makes_the_same_bytes_again(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="a detector, not a reward"):
         read_reward(tmp_path / "detector")
     with pytest.raises(DataError, match="other habits"):
-        IRLDetector(reward=str(tmp_path / "a"), view={"context": {"weekday": True}}).fit(trips)
+        IRLDetector(reward=str(tmp_path / "a"), featurizer={"context": {"weekday": True}}).fit(trips)
 
 
 def test_another_seed_makes_another_reward() -> None:

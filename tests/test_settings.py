@@ -13,9 +13,8 @@ import pytest
 from astray import FleetDetector, IRLDetector
 from astray.cli.options import PANELS, with_settings
 from astray.cli.running import run
-from astray.decide import decide
 from astray.errors import DataError
-from astray.modelfile.pretrained import pretrained
+from astray.scoring.decisions import decide
 from astray.settings import (
     ASPECTS,
     NAMES,
@@ -33,6 +32,7 @@ from astray.settings import (
     flag_of,
     reference,
 )
+from astray.storage.pretrained import pretrained
 
 CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
 CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "trips": "cut", "false_alarm_rate": "0.25"}

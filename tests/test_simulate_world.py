@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from astray import Trajectories
-from astray.mdp.projection import Projection
+from astray.features.projection import Projection
 from astray.simulate import ANOMALY_KINDS, Simulation, Variety, city, world
 from astray.simulate.layouts import PLANS, lay_out, neighbours
 from astray.simulate.lines import unfold

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from astray import Trajectories
-from astray.mdp.grid import cell
-from astray.mdp.population import Population
-from astray.mdp.statistics import (
+from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.grid import cell
+from astray.features.statistics import (
     END_CELLS,
     GROUPS,
     HOURS,
@@ -27,7 +27,7 @@ from astray.mdp.statistics import (
     statistics_of,
     windows,
 )
-from astray.mdp.view import View, ViewConfig, trip_names
+from astray.irl.population import Population
 from astray.simulate import city
 
 Array = NDArray[Any]
@@ -44,17 +44,17 @@ def mine(trips: Trajectories) -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def view(mine: Trajectories, trips: Trajectories) -> View:
-    blank = View.of(mine, ViewConfig(), np.random.default_rng(0))
+def featurizer(mine: Trajectories, trips: Trajectories) -> Featurizer:
+    blank = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0))
     return blank.remember(mine[:-5]).among(trips.without("p00"))
 
 
-def columns(view: View) -> dict[str, int]:
-    return {s.name: i for i, s in enumerate(view.statistics)}
+def columns(featurizer: Featurizer) -> dict[str, int]:
+    return {s.name: i for i, s in enumerate(featurizer.statistics)}
 
 
-def looked(view: View, trips: Trajectories) -> Array:
-    found = view.look(trips, every=False).statistics
+def looked(featurizer: Featurizer, trips: Trajectories) -> Array:
+    found = featurizer.featurize(trips, every=False).statistics
     assert found is not None
     return found
 
@@ -78,44 +78,46 @@ def test_the_lowest_and_highest_windows_are_those_of_a_search(trips: list[list[f
 # ---------------------------------------------------------------- over steps
 
 
-def test_what_is_said_of_steps_is_said_by_a_loop_over_them(view: View, mine: Trajectories) -> None:
-    found = looked(view, mine)
-    sight = view.look(mine, every=False)
-    familiar = sight.features[:, : len(view.config.habits)]
-    size = round(120.0 / view.config.interval)
+def test_what_is_said_of_steps_is_said_by_a_loop_over_them(featurizer: Featurizer, mine: Trajectories) -> None:
+    found = looked(featurizer, mine)
+    featurized = featurizer.featurize(mine, every=False)
+    familiar = featurized.features[:, : len(featurizer.config.habits)]
+    size = round(120.0 / featurizer.config.interval)
     for trip in range(0, len(mine), 4):
-        rows = familiar[sight.steps.trip == trip]
+        rows = familiar[featurized.steps.trip == trip]
         wide = min(size, len(rows))
         means = [rows[i : i + wide].mean(axis=0) for i in range(len(rows) - wide + 1)]
         expected = (
             rows.mean(axis=0), np.min(means, axis=0), np.max(means, axis=0), rows[0], rows[-1], (rows == 0).mean(axis=0)
         )  # fmt: skip
-        got = found[trip, : len(OVER_STEPS) * len(view.config.habits)].reshape(-1, len(OVER_STEPS))
+        got = found[trip, : len(OVER_STEPS) * len(featurizer.config.habits)].reshape(-1, len(OVER_STEPS))
         np.testing.assert_allclose(got, np.stack(expected, axis=1), atol=1e-5)
 
 
 # ---------------------------------------------------------------- whole trips
 
 
-def ends(view: View, trips: Trajectories, size: float, shift: float) -> tuple[list[Any], list[Any]]:
+def ends(featurizer: Featurizer, trips: Trajectories, size: float, shift: float) -> tuple[list[Any], list[Any]]:
     """The cells in which trips begin and end, place by place."""
     found: tuple[list[Any], list[Any]] = ([], [])
     for trip in trips:
         for which, places in ((0, found[0]), (-1, found[1])):
             lat, lon = trip.columns["lat"][which], trip.columns["lon"][which]
-            grid = view.projection.to_grid(view.projection.to_metres(np.array([lat]), np.array([lon])))[:, 0]
+            grid = featurizer.projection.to_grid(featurizer.projection.to_metres(np.array([lat]), np.array([lon])))[
+                :, 0
+            ]
             places.append(cell(float(grid[0]), float(grid[1]), size, shift))
     return found
 
 
-def test_ends_are_counted_by_hand_each_trip_left_out(view: View, mine: Trajectories) -> None:
+def test_ends_are_counted_by_hand_each_trip_left_out(featurizer: Featurizer, mine: Trajectories) -> None:
     """In how many past trips it began or ended here, travelled this way, or back."""
-    found, column = looked(view, mine), columns(view)
-    remembered = {name.split("/")[1] for name in view.memory.trip_ids}
+    found, column = looked(featurizer, mine), columns(featurizer)
+    remembered = {name.split("/")[1] for name in featurizer.memory.trip_ids}
     past = [i for i, name in enumerate(mine.trajectory_ids.tolist()) if name in remembered]
     assert 0 < len(past) < len(mine)
     for size in END_CELLS:
-        grids = [ends(view, mine, size, shift) for shift in (0.0, 0.5)]
+        grids = [ends(featurizer, mine, size, shift) for shift in (0.0, 0.5)]
         same = {
             f"start {size:g} m": lambda s, e, i, j: s[i] == s[j],
             f"stop {size:g} m": lambda s, e, i, j: e[i] == e[j],
@@ -131,22 +133,22 @@ def test_ends_are_counted_by_hand_each_trip_left_out(view: View, mine: Trajector
     assert (found[:, column["start 500 m"]] > 0).any()
 
 
-def test_bands_of_hour_length_and_speed_are_counted_by_hand(view: View, mine: Trajectories) -> None:
-    found = looked(view, mine)
-    remembered = set(view.memory.trip_ids)
+def test_bands_of_hour_length_and_speed_are_counted_by_hand(featurizer: Featurizer, mine: Trajectories) -> None:
+    found = looked(featurizer, mine)
+    remembered = set(featurizer.memory.trip_ids)
     past = [i for i, name in enumerate(trip_names(mine)) if name in remembered]
-    names = {s.name: i for i, s in enumerate(view.statistics)}
-    of_motion = found[:, len(view.statistics) - 1 - 4 * len(view.popularity.cells) - 7 :]
+    names = {s.name: i for i, s in enumerate(featurizer.statistics)}
+    of_motion = found[:, len(featurizer.statistics) - 1 - 4 * len(featurizer.popularity.cells) - 7 :]
     length, speed = of_motion[:, 0].astype(np.float64), of_motion[:, 2].astype(np.float64)
-    began = np.array([t.columns["time"][0] for t in mine]) + view.context.utc_offset
+    began = np.array([t.columns["time"][0] for t in mine]) + featurizer.context.utc_offset
     values = {
         "hour": began % 86_400 / 3600.0 / HOURS,
         "length": LENGTH_BANDS * length,
         "speed": SPEED_BANDS * speed,
     }
-    first = len(view.config.habits) * len(OVER_STEPS)
+    first = len(featurizer.config.habits) * len(OVER_STEPS)
     at = {habit.name: first + k for k, habit in enumerate(TRIP_HABITS)}
-    assert len(names) < len(view.statistics)  # a band and what it is of are called the same
+    assert len(names) < len(featurizer.statistics)  # a band and what it is of are called the same
     for name, value in values.items():
         slots = round(24 / HOURS) if name == "hour" else 10**9
         for i in range(len(mine)):
@@ -157,13 +159,13 @@ def test_bands_of_hour_length_and_speed_are_counted_by_hand(view: View, mine: Tr
             assert found[i, at[name]] == pytest.approx(np.mean(logs), abs=1e-4), (name, i)
 
 
-def test_motion_is_that_of_the_rows(view: View) -> None:
+def test_motion_is_that_of_the_rows(featurizer: Featurizer) -> None:
     """A straight way of ten minutes at 10 m/s, then ten minutes of standing."""
     time = 1.7e9 + 10.0 * np.arange(121)
     metres = 100.0 * np.minimum(np.arange(121), 60)
-    lat, lon = view.projection.to_degrees(np.column_stack([np.zeros(121), metres]))
+    lat, lon = featurizer.projection.to_degrees(np.column_stack([np.zeros(121), metres]))
     trip = Trajectories.from_fixes(time=time, lat=lat, lon=lon, agent="a", trajectory="t")
-    motion = view.rows(trip).motion[0]
+    motion = featurizer.rows(trip).motion[0]
     assert np.expm1(motion[0]) == pytest.approx(6000.0, rel=1e-6)
     assert np.exp(motion[1]) == pytest.approx(1200.0)
     assert np.expm1(motion[2]) == pytest.approx(5.0)
@@ -173,12 +175,16 @@ def test_motion_is_that_of_the_rows(view: View) -> None:
     assert np.expm1(motion[6]) == pytest.approx(5.0, rel=0.02)  # the spread of two speeds
 
 
-def test_how_many_others_go_there_is_counted_by_hand(view: View, mine: Trajectories) -> None:
-    found, column = looked(view, mine), columns(view)
-    rows = view.rows(mine)
-    for size in view.popularity.cells:
-        there = view.popularity.encode(rows.keys, view.config.habits)[:, view.popularity.cells.index(size)]
-        own = view.look(mine, every=False).features[:, [h.name for h in view.config.habits].index(f"cell {size:g} m")]
+def test_how_many_others_go_there_is_counted_by_hand(featurizer: Featurizer, mine: Trajectories) -> None:
+    found, column = looked(featurizer, mine), columns(featurizer)
+    rows = featurizer.rows(mine)
+    for size in featurizer.popularity.cells:
+        there = featurizer.popularity.encode(rows.keys, featurizer.config.habits)[
+            :, featurizer.popularity.cells.index(size)
+        ]
+        own = featurizer.featurize(mine, every=False).features[
+            :, [h.name for h in featurizer.config.habits].index(f"cell {size:g} m")
+        ]
         for trip in range(0, len(mine), 3):
             some = there[rows.steps.trip == trip]
             new = own[rows.steps.trip == trip] == 0
@@ -188,9 +194,9 @@ def test_how_many_others_go_there_is_counted_by_hand(view: View, mine: Trajector
                 assert found[trip, column[f"others {size:g} m: {what}"]] == pytest.approx(expected, abs=1e-5)
 
 
-def test_how_many_trips_are_behind_it_without_the_trip_itself(view: View, mine: Trajectories) -> None:
-    past = np.expm1(looked(view, mine)[:, columns(view)["past trips"]])
-    n = len(view.memory)
+def test_how_many_trips_are_behind_it_without_the_trip_itself(featurizer: Featurizer, mine: Trajectories) -> None:
+    past = np.expm1(looked(featurizer, mine)[:, columns(featurizer)["past trips"]])
+    n = len(featurizer.memory)
     assert past[:-5] == pytest.approx(np.full(len(mine) - 5, n - 1), rel=1e-5)
     assert past[-5:] == pytest.approx(np.full(5, n), rel=1e-5)
 
@@ -198,26 +204,26 @@ def test_how_many_trips_are_behind_it_without_the_trip_itself(view: View, mine: 
 # ---------------------------------------------------------------- what may be missing
 
 
-def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(view: View, mine: Trajectories) -> None:
-    rows = view.rows(mine)
+def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(featurizer: Featurizer, mine: Trajectories) -> None:
+    rows = featurizer.rows(mine)
     part = rows.prefixes(np.full(len(mine), 0.5))
-    _, found = view.survey(part)
-    assert np.array_equal(np.isnan(found).all(axis=0), members(view.statistics, "end"))
-    assert np.isnan(found).any(axis=0).sum() == members(view.statistics, "end").sum()
-    assert not np.isnan(view.survey(rows)[1]).any()
+    _, found = featurizer.measure(part)
+    assert np.array_equal(np.isnan(found).all(axis=0), members(featurizer.statistics, "end"))
+    assert np.isnan(found).any(axis=0).sum() == members(featurizer.statistics, "end").sum()
+    assert not np.isnan(featurizer.measure(rows)[1]).any()
     lengths = np.ceil(0.5 * rows.lengths)
     assert np.array_equal(part.lengths, lengths)
 
 
 def test_without_others_what_is_said_of_them_is_missing(mine: Trajectories) -> None:
-    alone = View.of(mine, ViewConfig(), np.random.default_rng(0)).remember(mine)
+    alone = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
     missing = np.isnan(looked(alone, mine)).all(axis=0)
     assert np.array_equal(missing, members(alone.statistics, "population"))
 
 
-def test_every_group_has_members_and_names_tell_what_is_meant(view: View) -> None:
-    known = statistics_of(view.config.habits, view.popularity.cells)
-    assert known == view.statistics
+def test_every_group_has_members_and_names_tell_what_is_meant(featurizer: Featurizer) -> None:
+    known = statistics_of(featurizer.config.habits, featurizer.popularity.cells)
+    assert known == featurizer.statistics
     for group in GROUPS:
         assert 0 < members(known, group).sum() < len(known) / 2
     for statistic in known:
@@ -225,13 +231,13 @@ def test_every_group_has_members_and_names_tell_what_is_meant(view: View) -> Non
             assert any(word in statistic.name for word in ("stop", "way back", "last"))
 
 
-def test_a_trip_without_a_usable_fix_has_no_statistics(view: View, mine: Trajectories) -> None:
-    rows = view.rows(mine[:3])
+def test_a_trip_without_a_usable_fix_has_no_statistics(featurizer: Featurizer, mine: Trajectories) -> None:
+    rows = featurizer.rows(mine[:3])
     kept = rows.steps.trip != 1
     gap = TripRows(rows.steps[kept], rows.keys[kept], rows.frame, 3, rows.finished)
-    found = view.survey(gap)[1]
+    found = featurizer.measure(gap)[1]
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
-    whole = view.survey(rows)[1]
+    whole = featurizer.measure(rows)[1]
     np.testing.assert_allclose(found[[0, 2]], whole[[0, 2]], atol=1e-5)
 
 
@@ -243,36 +249,38 @@ def test_a_trip_keyed_once_is_seen_through_two_memories_as_through_each_view(tri
     views = []
     for agent in ("p00", "p01"):
         own = trips.agent(agent)
-        views.append(View.of(own, ViewConfig(utc_offset=0.0), np.random.default_rng(0)).remember(own))
+        views.append(Featurizer.of(own, FeaturizerConfig(utc_offset=0.0), np.random.default_rng(0)).remember(own))
     keyed = views[0].rows(theirs)
-    for view in views:
-        _, found = view.survey(keyed)
-        seen = looked(view, theirs)
+    for featurizer in views:
+        _, found = featurizer.measure(keyed)
+        seen = looked(featurizer, theirs)
         # Two centres measure metres a little differently, and an edge may lie between.
         assert np.mean(np.isclose(found, seen, atol=0.02, equal_nan=True)) > 0.99
-    assert not np.allclose(*(np.nan_to_num(v.survey(keyed)[1]) for v in views), atol=0.1)
+    assert not np.allclose(*(np.nan_to_num(v.measure(keyed)[1]) for v in views), atol=0.1)
 
 
-def test_some_trips_of_many_in_any_order(view: View, trips: Trajectories) -> None:
-    rows = view.rows(trips)
+def test_some_trips_of_many_in_any_order(featurizer: Featurizer, trips: Trajectories) -> None:
+    rows = featurizer.rows(trips)
     chosen = np.array([7, 2, 2, 30, 0])
-    found = view.survey(rows)[1]
-    np.testing.assert_allclose(view.survey(rows[chosen])[1], found[chosen], atol=1e-5)
+    found = featurizer.measure(rows)[1]
+    np.testing.assert_allclose(featurizer.measure(rows[chosen])[1], found[chosen], atol=1e-5)
     both = TripRows.concat([rows[chosen[:2]], rows[chosen[2:]]])
-    np.testing.assert_allclose(view.survey(both)[1], found[chosen], atol=1e-5)
+    np.testing.assert_allclose(featurizer.measure(both)[1], found[chosen], atol=1e-5)
 
 
-def test_others_of_a_population_are_never_the_agents_own(view: View, trips: Trajectories) -> None:
-    population = Population.of(trips, view)
+def test_others_of_a_population_are_never_the_agents_own(featurizer: Featurizer, trips: Trajectories) -> None:
+    population = Population.of(trips, featurizer)
     rng = np.random.default_rng(0)
     some = population.others("p00", 20, rng)
     assert len(some) == 20
     assert "p00" not in some.agents
     assert len(population.others("p00", 10_000, rng)) == len(trips.without("p00"))
-    np.testing.assert_allclose(view.survey(some.rows)[1], view.survey(population.all_rows)[1][some.which], atol=1e-5)
+    np.testing.assert_allclose(
+        featurizer.measure(some.rows)[1], featurizer.measure(population.all_rows)[1][some.which], atol=1e-5
+    )
 
 
-def test_who_made_a_trip_does_not_count_among_the_others(view: View, trips: Trajectories) -> None:
+def test_who_made_a_trip_does_not_count_among_the_others(featurizer: Featurizer, trips: Trajectories) -> None:
     theirs = trips.agent("p02")
-    rest = replace(view, popularity=view.popularity.without(["p02"]))
-    np.testing.assert_allclose(looked(view, theirs), looked(rest, theirs), atol=1e-6)
+    rest = replace(featurizer, popularity=featurizer.popularity.without(["p02"]))
+    np.testing.assert_allclose(looked(featurizer, theirs), looked(rest, theirs), atol=1e-6)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from astray.errors import DataError, TrainingError
+from astray.irl.dynamics import Integrator
 from astray.irl.network import MLP
 from astray.irl.policy import GaussianPolicy, Generator, Rollout, rollout
 from astray.irl.trpo import TRPO, TRPOConfig, conjugate_gradient, fisher_product, gae
-from astray.mdp.dynamics import Integrator
 
 torch.set_num_threads(1)  # faster than more for networks as small as these
 

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from astray import Trajectories
 from astray.errors import DataError
+from astray.features.context import Context, ContextSpec
+from astray.features.familiarity import DAY, WEEK, Habit
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.memory import Memory
+from astray.features.paths import make_paths
+from astray.features.projection import Projection
+from astray.features.steps import Steps
+from astray.irl.counterfactuals import BORROW_WITHIN, COUNTERFACTUALS, KINDS, NEAR, Path, explore
+from astray.irl.dynamics import Integrator
 from astray.irl.policy import Rollout
-from astray.mdp.context import Context, ContextSpec
-from astray.mdp.counterfactuals import BORROW_WITHIN, COUNTERFACTUALS, KINDS, NEAR, Path, explore
-from astray.mdp.dynamics import Integrator
-from astray.mdp.familiarity import DAY, WEEK, Habit
-from astray.mdp.memory import Memory
-from astray.mdp.paths import make_paths
-from astray.mdp.projection import Projection
-from astray.mdp.steps import Steps
-from astray.mdp.view import View, ViewConfig
-from astray.mdp.world import GeoWorld, Rows, StepWorld
+from astray.irl.world import GeoWorld, Rows, StepWorld
 
 Array = NDArray[Any]
 
@@ -391,19 +391,19 @@ def test_missing_context_is_refused_by_name():
 
 def test_no_context_adds_no_feature():
     trips = fixes_of([curve(0)])
-    view = View.of(trips, ViewConfig(), np.random.default_rng(0))
-    assert view.context.names == []
-    assert view.look(trips).features.shape[1] == len(view.encoder.names)
+    featurizer = Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0))
+    assert featurizer.context.names == []
+    assert featurizer.featurize(trips).features.shape[1] == len(featurizer.encoder.names)
 
 
 def test_context_stands_behind_the_encoders_features_on_every_step_of_its_trip():
     spec = ContextSpec(time_of_day=True, categorical=("call",))
     trips = fixes_of([curve(0), curve(1)]).with_columns(context={"call": ["a", "b"]})
-    view = View.of(trips, ViewConfig(context=spec), np.random.default_rng(0))
-    sight = view.look(trips)
-    assert view.names[-4:] == ["sin of day", "cos of day", "call = a", "call = b"]
-    np.testing.assert_array_equal(sight.features[:, -1], sight.steps.trip)
-    np.testing.assert_array_equal(sight.features[:, -2], 1 - sight.steps.trip)
+    featurizer = Featurizer.of(trips, FeaturizerConfig(context=spec), np.random.default_rng(0))
+    featurized = featurizer.featurize(trips)
+    assert featurizer.names[-4:] == ["sin of day", "cos of day", "call = a", "call = b"]
+    np.testing.assert_array_equal(featurized.features[:, -1], featurized.steps.trip)
+    np.testing.assert_array_equal(featurized.features[:, -2], 1 - featurized.steps.trip)
 
 
 # ---------------------------------------------------------------- the world of fixes
@@ -419,11 +419,11 @@ def fixes_of(places: list[Array], agent: str = "ana", names: list[str] | None = 
 
 
 def world_of(fixes: Trajectories, **config: Any) -> GeoWorld:
-    return GeoWorld.of(fixes, View.of(fixes, ViewConfig(**config), np.random.default_rng(0)))
+    return GeoWorld.of(fixes, Featurizer.of(fixes, FeaturizerConfig(**config), np.random.default_rng(0)))
 
 
 def habits(world: GeoWorld, rows: Rows) -> Array:
-    return rows.features[:, : len(world.view.config.habits)]
+    return rows.features[:, : len(world.featurizer.config.habits)]
 
 
 def roll(world: GeoWorld, actions: Array, lengths: list[int], seed: int = 0) -> Rollout:
@@ -454,7 +454,7 @@ def roll_from(world: GeoWorld, states: Array, actions: Array, lengths: list[int]
 
 def test_a_demonstration_does_not_count_its_own_visit():
     alone = world_of(fixes_of([curve(0)]))
-    assert len(alone.view.memory) == 1
+    assert len(alone.featurizer.memory) == 1
     assert not habits(alone, alone.demonstrations()).any()
     twice = world_of(fixes_of([curve(0), curve(0)]), habits=(Habit(cell=500),), popularity=())
     familiar = habits(twice, twice.demonstrations())
@@ -472,13 +472,13 @@ def test_demonstrations_say_which_trip_they_are_of():
     assert rows.path.tolist() == [0] * 9 + [1] * 8 + [2] * 10
     assert rows.trip[rows.path == 2].tolist() == [2] * 10
     assert rows.n_paths == 3
-    assert len(world.view.memory) == 3
+    assert len(world.featurizer.memory) == 3
 
 
 def test_trips_that_the_view_remembers_are_not_remembered_twice():
     fixes = fixes_of([curve(0), curve(1)])
-    view = View.of(fixes, ViewConfig(), np.random.default_rng(0)).remember(fixes[:1])
-    assert GeoWorld.of(fixes, view).view.memory.trip_ids == ("ana/0", "ana/1")
+    featurizer = Featurizer.of(fixes, FeaturizerConfig(), np.random.default_rng(0)).remember(fixes[:1])
+    assert GeoWorld.of(fixes, featurizer).featurizer.memory.trip_ids == ("ana/0", "ana/1")
 
 
 def test_a_world_needs_one_step_at_least():
@@ -549,7 +549,7 @@ def test_a_policy_that_does_what_was_demonstrated_looks_like_the_demonstration()
     rollout = roll_from(world, starts, demonstrated.actions.reshape(3, per_trip, 2), [per_trip] * 3)
     rows = world.realise(rollout)
     assert demonstrated.steps is not None
-    seen = world.view.encode(demonstrated.steps)  # as a stranger would be seen: nothing left out
+    seen = world.featurizer.encode(demonstrated.steps)  # as a stranger would be seen: nothing left out
     np.testing.assert_allclose(rows.features, seen, atol=2e-3)
     np.testing.assert_allclose(rows.states, demonstrated.states, atol=1e-3)
     assert rows.steps is not None
@@ -562,7 +562,7 @@ def test_refreshed_rows_are_seen_with_the_present_memory():
     before = world_of(fixes)
     rows = before.others(fixes_of([curve(7)], agent="bob"))
     assert not habits(before, rows)[:, 0].any()
-    after = replace(before, view=before.view.remember(fixes_of([curve(7)], names=["new"])))
+    after = replace(before, featurizer=before.featurizer.remember(fixes_of([curve(7)], names=["new"])))
     again = after.refresh(rows)
     assert (habits(after, again)[:, 0] > 0).all()
     np.testing.assert_array_equal(again.states, rows.states)
@@ -589,9 +589,9 @@ def test_rows_are_chosen_and_put_together():
 @pytest.mark.parametrize("encoder", ["raw", "fourier"])
 def test_a_world_without_memory_works_alike(encoder: str):
     world = world_of(fixes_of([curve(0), curve(1)]), encoder=encoder)
-    assert isinstance(world.view.memory, Memory)
+    assert isinstance(world.featurizer.memory, Memory)
     rows = world.demonstrations()
-    assert rows.features.shape == (78, len(world.view.names))
+    assert rows.features.shape == (78, len(world.featurizer.names))
     assert len(world.imagine(5, ["shift"], np.random.default_rng(0))) > 0
 
 
@@ -623,14 +623,14 @@ def test_states_and_actions_are_seen_standardised_and_in_waves():
     np.testing.assert_allclose(rows.features[:, :3].std(axis=0), 1.0, atol=1e-5)
     np.testing.assert_allclose(rows.features[:, 3:11] ** 2 + rows.features[:, 11:] ** 2, 1.0, atol=1e-5)
     assert step_world(waves=0).demonstrations().features.shape == (48, 3)
-    np.testing.assert_array_equal(world.look(world.trajectories), rows.features)
+    np.testing.assert_array_equal(world.featurize(world.trajectories), rows.features)
     assert rows.trip.tolist() == rows.path.tolist() == world.trajectories.trajectory_of_row.tolist()
     assert len(world.names) == 4
 
 
 def test_a_column_that_never_changes_does_no_harm():
     t = Trajectories.from_steps([np.ones((4, 2))], [np.zeros((4, 1))])
-    features = StepWorld.of(t, Drift(), np.random.default_rng(0)).look(t)
+    features = StepWorld.of(t, Drift(), np.random.default_rng(0)).featurize(t)
     assert not features[:, :3].any()
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from astray import simulate
-    from astray.decide import ByContext, ByHour
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.explain import Explanation
-    from astray.modelfile import load
     from astray.readers import read
+    from astray.scoring.decisions import ByContext, ByHour
+    from astray.storage import load
     from astray.trajectories import Trajectories
 
 __version__ = "0.2.0"
@@ -32,13 +32,13 @@ __all__ = [
 
 # Imported when first asked for, so that ``import astray`` is quick.
 _HOMES = {
-    "ByContext": "astray.decide",
-    "ByHour": "astray.decide",
+    "ByContext": "astray.scoring.decisions",
+    "ByHour": "astray.scoring.decisions",
     "Explanation": "astray.explain",
     "FleetDetector": "astray.detectors.fleet",
-    "IRLDetector": "astray.detectors.detector",
+    "IRLDetector": "astray.detectors.agent",
     "Trajectories": "astray.trajectories",
-    "load": "astray.modelfile",
+    "load": "astray.storage",
     "read": "astray.readers",
 }
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from astray.errors import AstrayError, DataError
 
 if TYPE_CHECKING:
-    from astray.decide import Threshold
+    from astray.scoring.decisions import Threshold
 
 PREFIX = "ASTRAY_"
 ROLES = ("time", "lat", "lon", "agent", "trajectory")
@@ -282,7 +282,7 @@ class OwnReward:
         None,
         "Counterfactuals in the background, by name: the ways of going wrong to look for.",
         metavar="A,B,...",
-        more="See :data:`astray.mdp.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
+        more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
         "``exchange``.",
     )
     window: float | None = setting(
@@ -305,7 +305,8 @@ class Deciding:
         None,
         "Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about 0, "
         "give or take 1; the paper's threshold is -2.",
-        more="Or a function of the trips (:class:`~astray.decide.ByHour`, :class:`~astray.decide.ByContext`).",
+        more="Or a function of the trips (:class:`~astray.scoring.decisions.ByHour`, "
+        ":class:`~astray.scoring.decisions.ByContext`).",
     )
     false_alarm_rate: float = setting(
         NUMBER,

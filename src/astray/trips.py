@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from astray.errors import DataError
-from astray.mdp.faults import GOOD, FaultFilter, FaultRules
-from astray.mdp.projection import Place, Projection
+from astray.features.faults import GOOD, FaultFilter, FaultRules
+from astray.features.projection import Place, Projection
 from astray.snapshot import Snapshot
 from astray.times import moment
 from astray.trajectories import Trajectories

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.baselines.baseline import Seen, StepDetector
+from astray.baselines.baseline import Rows, StepDetector
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,25 +51,25 @@ class _Autoencoder(StepDetector):
         """The network, not trained yet."""
 
     @abstractmethod
-    def _offsets(self, seen: Seen) -> NDArray[np.int64]:
+    def _offsets(self, rows: Rows) -> NDArray[np.int64]:
         """Where the sequences that the network is shown begin and end."""
 
-    def _learn(self, seen: Seen, rng: np.random.Generator) -> None:
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         from astray.baselines.networks import Sequences, drawn_from, train_to_plateau
 
-        sequences = Sequences(seen.features, self._offsets(seen))
-        trips = rng.permutation(np.unique(seen.steps.trip))
+        sequences = Sequences(rows.features, self._offsets(rows))
+        trips = rng.permutation(np.unique(rows.steps.trip))
         held_out = trips[: max(1, round(self.training.held_out * len(trips)))]
-        left_out = np.isin(seen.steps.trip[sequences.offsets[:-1]], held_out)
+        left_out = np.isin(rows.steps.trip[sequences.offsets[:-1]], held_out)
         with drawn_from(rng):
-            network = self._new(seen.features.shape[1])
+            network = self._new(rows.features.shape[1])
         self.history_ = train_to_plateau(network, sequences, left_out, self.training, rng)
         self.network_ = network
 
-    def _anomaly(self, seen: Seen) -> Array:
+    def _anomaly(self, rows: Rows) -> Array:
         from astray.baselines.networks import Sequences, errors
 
-        return errors(self.network_, Sequences(seen.features, self._offsets(seen)))
+        return errors(self.network_, Sequences(rows.features, self._offsets(rows)))
 
 
 @dataclass(eq=False)
@@ -102,8 +102,8 @@ class FNNAutoencoder(_Autoencoder):
 
         return FeedForward(n_features, self.hidden)
 
-    def _offsets(self, seen: Seen) -> NDArray[np.int64]:
-        return np.arange(len(seen.path) + 1)
+    def _offsets(self, rows: Rows) -> NDArray[np.int64]:
+        return np.arange(len(rows.path) + 1)
 
 
 @dataclass(eq=False)
@@ -141,9 +141,9 @@ class LSTMAutoencoder(_Autoencoder):
 
         return Recurrent(n_features, self.hidden)
 
-    def _offsets(self, seen: Seen) -> NDArray[np.int64]:
-        starts = np.flatnonzero(np.diff(seen.path, prepend=-1))
-        return stretches(np.diff(np.append(starts, len(seen.path))), self.longest)
+    def _offsets(self, rows: Rows) -> NDArray[np.int64]:
+        starts = np.flatnonzero(np.diff(rows.path, prepend=-1))
+        return stretches(np.diff(np.append(starts, len(rows.path))), self.longest)
 
 
 def stretches(lengths: Array, longest: int) -> NDArray[np.int64]:

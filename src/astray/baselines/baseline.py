@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError, NotFittedError
-from astray.mdp.paths import resample
-from astray.mdp.steps import Steps
-from astray.mdp.view import View, ViewConfig
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.paths import resample
+from astray.features.steps import Steps
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ class Scaling(NamedTuple):
         return np.asarray((features - self.mean) / self.scale)
 
 
-class Seen(NamedTuple):
+class Rows(NamedTuple):
     """Steps as a baseline takes them, one a row."""
 
     features: Floats  # the paper's state and action, standardised over the training set
@@ -85,7 +85,7 @@ class StepDetector(ABC):
 
     Attributes
     ----------
-    view_
+    featurizer_
         How fixes become steps: centred on the training set.
     scaling_
         The training set's centre and spread of each feature.
@@ -93,7 +93,7 @@ class StepDetector(ABC):
 
     interval: float = 30.0
     seed: int = 0
-    view_: View | None = field(default=None, init=False, repr=False)
+    featurizer_: Featurizer | None = field(default=None, init=False, repr=False)
     scaling_: Scaling | None = field(default=None, init=False, repr=False)
 
     @property
@@ -102,44 +102,44 @@ class StepDetector(ABC):
         """What a table calls it."""
 
     @abstractmethod
-    def _learn(self, seen: Seen, rng: np.random.Generator) -> None:
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         """Learn from the training steps."""
 
     @abstractmethod
-    def _anomaly(self, seen: Seen) -> Array:
+    def _anomaly(self, rows: Rows) -> Array:
         """The anomaly of every step, high = anomalous."""
 
     def fit(self, train: Trajectories) -> Self:
         """Learn what is normal from trips that are taken to be so."""
         rng = np.random.default_rng(self.seed)
-        view = View.of(train, ViewConfig(encoder="raw", interval=self.interval), rng)
-        steps, path = _moves(view, train)
+        featurizer = Featurizer.of(train, FeaturizerConfig(encoder="raw", interval=self.interval), rng)
+        steps, path = _moves(featurizer, train)
         trips = len(np.unique(steps.trip))
         if trips < 2:
             raise DataError(
                 f"{trips} of the {len(train)} training trips have two usable fixes at different times; "
                 f"{self.name} needs two such trips at least"
             )
-        features = view.encode(steps)
+        features = featurizer.encode(steps)
         scaling = Scaling.of(features)
-        self._learn(Seen(scaling.standardise(features), steps, path), rng)
-        self.view_, self.scaling_ = view, scaling
+        self._learn(Rows(scaling.standardise(features), steps, path), rng)
+        self.featurizer_, self.scaling_ = featurizer, scaling
         return self
 
-    def look(self, trips: Trajectories) -> Seen:
+    def featurize(self, trips: Trajectories) -> Rows:
         """The steps of some trips, row by row what :meth:`score_steps` scores."""
-        if self.view_ is None or self.scaling_ is None:
+        if self.featurizer_ is None or self.scaling_ is None:
             raise NotFittedError(f"{self.name} has not been fitted yet; call fit with normal trips first")
         if not len(trips):
             raise DataError("no trajectories were given to score; at least one is needed")
-        steps, path = _moves(self.view_, trips)
-        return Seen(self.scaling_.standardise(self.view_.encode(steps)), steps, path)
+        steps, path = _moves(self.featurizer_, trips)
+        return Rows(self.scaling_.standardise(self.featurizer_.encode(steps)), steps, path)
 
     def score_steps(self, trips: Trajectories) -> StepScores:
         """The anomaly of every step, and the position of its trip."""
-        seen = self.look(trips)
-        anomaly = self._anomaly(seen) if len(seen.path) else np.zeros(0)
-        return StepScores(np.asarray(anomaly, np.float64), seen.steps.trip.astype(np.int64))
+        rows = self.featurize(trips)
+        anomaly = self._anomaly(rows) if len(rows.path) else np.zeros(0)
+        return StepScores(np.asarray(anomaly, np.float64), rows.steps.trip.astype(np.int64))
 
     def score_samples(self, trips: Trajectories) -> Floats:
         """One score a trip, high = normal: minus the mean anomaly of its steps; not a number if it has none."""
@@ -148,8 +148,8 @@ class StepDetector(ABC):
             return -np.bincount(trip, anomaly, len(trips)) / np.bincount(trip, minlength=len(trips))
 
 
-def _moves(view: View, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
-    """The steps of trips at the view's interval, without the first point of each path, where nothing has been done."""
-    paths = resample(view.paths(fixes), view.config.interval)
-    steps = view.steps(paths)
+def _moves(featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
+    """The steps of trips, without the first point of each path, where nothing has been done yet."""
+    paths = resample(featurizer.paths(fixes), featurizer.config.interval)
+    steps = featurizer.steps(paths)
     return steps[~steps.first], paths.trajectory_of_row[~steps.first]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.baselines.baseline import Seen, StepDetector
+from astray.baselines.baseline import Rows, StepDetector
 from astray.errors import AstrayError
 
 Array = NDArray[Any]
@@ -54,18 +54,18 @@ class KNNLocation(StepDetector):
         """What a table calls it."""
         return "kNN location + start" if self.start else "kNN location"
 
-    def _learn(self, seen: Seen, rng: np.random.Generator) -> None:
-        places = self._places(seen)
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        places = self._places(rows)
         count = min(self.neighbours, len(places))
         self.index_ = _scikit_learn("neighbors").NearestNeighbors(n_neighbors=count).fit(places)
 
-    def _anomaly(self, seen: Seen) -> Array:
-        distances, _ = self.index_.kneighbors(self._places(seen))
+    def _anomaly(self, rows: Rows) -> Array:
+        distances, _ = self.index_.kneighbors(self._places(rows))
         metres = np.asarray(distances.mean(axis=1), np.float64)
         return np.log1p(metres)  # a metre more, so that a place met again is no infinity
 
-    def _places(self, seen: Seen) -> Array:
-        location, origin = seen.steps.location, seen.steps.origin
+    def _places(self, rows: Rows) -> Array:
+        location, origin = rows.steps.location, rows.steps.origin
         return np.hstack([location, origin]) if self.start else location
 
 
@@ -86,20 +86,20 @@ class _Estimator(StepDetector):
     def _new(self, rng: np.random.Generator) -> Any:
         """The estimator, not fitted yet."""
 
-    def _learn(self, seen: Seen, rng: np.random.Generator) -> None:
-        self.estimator_ = self._new(rng).fit(self._training_rows(self._features(seen), rng))
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        self.estimator_ = self._new(rng).fit(self._training_rows(self._features(rows), rng))
 
     def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
         return features
 
-    def _anomaly(self, seen: Seen) -> Array:
-        return -np.asarray(self.estimator_.score_samples(self._features(seen)))
+    def _anomaly(self, rows: Rows) -> Array:
+        return -np.asarray(self.estimator_.score_samples(self._features(rows)))
 
     def _named(self, method: str) -> str:
         return f"{method}, location" if self.location else method
 
-    def _features(self, seen: Seen) -> Array:
-        return seen.features[:, :2] if self.location else seen.features
+    def _features(self, rows: Rows) -> Array:
+        return rows.features[:, :2] if self.location else rows.features
 
 
 @dataclass(eq=False)

@@ -127,9 +127,9 @@ def curves_figure(trips: pl.DataFrame, methods: Sequence[str], title: str) -> Fi
             pr.append(precision_at(_GRID, score, label))
             areas.append((metrics.auroc(score, label), metrics.average_precision(score, label)))
         auroc, ap = np.mean(areas, axis=0)
-        look = {k: looks[method][k] for k in ("color", "ls", "lw")}
-        left.plot(_GRID, np.mean(roc, axis=0), **look)
-        right.plot(_GRID, np.mean(pr, axis=0), label=f"{method}  {auroc:.3f} / {ap:.3f}", **look)
+        featurize = {k: looks[method][k] for k in ("color", "ls", "lw")}
+        left.plot(_GRID, np.mean(roc, axis=0), **featurize)
+        right.plot(_GRID, np.mean(pr, axis=0), label=f"{method}  {auroc:.3f} / {ap:.3f}", **featurize)
     left.plot([0, 1], [0, 1], color=PALE, lw=1, ls=":")
     right.axhline(float((trips["kind"] != "").mean()), color=PALE, lw=1, ls=":")  # type: ignore[arg-type]
     left.set(xlabel="false-positive rate", ylabel="recall", xlim=(0, 1), ylim=(0, 1.01))

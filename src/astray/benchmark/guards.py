@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
+from astray.features.projection import METRES_A_DEGREE
 from astray.grouping import FIX_COLUMNS
-from astray.mdp.projection import METRES_A_DEGREE
 from astray.trajectories import Trajectories
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from astray.benchmark import metrics
 from astray.benchmark.metrics import Interval
 from astray.benchmark.protocols import Setting
-from astray.decide import doubt
+from astray.scoring.decisions import doubt
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -153,8 +153,8 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     """Is the uncertainty worth something? Each draw of the methods that know theirs, in three orders of deferral.
 
     "heads" defers those trips first over which the heads disagree most; "threshold" those whose score is nearest to
-    eps, which needs no uncertainty at all; "doubt" is both at once (:func:`astray.decide.doubt`). Deferring at random
-    removes the share that is deferred.
+    eps, which needs no uncertainty at all; "doubt" is both at once (:func:`astray.scoring.decisions.doubt`). Deferring
+    at random removes the share that is deferred.
     """
     rows = []
     for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(

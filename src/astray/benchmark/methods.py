@@ -23,7 +23,7 @@ from astray.baselines import BASELINES
 from astray.benchmark.variants import PRETRAINED, VARIANTS, WHOLE
 from astray.errors import DataError
 from astray.irl.shared import trip_rewards
-from astray.normality import Sample, trip_normality
+from astray.scoring.normality import Sample, trip_normality
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class FittedDetector:
         found = np.full(len(test), np.nan)
         for agent in test.agents:
             at = np.flatnonzero(test.agent_ids == agent)
-            view, _, unfinished, _ = self.detector.lens(agent)
-            rows = view.rows(test[at])
+            featurizer, _, unfinished, _ = self.detector.agent_model(agent)
+            rows = featurizer.rows(test[at])
             rows = replace(rows, finished=np.zeros(rows.n_trips, np.bool_))
-            maker = np.repeat(view.popularity.number_of([agent]), rows.n_trips)
-            statistics = view.survey(rows, None, maker)[1]
+            maker = np.repeat(featurizer.popularity.number_of([agent]), rows.n_trips)
+            statistics = featurizer.measure(rows, None, maker)[1]
             found[at] = trip_normality(trip_rewards(reward, statistics), unfinished).score
         return found
 
@@ -152,7 +152,7 @@ class Own:
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Learn what is normal for the person."""
-        from astray.detectors.detector import IRLDetector
+        from astray.detectors.agent import IRLDetector
 
         began = time.process_time()
         detector = IRLDetector(**{"seed": seed, **self.options})
@@ -250,7 +250,7 @@ class _FittedBaseline:
         return standardise(self.baseline.score_samples(test), self.left_out.trips)
 
     def fixes(self, test: Trajectories) -> Floats:
-        steps = self.baseline.look(test).steps
+        steps = self.baseline.featurize(test).steps
         anomaly, trip = self.baseline.score_steps(test)
         return of_fixes(test, trip, steps.time, standardise(-anomaly, self.left_out.steps))
 

@@ -21,7 +21,7 @@ from astray.benchmark.injectors import INJECTORS, NEED_A_POOL, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.errors import DataError
-from astray.mdp.view import trip_names
+from astray.features.featurizer import trip_names
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray.trajectories import Trajectories
 

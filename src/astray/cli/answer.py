@@ -42,7 +42,7 @@ def command(
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
-    from astray.modelfile import load
+    from astray.storage import load
 
     detector = load(model)
     if not trips:

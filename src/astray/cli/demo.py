@@ -17,7 +17,7 @@ from astray.settings import Settings
 if TYPE_CHECKING:
     import polars as pl
 
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.explain import Explanation
 
 
@@ -44,7 +44,7 @@ def command(
     quiet_ = settings.quiet
     import polars as pl
 
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.simulate import city
     from astray.writers import moments
 
@@ -77,7 +77,7 @@ def command(
 
 def level_of(detector: IRLDetector) -> float:
     """The score at which a trip is called astray."""
-    from astray.decide import level
+    from astray.scoring.decisions import level
 
     if isinstance(detector.eps, float):
         return detector.eps

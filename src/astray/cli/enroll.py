@@ -28,7 +28,7 @@ def command(
     """
     from astray.cli.reading import Source
     from astray.detectors.fleet import FleetDetector
-    from astray.modelfile import load
+    from astray.storage import load
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):

@@ -63,7 +63,7 @@ def command(
         if not output.parent.is_dir():
             raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
     from astray.cli.reading import Source, only_agent
-    from astray.modelfile import load
+    from astray.storage import load
 
     detector = load(model)
     detector.set_params(**settings.given(["min_history"]))

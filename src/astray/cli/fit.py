@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
 
@@ -81,7 +81,7 @@ def command(
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
     from astray.cli.reading import Source
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
 
     _check(output, agent, pooled)
     source = Source(file, settings)
@@ -89,9 +89,9 @@ def command(
     source.say_left_out()
     others = None
     if population is not None:
-        crowd = Source(population, settings)
-        others = crowd.load()
-        crowd.say_left_out()
+        given = Source(population, settings)
+        others = given.load()
+        given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
     _check_kind(file, alone, others is not None, settings)
     marks = _marks(past, anomalous or [], settings)
@@ -138,7 +138,7 @@ def _marks(trips: Trajectories, anomalous: list[str], settings: Settings) -> NDA
     """-1 for the trips that are named as anomalous, else 1."""
     import numpy as np
 
-    from astray.mdp.view import trip_names
+    from astray.features.featurizer import trip_names
 
     for name in anomalous:
         meant = trip_names(trips[trips.called([name])])
@@ -151,13 +151,13 @@ def _marks(trips: Trajectories, anomalous: list[str], settings: Settings) -> NDA
 def _one(
     trips: Trajectories, marks: NDArray[np.int64], agent: str | None, others: Trajectories | None, settings: Settings
 ) -> IRLDetector:
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.trajectories import Trajectories
 
     mine, y = trips, marks
     if agent is not None:
         mine, y = trips.agent(agent), y[trips.agent_ids == agent]
-        rest = [crowd for crowd in (trips.without(agent), others) if crowd is not None and len(crowd)]
+        rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
         others = Trajectories.concat(rest) if rest else None
     what = f"learning from {len(mine):,} trips"
     with progress(what, quiet=settings.quiet) as done:

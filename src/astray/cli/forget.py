@@ -35,7 +35,7 @@ def command(
       astray forget fleet.astray taxi-42 --trip 20140213-3 --trip 20140214-1
     """
     from astray.detectors.fleet import FleetDetector
-    from astray.modelfile import load
+    from astray.storage import load
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):

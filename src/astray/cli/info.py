@@ -16,9 +16,9 @@ from astray.cli.console import number_of
 from astray.settings import Settings
 
 if TYPE_CHECKING:
-    from astray.decide import Threshold
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
+    from astray.scoring.decisions import Threshold
 
 NAMED = 5
 """Agents of a pool that are named, at most."""
@@ -37,7 +37,7 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.modelfile import load, plain, read
+    from astray.storage import load, plain, read
 
     kept = read(model)
     detector = load(model)
@@ -56,7 +56,7 @@ def command(
 
 def _of_file(model: Path) -> dict[str, Any]:
     from astray import __version__
-    from astray.modelfile import VERSION
+    from astray.storage import VERSION
 
     status = model.stat()
     written = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
@@ -87,9 +87,9 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "popularity": len(model.popularity_.agents),
         }
     agents = model.agents
-    gps = model.view_ is not None
+    gps = model.featurizer_ is not None
     starts = model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist() if gps else []
-    remembered = model.view_.memory.times.tolist() if model.view_ is not None else []
+    remembered = model.featurizer_.memory.times.tolist() if model.featurizer_ is not None else []
     return {
         "kind": "one agent" if len(agents) == 1 else "a pool of agents",
         "sees": "GPS trips" if gps else "states and actions",
@@ -100,7 +100,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": list(model.suspects_),
-        "popularity": 0 if model.view_ is None else len(model.view_.popularity.agents),
+        "popularity": 0 if model.featurizer_ is None else len(model.featurizer_.popularity.agents),
     }
 
 
@@ -112,7 +112,7 @@ def _period(starts: list[float]) -> list[str]:
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
     from astray.detectors.fleet import FleetDetector
-    from astray.detectors.own_scale import ENOUGH_TRIPS
+    from astray.scoring.own_scale import ENOUGH_TRIPS
 
     if isinstance(model, FleetDetector):
         return {"trips": ENOUGH_TRIPS, "stand_ins": True}  # at least, for everybody
@@ -170,8 +170,8 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
 
 def _low(model: IRLDetector | FleetDetector) -> str:
     """What is called low."""
-    from astray.decide import PAPER_EPS
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
+    from astray.scoring.decisions import PAPER_EPS
 
     eps = model.eps
     if eps is None and isinstance(model, IRLDetector) and model.preset == "kdd19":
@@ -205,7 +205,7 @@ def _suspects(names: Sequence[str]) -> str:
 
 
 def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
-    from astray.decide import least_rate
+    from astray.scoring.decisions import least_rate
 
     n = calibration["trips"]
     if not n:
@@ -240,7 +240,7 @@ def _updates(n: int | None) -> str:
 
 def _level(threshold: Threshold) -> str:
     """A threshold, or what it goes by."""
-    from astray.decide import ByContext, ByHour
+    from astray.scoring.decisions import ByContext, ByHour
 
     if isinstance(threshold, ByHour):
         return f"{threshold.otherwise:g} (otherwise at some hours)"

@@ -37,7 +37,7 @@ def command(
       astray answer me.astray
     """
     from astray.cli.reading import Source, only_agent
-    from astray.modelfile import load
+    from astray.storage import load
     from astray.writers import check_target, table_writer
 
     if str(output) == "-":

@@ -50,7 +50,7 @@ def command(
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")
     from astray.detectors.pretraining import Recipe, pretrain
-    from astray.modelfile.pretrained import write_reward
+    from astray.storage.pretrained import write_reward
 
     shipped = Recipe()
     recipe = Recipe(

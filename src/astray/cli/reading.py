@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from astray.cli.console import counted, progress, say_left_out
-from astray.detectors.detector import IRLDetector
+from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.detectors.scoring import chunks
 from astray.errors import DataError, Place
 from astray.fixes import candidates
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.columns import recognised
 from astray.readers.delimited import sniff
 from astray.readers.table import is_parquet, parquet_schema
+from astray.scoring.scores import chunks
 from astray.settings import Settings
 from astray.trajectories import Trajectories
 

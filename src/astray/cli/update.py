@@ -14,7 +14,7 @@ from astray.errors import AstrayError
 from astray.settings import Reading, Settings
 
 if TYPE_CHECKING:
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
 
@@ -57,10 +57,10 @@ def command(
     if file is None and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, only_agent
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
-    from astray.mdp.view import trip_names
-    from astray.modelfile import load
+    from astray.features.featurizer import trip_names
+    from astray.storage import load
 
     detector = load(model)
     further: Trajectories | None = None

@@ -72,7 +72,7 @@ def command(
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
     from astray.live.watch import watch
-    from astray.modelfile import load
+    from astray.storage import load
 
     detector = load(model)
     detector.set_params(**settings.given(["min_history"]))

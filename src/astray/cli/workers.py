@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from astray.modelfile import load
 from astray.processes import spread
+from astray.storage import load
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from astray.cli.reading import Batch
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.estimator import Detector
     from astray.detectors.fleet import FleetDetector
 

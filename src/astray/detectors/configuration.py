@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from astray.errors import DataError
-from astray.mdp.view import ViewConfig
-from astray.mdp.world import STEP_COUNTERFACTUALS
-from astray.modelfile import configured
+from astray.features.featurizer import FeaturizerConfig
+from astray.irl.world import STEP_COUNTERFACTUALS
+from astray.storage import configured
 
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
@@ -53,10 +53,10 @@ def learn_config(
     return config
 
 
-def view_config(
-    default: ViewConfig, given: ViewConfig | Mapping[str, Any] | None, **own: str | float | None
-) -> ViewConfig:
-    """The default, with the fields of ``view``, with the detector's own parameters."""
+def featurizer_config(
+    default: FeaturizerConfig, given: FeaturizerConfig | Mapping[str, Any] | None, **own: str | float | None
+) -> FeaturizerConfig:
+    """The default, with the fields of ``featurizer``, with the detector's own parameters."""
     return configured(configured(default, given), _present(own))
 
 

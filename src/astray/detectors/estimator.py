@@ -12,16 +12,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.decide import Bounds, Threshold, decide, level, threshold
 from astray.detectors.parameters import Parameters, documented
-from astray.detectors.scoring import CHUNK_FIXES, Lens, Scores, Seen, chunks, fix_table, trip_table
 from astray.errors import DataError, NotFittedError
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
-from astray.modelfile import FilePath, ModelFile, plain, write
-from astray.modelfile.parts import Packed, plain_threshold, restore_threshold
-from astray.normality import Calibration
 from astray.processes import cores
+from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
+from astray.scoring.normality import Calibration
+from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
+from astray.storage import FilePath, ModelFile, plain, write
+from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Detector(Parameters, ABC):
         """The same trips, if they are of the kind that the detector knows."""
 
     @abstractmethod
-    def _see(self, trips: Trajectories, every: bool = False) -> Seen:
+    def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
         """A chunk of trips, as the reward sees them: every fix, or one about every interval."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Detector(Parameters, ABC):
         """What a file holds beside the parameters."""
 
     @abstractmethod
-    def lens(self, agent: str, near: tuple[float, float] | None = None) -> Lens:
+    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """How one agent's GPS trips are seen and measured; for a stranger, around a place (lat, lon)."""
 
     @property
@@ -140,7 +140,7 @@ class Detector(Parameters, ABC):
         return Session(self, agent, **settings)
 
     def _score(self, trips: Trajectories, every: bool = False) -> Scores:
-        return Scores(trips, self._see(trips, every), self.reward_, self._calibrations(trips))
+        return Scores(trips, self._featurize(trips, every), self.reward_, self._calibrations(trips))
 
     def _map(
         self, trips: Trajectories, what: Callable[[Scores, Array], Result], every: bool = False
@@ -220,8 +220,8 @@ class Detector(Parameters, ABC):
         trips
             New trips.
         eps, gamma
-            Other thresholds than the detector's own: numbers, or functions of the trips (:class:`astray.decide.ByHour`,
-            :class:`astray.decide.ByContext`, or one's own).
+            Other thresholds than the detector's own: numbers, or functions of the trips
+            (:class:`astray.scoring.decisions.ByHour`, :class:`astray.scoring.decisions.ByContext`, or one's own).
         false_alarm_rate
             Instead of ``eps``: call low what about this share of normal trips would be (by conformal p-values).
         """

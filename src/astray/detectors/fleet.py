@@ -9,36 +9,36 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.decide import Bounds
-from astray.detectors import crowd
-from astray.detectors.configuration import aspect_weights, view_config
+from astray.detectors import fleet_features
+from astray.detectors.agents import Common, Member, pack_members, unpack_members
+from astray.detectors.configuration import aspect_weights, featurizer_config
+from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
-from astray.detectors.members import Common, Member, pack_members, unpack_members
 from astray.detectors.observing import Learner, Observing
-from astray.detectors.own_scale import fits
 from astray.detectors.parameters import FleetParameters
-from astray.detectors.scoring import Lens, Scores, Seen
-from astray.detectors.sharing import go_on, popularity_of
-from astray.detectors.teaching import teachable
-from astray.detectors.updates import first_lesson
+from astray.detectors.training import teachable
+from astray.detectors.updating import first_lesson
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
+from astray.features.context import Context
+from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval, trip_names
+from astray.features.popularity import Popularity
+from astray.features.projection import Projection
 from astray.irl.shared import Reward
-from astray.mdp.context import Context
-from astray.mdp.popularity import Popularity
-from astray.mdp.projection import Projection
-from astray.mdp.view import View, ViewConfig, sampling_interval, trip_names
-from astray.modelfile import ModelFile, pack_text, plain
-from astray.modelfile.parts import (
+from astray.scoring.decisions import Bounds
+from astray.scoring.normality import Calibration
+from astray.scoring.own_scale import fits
+from astray.scoring.scores import AgentModel, Chunk, Scores
+from astray.settings import check_parameters
+from astray.storage import ModelFile, pack_text, plain
+from astray.storage.parts import (
     Packed,
     pack_popularity,
     pack_reward,
     unpack_popularity,
     unpack_reward,
 )
-from astray.modelfile.pretrained import pretrained, read_reward
-from astray.normality import Calibration
-from astray.settings import check_parameters
+from astray.storage.pretrained import pretrained, read_reward
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ class FleetDetector(FleetParameters, Observing):
     reward_
         The shared reward of steps and trips.
     members_
-        Agent to :class:`~astray.detectors.members.Member`: its centre, memory, scores and some ways.
+        Agent to :class:`~astray.detectors.agents.Member`: its centre, memory, scores and some ways.
     popularity_
         Where the agents that the fleet was fitted on go.
     aspect_weights_
@@ -89,7 +89,7 @@ class FleetDetector(FleetParameters, Observing):
     reward_: Reward
     members_: dict[str, Member]
     anomalous_: frozenset[str]
-    view_config_: ViewConfig
+    featurizer_config_: FeaturizerConfig
     context_: Context
     popularity_: Popularity
     aspect_weights_: tuple[float, ...]
@@ -103,20 +103,20 @@ class FleetDetector(FleetParameters, Observing):
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
-        view = view_config(ViewConfig(interval=sampling_interval(mine)), self.view)
-        if view.encoder != "familiarity" or view.context.landmarks:
+        featurizer = featurizer_config(FeaturizerConfig(interval=sampling_interval(mine)), self.featurizer)
+        if featurizer.encoder != "familiarity" or featurizer.context.landmarks:
             raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
         begun = pretrained() if self.reward is None else read_reward(self.reward)
-        if not fits(begun, View.of(mine, view, np.random.default_rng(0))):
-            raise DataError("the reward was learned with other habits or another context than this view has")
+        if not fits(begun, Featurizer.of(mine, featurizer, np.random.default_rng(0))):
+            raise DataError("the reward was learned with other habits or another context than this featurizer has")
         given = {"max_agents": self.max_agents, **plain(self.sharing or {})}
-        learned = go_on(begun, mine, view, given, rng, self.iterations, self.progress) or begun
-        context = Context.of(view.context, mine, Projection(0.0, 0.0))
-        popularity = popularity_of(mine, view)
-        common = Common(view, context, learned, aspect_weights(learned.aspects, self.look_for), popularity)
-        members = crowd.enrol(mine, {}, common, self.ways)
+        learned = go_on(begun, mine, featurizer, given, rng, self.iterations, self.progress) or begun
+        context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
+        popularity = popularity_of(mine, featurizer)
+        common = Common(featurizer, context, learned, aspect_weights(learned.aspects, self.look_for), popularity)
+        members = fleet_features.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
-        self.reward_, self.view_config_, self.context_ = learned, view, context
+        self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
         self.popularity_, self.members_, self.aspect_weights_ = popularity, members, common.weights
         self.anomalous_ = frozenset(trip_names(trips[~good]))
         return self
@@ -136,7 +136,7 @@ class FleetDetector(FleetParameters, Observing):
         """
         self._require_fitted()
         new = self._unknown(trips)
-        enrolled = crowd.enrol(new, self.members_, self._common, self.ways)
+        enrolled = fleet_features.enrol(new, self.members_, self._common, self.ways)
         names = set(trip_names(new))
         self.members_.update({a: replace(m, inbox=m.inbox.without(names)) for a, m in enrolled.items()})
         return len(new)
@@ -149,8 +149,8 @@ class FleetDetector(FleetParameters, Observing):
 
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
-        view = replace(member, memory=replace(member.memory)).view(agent, common)
-        return Learner(agent, view, member.own, member.inbox, common.reward, common.weights)
+        featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
+        return Learner(agent, featurizer, member.own, member.inbox, common.reward, common.weights)
 
     def _inboxes(self) -> Mapping[str, Inbox]:
         return {agent: member.inbox for agent, member in self.members_.items()}
@@ -159,13 +159,13 @@ class FleetDetector(FleetParameters, Observing):
         strangers = [a for a in trips.agents if a not in self.members_]
         if strangers:
             raise DataError(f"agent {strangers[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
-        order = crowd.by_agent(trips)
-        return {agent: order[run] for agent, run in crowd.runs(trips[order])}
+        order = fleet_features.by_agent(trips)
+        return {agent: order[run] for agent, run in fleet_features.runs(trips[order])}
 
     def _keep(self, learner: Learner, new: int) -> None:
         self.members_[learner.agent] = replace(
             self._member(learner.agent),
-            memory=replace(learner.view.memory),
+            memory=replace(learner.featurizer.memory),
             own=learner.own,
             inbox=learner.inbox,
         )
@@ -196,22 +196,25 @@ class FleetDetector(FleetParameters, Observing):
             self.anomalous_ |= names
         return gone
 
-    def lens(self, agent: str, near: tuple[float, float] | None = None) -> Lens:
+    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """How one agent's trips are seen and measured, fix by fix; for a stranger, around a place (lat, lon)."""
         self._require_fitted()
         if agent in self.members_ or near is None:
             member = self._member(agent)
         else:
             lat, lon = near
-            member = Member.around(np.array([lat]), np.array([lon]), self.view_config_)
+            member = Member.around(np.array([lat]), np.array([lon]), self.featurizer_config_)
         common = self._common
-        return Lens(
-            member.view(agent, common), member.calibration(common), member.calibration(common, True), member.history
+        return AgentModel(
+            member.featurizer(agent, common),
+            member.calibration(common),
+            member.calibration(common, True),
+            member.history,
         )
 
     @property
     def _common(self) -> Common:
-        return Common(self.view_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        return Common(self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
@@ -227,22 +230,25 @@ class FleetDetector(FleetParameters, Observing):
         return trips
 
     def _order(self, trips: Trajectories) -> Array:
-        return crowd.by_agent(trips)
+        return fleet_features.by_agent(trips)
 
     def _found(self, trips: Trajectories) -> dict[str, Member]:
         """The members whose trips these are; somebody who is not enrolled has no history."""
-        return {a: self.members_.get(a) or Member.of(trips[run], self.view_config_) for a, run in crowd.runs(trips)}
+        return {
+            a: self.members_.get(a) or Member.of(trips[run], self.featurizer_config_)
+            for a, run in fleet_features.runs(trips)
+        }
 
-    def _see(self, trips: Trajectories, every: bool = False) -> Seen:
+    def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
         self._check(trips)
         found = self._found(trips)
         members = [found[a] for a in trips.agent_ids.tolist()]
-        sight = crowd.look(trips, members, self._common, every)
+        featurized = fleet_features.featurize(trips, members, self._common, every)
         remembered = {n for m in found.values() for n in m.memory.trip_ids}
         own = np.array([n in remembered for n in trip_names(trips)], bool)
-        history = np.maximum(crowd.histories(members) - own, 0.0)
+        history = np.maximum(fleet_features.histories(members) - own, 0.0)
         number = {agent: i for i, agent in enumerate(found)}
-        return Seen.of_fixes(sight, history, np.array([number[a] for a in trips.agent_ids.tolist()], np.int64))
+        return Chunk.of_fixes(featurized, history, np.array([number[a] for a in trips.agent_ids.tolist()], np.int64))
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         # One for each agent, in the order in which the trips of a chunk stand.
@@ -251,16 +257,16 @@ class FleetDetector(FleetParameters, Observing):
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
-        member = self.members_.get(trip.agents[0]) or Member.of(trip, self.view_config_)
+        member = self.members_.get(trip.agents[0]) or Member.of(trip, self.featurizer_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
-        view = member.view(trip.agents[0], self._common)
-        return explain_fixes(scores, whole, bounds, view, trip_names(trip)[0], habitual)
+        featurizer = member.featurizer(trip.agents[0], self._common)
+        return explain_fixes(scores, whole, bounds, featurizer, trip_names(trip)[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 
     def _pack(self) -> Packed:
         own = {
-            "view_config": plain(self.view_config_),
+            "featurizer_config": plain(self.featurizer_config_),
             "context": plain(self.context_),
             "aspect_weights": self.aspect_weights_,
         }
@@ -278,14 +284,14 @@ class FleetDetector(FleetParameters, Observing):
         """The fleet that a file holds; see :func:`astray.load`."""
         fleet = cls._of_parameters(model)
         fleet.reward_ = unpack_reward(model, "reward")
-        fleet.view_config_ = model.value("view_config", ViewConfig)
+        fleet.featurizer_config_ = model.value("featurizer_config", FeaturizerConfig)
         fleet.context_ = model.value("context", Context)
-        fleet.popularity_ = unpack_popularity(model, "popularity", fleet.view_config_)
-        fleet.members_ = unpack_members(model, fleet.view_config_, len(fleet.reward_.aspects))
+        fleet.popularity_ = unpack_popularity(model, "popularity", fleet.featurizer_config_)
+        fleet.members_ = unpack_members(model, fleet.featurizer_config_, len(fleet.reward_.aspects))
         fleet.anomalous_ = frozenset(model.text("anomalous"))
         fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
         if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):
             raise model.wrong("its aspects and their weights do not fit together")
-        if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).view("", fleet._common)):
-            raise model.wrong("its reward and its view do not fit together")
+        if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).featurizer("", fleet._common)):
+            raise model.wrong("its reward and its featurizer do not fit together")
         return fleet

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.mdp.memory import Memory
-from astray.modelfile import ModelFile, pack_text
-from astray.modelfile.parts import Packed
+from astray.features.memory import Memory
+from astray.storage import ModelFile, pack_text
+from astray.storage.parts import Packed
 
 Array = NDArray[Any]
 

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from astray.detectors.estimator import Detector
 from astray.detectors.inbox import LATELY, TOGETHER, Inbox
-from astray.detectors.own_scale import OwnScores, own_calibration, own_scores
 from astray.errors import DataError
+from astray.features.featurizer import Featurizer, trip_names
+from astray.features.memory import Memory
 from astray.irl.shared import Reward, trip_rewards
-from astray.mdp.memory import Memory
-from astray.mdp.view import View, trip_names
-from astray.normality import Calibration, trip_normality
+from astray.scoring.normality import Calibration, trip_normality
+from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ class Learner:
     """What is known of one agent while it is observed."""
 
     agent: str
-    view: View
+    featurizer: Featurizer
     own: OwnScores
     inbox: Inbox
     reward: Reward
@@ -70,7 +70,7 @@ class Learner:
     @property
     def calibration(self) -> Calibration:
         """What its next trip is measured on."""
-        return own_calibration(self.reward, self.weights, self.own, self.view.memory.history)
+        return own_calibration(self.reward, self.weights, self.own, self.featurizer.memory.history)
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -91,9 +91,9 @@ class Learner:
     def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
         name = trip_names(trip)[0]
-        known = (self.view.memory, self.inbox.waiting, self.inbox.rejected)
-        rows = self.view.rows(trip)
-        statistics = self.view.survey(rows)[1]
+        known = (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)
+        rows = self.featurizer.rows(trip)
+        statistics = self.featurizer.measure(rows)[1]
         assert self.reward.trip is not None
         calibration = self.calibration
         scored = trip_normality(trip_rewards(self.reward.trip, statistics), calibration)
@@ -102,7 +102,7 @@ class Learner:
             return self, Outcome(name, score, p_value, KNOWN)
         if np.isnan(score):
             return self, Outcome(name, score, p_value, REFUSED)
-        one = self.view.with_memory(Memory()).remember(trip).memory
+        one = self.featurizer.with_memory(Memory()).remember(trip).memory
         new, flagged = self._novel(one), score <= level(calibration)
         # What is new in the same way as a trip that waits shares its doubt: else an intruder would drip in.
         if not flagged and not self._is_like_any(new, self.inbox.waiting):
@@ -115,15 +115,15 @@ class Learner:
 
     def _learn(self, one: Memory, rows: Any) -> Learner:
         # Left out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
-        fresh = own_scores(rows, self.view, None, self.reward, self.weights)
-        view = self.view.with_memory(self.view.memory.merge(one))
-        own = self.own.follow(self.view.memory, view.memory)
-        own = own.with_scores(replace(fresh, step=own.step or fresh.step), view.memory.number_of(one.trip_ids))
-        return replace(self, view=view, own=own, inbox=self.inbox.with_flag(False))
+        fresh = own_scores(rows, self.featurizer, None, self.reward, self.weights)
+        featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(one))
+        own = self.own.follow(self.featurizer.memory, featurizer.memory)
+        own = own.with_scores(replace(fresh, step=own.step or fresh.step), featurizer.memory.number_of(one.trip_ids))
+        return replace(self, featurizer=featurizer, own=own, inbox=self.inbox.with_flag(False))
 
     def _novel(self, one: Memory) -> Array:
         """What is new about a trip: keys that no remembered trip has."""
-        return np.unique(one.keys[self.view.memory.counts(one.keys) == 0])
+        return np.unique(one.keys[self.featurizer.memory.counts(one.keys) == 0])
 
     def _is_like_any(self, new: Array, trips: Memory) -> bool:
         return any(_alike(new, self._novel(_only(trips, k))) for k in range(len(trips) if len(new) else 0))
@@ -154,9 +154,9 @@ class Learner:
         if not mine:
             return replace(self, inbox=self.inbox.reject(meant))
         chosen = self.inbox.waiting.remove(set(self.inbox.waiting.trip_ids) - meant)
-        view = self.view.with_memory(self.view.memory.merge(chosen))
-        own = self.own.follow(self.view.memory, view.memory)
-        return replace(self, view=view, own=own, inbox=replace(self.inbox.without(meant), flags=()))
+        featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(chosen))
+        own = self.own.follow(self.featurizer.memory, featurizer.memory)
+        return replace(self, featurizer=featurizer, own=own, inbox=replace(self.inbox.without(meant), flags=()))
 
 
 class Observed(NamedTuple):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, OneAgent, OwnReward
 
 if TYPE_CHECKING:
-    from astray.detectors.sharing import SharingConfig
-    from astray.detectors.teaching import Progress
+    from astray.detectors.fleet_training import SharingConfig
+    from astray.detectors.training import Progress
+    from astray.features.featurizer import FeaturizerConfig
     from astray.irl.config import LearnConfig
-    from astray.mdp.dynamics import Dynamics
-    from astray.mdp.view import ViewConfig
+    from astray.irl.dynamics import Dynamics
 
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
 
@@ -38,9 +38,11 @@ class Parameters(Chance, Deciding, Learning):
         None,
         "Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.",
     )
-    view: ViewConfig | Mapping[str, Any] | None = parameter(None, EXPERT.format("astray.mdp.view.ViewConfig"))
+    featurizer: FeaturizerConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.features.featurizer.FeaturizerConfig")
+    )
     sharing: SharingConfig | Mapping[str, Any] | None = parameter(
-        None, EXPERT.format("astray.detectors.sharing.SharingConfig")
+        None, EXPERT.format("astray.detectors.fleet_training.SharingConfig")
     )
 
 
@@ -58,7 +60,7 @@ class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
     )
     dynamics: Dynamics | None = parameter(
         None,
-        "For states and actions: the world the policy acts in (:class:`~astray.mdp.dynamics.GymDynamics` or one's "
+        "For states and actions: the world the policy acts in (:class:`~astray.irl.dynamics.GymDynamics` or one's "
         "own); by default it is learned from the demonstrations. A saved model does not hold it.",
     )
     config: LearnConfig | Mapping[str, Any] | None = parameter(
@@ -68,7 +70,7 @@ class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FleetParameters(Parameters, FleetOnly):
-    """What a :class:`~astray.FleetDetector` takes; landmarks and encoders of a view are not for a fleet."""
+    """What a :class:`~astray.FleetDetector` takes; landmarks and encoders of a featurizer are not for a fleet."""
 
     ways: int = parameter(20, "How many past ways of each agent are kept to be shown.")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from astray.detectors.sharing import SharingConfig, share
+from astray.detectors.fleet_training import SharingConfig, share
+from astray.features.featurizer import FeaturizerConfig
 from astray.irl.shared import Reward
-from astray.mdp.view import ViewConfig
-from astray.modelfile import plain
 from astray.simulate import Variety, world
+from astray.storage import plain
 from astray.trajectories import Trajectories
 
 Progress = Callable[[float], None]
@@ -44,7 +44,7 @@ class Recipe:
 def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
     """Learn a reward from simulated people; ``progress`` is called with the share that is done.
 
-    >>> from astray.detectors.sharing import SharingConfig
+    >>> from astray.detectors.fleet_training import SharingConfig
     >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
     >>> reward = pretrain(Recipe(towns=1, cities=0, people=3, days=21, iterations=1, sharing=little))
     >>> reward.aspects, reward.made["towns"]
@@ -65,7 +65,7 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
 
     reward = share(
         places(),
-        ViewConfig(),
+        FeaturizerConfig(),
         replace(TRIPS, iterations=recipe.iterations),
         recipe.sharing,
         np.random.default_rng(recipe.seed),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import BAND, NORMAL, Bounds, Segment, decide, leaving
 from astray.errors import DataError
 from astray.explain.reasons import Reason, either_side, reasons
 from astray.explain.ways import Way, expected_ways
@@ -23,14 +22,16 @@ from astray.explain.words import (
     step_words,
     worst_aspect,
 )
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.faults import FAULT_NAMES
+from astray.features.featurizer import Featurizer, trip_names
 from astray.irl.actor import Actor
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.faults import FAULT_NAMES
-from astray.mdp.view import View, trip_names
+from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
+from astray.scoring.segments import Segment, leaving
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from astray.detectors.scoring import Scores
+    from astray.scoring.scores import Scores
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -163,50 +164,50 @@ def explain_fixes(
     scores: Scores,
     whole: Scores,
     bounds: Bounds,
-    view: View,
+    featurizer: Featurizer,
     name: str,
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """The explanation of one GPS trip, which the view may remember under ``name``.
+    """The explanation of one GPS trip, which the featurizer may remember under ``name``.
 
     ``scores`` are of its every fix; ``whole`` has the statistics of the trip, by which it is scored as a whole. The
     expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
-    scores = replace(scores, seen=scores.seen._replace(statistics=whole.seen.statistics))
+    scores = replace(scores, chunk=scores.chunk._replace(statistics=whole.chunk.statistics))
     stretches = scores.segments(np.array([bounds.eps]))
-    steps = scores.seen.steps
+    steps = scores.chunk.steps
     if steps is None or not len(steps):
         return _explanation(scores, bounds, stretches, [], habitual)
     spans = [slice(s.start, s.stop) for s in stretches]
     words: list[tuple[str, dict[str, float]]]
-    if isinstance(view.encoder, FamiliarityEncoder):
-        number = int(view.memory.number_of(np.array([name]))[0])
-        counts = familiar_counts(steps, view.encoder, number)
-        words = [counts_in_words(counts[span], view.encoder, number) for span in spans]
-        passed = passed_here(counts, view.encoder)
+    if isinstance(featurizer.encoder, FamiliarityEncoder):
+        number = int(featurizer.memory.number_of(np.array([name]))[0])
+        counts = familiar_counts(steps, featurizer.encoder, number)
+        words = [counts_in_words(counts[span], featurizer.encoder, number) for span in spans]
+        passed = passed_here(counts, featurizer.encoder)
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
-    expected = expected_ways(steps, [span.start for span in spans], habitual, view, actor) if spans else []
+    expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, view, name))
+    return replace(explanation, reasons=_reasons(scores, featurizer, name))
 
 
-def _reasons(scores: Scores, view: View, name: str) -> tuple[Reason, ...]:
+def _reasons(scores: Scores, featurizer: Featurizer, name: str) -> tuple[Reason, ...]:
     """What lowered the score of the trip as a whole."""
-    seen, others = scores.seen, view.popularity
-    if seen.statistics is None:
+    chunk, others = scores.chunk, featurizer.popularity
+    if chunk.statistics is None:
         return ()
     return reasons(
-        seen.statistics[0],
+        chunk.statistics[0],
         scores.reward,
-        scores.calibrations[int(seen.scale[0])],
-        habits=view.config.habits,
+        scores.calibrations[int(chunk.scale[0])],
+        habits=featurizer.config.habits,
         cells=others.cells,
-        history=float(seen.history[0]),
-        others=len(others.agents) - int(others.viewer in others.agents.trip_ids),
-        sides=either_side(view, scores.trips, int(view.memory.number_of([name])[0])),
+        history=float(chunk.history[0]),
+        others=len(others.agents) - int(others.excluded in others.agents.trip_ids),
+        sides=either_side(featurizer, scores.trips, int(featurizer.memory.number_of([name])[0])),
     )
 
 
@@ -214,7 +215,7 @@ def explain_steps(scores: Scores, bounds: Bounds) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``."""
     stretches = scores.segments(np.array([bounds.eps]))
     n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
-    standard = scores.seen.features[:, : n_states + n_actions]
+    standard = scores.chunk.features[:, : n_states + n_actions]
     words: list[tuple[str, dict[str, float]]] = [
         (step_words(standard[s.start : s.stop], n_states), {}) for s in stretches
     ]
@@ -231,15 +232,15 @@ def _explanation(
     passed: Floats | None = None,
 ) -> Explanation:
     """Everything together; ``words`` and counts come with each stretch, ``passed`` with each usable fix."""
-    trip, seen, of = scores.trips, scores.seen, scores.of_trips
+    trip, chunk, of = scores.trips, scores.chunk, scores.of_trips
     of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
     if passed is not None and len(passed):
         of_fixes["passed"] = passed
     scored = {name: np.full(trip.n_rows, np.nan) for name in of_fixes}
     for name, values in of_fixes.items():
-        scored[name][seen.row] = values
+        scored[name][chunk.row] = values
     eps, gamma, least = bounds
-    decision = decide(of.score <= eps, of.uncertainty, seen.history, gamma=gamma, min_history=least)
+    decision = decide(of.score <= eps, of.uncertainty, chunk.history, gamma=gamma, min_history=least)
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),
@@ -251,14 +252,14 @@ def _explanation(
         passed=scored.get("passed", np.zeros(0)),
         lo=scored["normality"] - BAND * scored["uncertainty"],
         hi=scored["normality"] + BAND * scored["uncertainty"],
-        fault=np.array(FAULT_NAMES)[seen.fault],
+        fault=np.array(FAULT_NAMES)[chunk.fault],
         segments=tuple(_stretch(scores, s, *said) for s, said in zip(stretches, words, strict=True)),
         trip_normality=float(of.normality[0]),
         trip_uncertainty=float(of.uncertainty[0]),
         score=float(of.score[0]),
         aspect=scores.aspects[of.aspect[0]] if of.aspect[0] >= 0 else "",
         p_value=float(of.p_value[0]),
-        history=float(seen.history[0]),
+        history=float(chunk.history[0]),
         decision=str(decision[0]),
         eps=eps,
         gamma=gamma,
@@ -269,7 +270,7 @@ def _explanation(
 
 
 def _stretch(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> Stretch:
-    row, time, inside = scores.seen.row, scores.seen.time, slice(segment.start, segment.stop)
+    row, time, inside = scores.chunk.row, scores.chunk.time, slice(segment.start, segment.stop)
     aspect = worst_aspect(scores.aspects, scores.of_steps.aspect[inside], scores.normality[inside])
     return Stretch(
         int(row[segment.start]),

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
-from astray.irl.shared import Reward, band_of, trip_rewards
-from astray.mdp.familiarity import Habit
-from astray.mdp.statistics import (
+from astray.features.familiarity import Habit
+from astray.features.featurizer import Featurizer
+from astray.features.statistics import (
     DURATION_BANDS,
     LENGTH_BANDS,
     MOTION,
@@ -32,8 +32,8 @@ from astray.mdp.statistics import (
     TRIP_HABITS,
     TripHabit,
 )
-from astray.mdp.view import View
-from astray.normality import Calibration, over_heads
+from astray.irl.shared import Reward, band_of, trip_rewards
+from astray.scoring.normality import Calibration, over_heads
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -70,7 +70,7 @@ class Column(NamedTuple):
 
 @lru_cache(maxsize=16)
 def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[Column, ...]:
-    """The trip statistics in their order (that of :func:`astray.mdp.statistics.statistics_of`)."""
+    """The trip statistics in their order (that of :func:`astray.features.statistics.statistics_of`)."""
     return (
         *(_of_steps(habit, what, habits) for habit in habits for what in OVER_STEPS),
         *(_of_trips(habit) for habit in TRIP_HABITS),
@@ -223,12 +223,12 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
     return np.column_stack([value(i) for i in range(len(known))])
 
 
-def either_side(view: View, trip: Trajectories, number: int) -> dict[TripHabit, tuple[float, float]]:
+def either_side(featurizer: Featurizer, trip: Trajectories, number: int) -> dict[TripHabit, tuple[float, float]]:
     """How many past trips lie in lower and in higher bands than the one trip given, for each trip habit of a band.
 
     ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
     """
-    rows = view.rows(trip)
+    rows = featurizer.rows(trip)
     if not len(rows.present):
         return {}
     steps = np.delete(np.arange(-REACH, REACH + 1), REACH)
@@ -237,7 +237,7 @@ def either_side(view: View, trip: Trajectories, number: int) -> dict[TripHabit, 
     for band, width in BANDS.items():
         motion[:, MOTION.index(band)] += steps / width
     vars(moved)["motion"] = motion  # as if the trip had been longer, or slower
-    counts = view.memory.counts(moved.looked_up, np.array(number)).mean(axis=2)
+    counts = featurizer.memory.counts(moved.looked_up, np.array(number)).mean(axis=2)
     return {
         habit: (float(counts[steps < 0, h].sum()), float(counts[steps > 0, h].sum()))
         for h, habit in enumerate(TRIP_HABITS)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.mdp.familiarity import Habit
-from astray.mdp.statistics import END_CELLS, TripHabit
+from astray.features.familiarity import Habit
+from astray.features.statistics import END_CELLS, TripHabit
 
 Floats = NDArray[np.float64]
 

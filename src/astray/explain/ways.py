@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.features.featurizer import Featurizer
+from astray.features.steps import Steps
 from astray.irl.actor import Actor
-from astray.mdp.steps import Steps
-from astray.mdp.view import View
-from astray.mdp.world import policy_states
+from astray.irl.world import policy_states
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -28,22 +28,22 @@ MILESTONES = 20  # places at which two ways on are compared
 
 
 def expected_ways(
-    steps: Steps, starts: Sequence[int], habitual: Sequence[Way], view: View, actor: Actor | None
+    steps: Steps, starts: Sequence[int], habitual: Sequence[Way], featurizer: Featurizer, actor: Actor | None
 ) -> list[Way]:
     """The ways that were expected of a trip, the likeliest first, instead of the stretches that start at some steps.
 
     Past trips keep to the streets, which a policy knows nothing of: so the first stretch before which the trip went
     beside past ways tells how they went on. If there is none, the policy (if there is one) rolls out from the first.
     """
-    paths = [view.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]
+    paths = [featurizer.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]
     for start in starts:
         before = slice(max(start, 1))
         # At the start of a trip the direction is part of what is not normal.
         found = followed(paths, steps.location[before], steps.velocity[before] * (start > 0))
         if found:
             rest = _length(steps.location[start:])
-            return [view.projection.to_degrees(_cut(way, max(2 * rest, SHOWN))) for way in found]
-    return [] if actor is None else rolled_out(view, actor, steps, starts[0])
+            return [featurizer.projection.to_degrees(_cut(way, max(2 * rest, SHOWN))) for way in found]
+    return [] if actor is None else rolled_out(featurizer, actor, steps, starts[0])
 
 
 def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Array]:
@@ -109,19 +109,21 @@ def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Arr
     return found
 
 
-def rolled_out(view: View, actor: Actor, steps: Steps, row: int, n: int = EXPECTED, seed: int = 0) -> list[Way]:
+def rolled_out(
+    featurizer: Featurizer, actor: Actor, steps: Steps, row: int, n: int = EXPECTED, seed: int = 0
+) -> list[Way]:
     """The ways on from before step ``row`` by the policy: its mean one, then ``n - 1`` drawn ones.
 
     They go on for as long as the trip did, within bounds.
     """
     at = steps[np.array([row])]
     left = float(steps.time[-1] - steps.time[row])
-    horizon = int(np.clip(np.ceil(left / view.config.interval), 5, MOST_STEPS))
+    horizon = int(np.clip(np.ceil(left / featurizer.config.interval), 5, MOST_STEPS))
     noise = np.random.default_rng(seed).standard_normal((horizon, n, len(actor.action_mean)))
     noise[:, 0] = 0.0
-    states = np.repeat(policy_states(at, view.context.utc_offset), n, axis=0)
-    ways = actor.drive(states, horizon, view.config.interval, noise)
-    return [view.projection.to_degrees(way) for way in ways]
+    states = np.repeat(policy_states(at, featurizer.context.utc_offset), n, axis=0)
+    ways = actor.drive(states, horizon, featurizer.config.interval, noise)
+    return [featurizer.projection.to_degrees(way) for way in ways]
 
 
 # -------------------------------------------------------------------- lengths

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.familiarity import Habit, keys_of
-from astray.mdp.steps import Steps
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import Habit, keys_of
+from astray.features.steps import Steps
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

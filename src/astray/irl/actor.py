@@ -71,7 +71,7 @@ class Actor:
     def drive(self, states: Array, steps: int, interval: float, noise: Array) -> NDArray[np.float64]:
         """The ways (n, steps + 1, 2) that GPS states (n, d) lead to when the policy acts for so many steps.
 
-        The columns of a state are those of :class:`astray.mdp.dynamics.Integrator`; ``noise`` (steps, n, 2) picks the
+        The columns of a state are those of :class:`astray.irl.dynamics.Integrator`; ``noise`` (steps, n, 2) picks the
         actions, 0 the mean ones.
         """
         now = states.astype(np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.irl.density import CloneDensity, fused_log_density
-from astray.mdp.world import Rows
+from astray.irl.world import Rows
 
 Array = NDArray[Any]
 

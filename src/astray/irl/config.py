@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astray.errors import DataError
-from astray.mdp.counterfactuals import DEFAULT_EXPLORERS, KINDS
+from astray.irl.counterfactuals import DEFAULT_EXPLORERS, KINDS
 
 ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
 

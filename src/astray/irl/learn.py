@@ -27,7 +27,7 @@ from astray.irl.policy import GaussianPolicy, Generator, Rollout
 from astray.irl.posterior import RewardPosterior
 from astray.irl.reward import RewardHeads
 from astray.irl.trpo import TRPO
-from astray.mdp.world import ActingWorld, Rows, World
+from astray.irl.world import ActingWorld, Rows, World
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -100,7 +100,7 @@ def learn(
     """
     acting = None if isinstance(worlds, Sequence) else worlds
     all_worlds: Sequence[World] = worlds if isinstance(worlds, Sequence) else [worlds]
-    crowds: Sequence[Sized | None] = (
+    all_others: Sequence[Sized | None] = (
         population if isinstance(population, list | tuple) else [population] * len(all_worlds)
     )
 
@@ -117,7 +117,7 @@ def learn(
     training, left_out = demonstrations[~left], demonstrations[left]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
-    backgrounds = _backgrounds(all_worlds, acting, crowds, config, rng, start)
+    backgrounds = _backgrounds(all_worlds, acting, all_others, config, rng, start)
     reward = _reward(demonstrations, backgrounds, config, rng, start)
     if start is not None and acting is None:
         reward.believe()
@@ -288,7 +288,7 @@ def _demonstrations(worlds: Sequence[World]) -> Rows:
 def _backgrounds(
     worlds: Sequence[World],
     acting: ActingWorld | None,
-    crowds: Sequence[Sized | None],
+    all_others: Sequence[Sized | None],
     config: LearnConfig,
     rng: np.random.Generator,
     start: Learned | None,
@@ -303,11 +303,11 @@ def _backgrounds(
         background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity)
         if start is not None and acting is not None and aspect in start.backgrounds:
             background = start.backgrounds[aspect].refreshed(acting.refresh)
-        for world, crowd in zip(worlds, crowds, strict=True):
+        for world, others in zip(worlds, all_others, strict=True):
             if explorers:
                 background.append("explore", world.imagine(share, explorers, rng))
-            if crowd is not None and len(crowd) and background.weights.get("population", 0.0) > 0:
-                background.append("population", world.others(crowd))
+            if others is not None and len(others) and background.weights.get("population", 0.0) > 0:
+                background.append("population", world.others(others))
         backgrounds[aspect] = background
     return backgrounds
 

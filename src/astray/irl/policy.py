@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from astray.errors import DataError
+from astray.irl.dynamics import Dynamics, standard_scale
 from astray.irl.network import MLP, forward
-from astray.mdp.dynamics import Dynamics, standard_scale
 
 Array = NDArray[Any]
 
@@ -233,7 +233,7 @@ def rollout(
 
     Examples
     --------
-    >>> from astray.mdp.dynamics import Integrator
+    >>> from astray.irl.dynamics import Integrator
     >>> rng = np.random.default_rng(0)
     >>> policy = GaussianPolicy(rng.normal(size=(9, 5)), rng.normal(size=(9, 2)), rng)
     >>> drawn = rollout(policy, Integrator(np.zeros((1, 5)), interval=30.0), 2, 4, rng, lengths=[4, 2])

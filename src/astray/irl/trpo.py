@@ -19,9 +19,9 @@ from torch import Tensor
 
 from astray.errors import DataError, TrainingError
 from astray.irl.config import TRPOConfig
+from astray.irl.dynamics import Dynamics
 from astray.irl.network import MLP, Linearised
 from astray.irl.policy import Array, GaussianPolicy, Improvement, Rollout, rollout
-from astray.mdp.dynamics import Dynamics
 
 
 class TRPO:
@@ -38,7 +38,7 @@ class TRPO:
 
     Examples
     --------
-    >>> from astray.mdp.dynamics import Integrator
+    >>> from astray.irl.dynamics import Integrator
     >>> rng = np.random.default_rng(0)
     >>> policy = GaussianPolicy(rng.normal(size=(99, 5)), rng.normal(size=(99, 2)), rng)
     >>> generator = TRPO(policy, rng)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.familiarity import GRIDS, few_familiarity, keys_of
-from astray.mdp.steps import Step, Steps, as_steps
-from astray.mdp.view import View
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import GRIDS, few_familiarity, keys_of
+from astray.features.featurizer import Featurizer
+from astray.features.steps import Step, Steps, as_steps
 
 Array = NDArray[Any]
 
@@ -19,15 +19,15 @@ FEW = 16  # rows that there is room for at first
 
 
 class Rows:
-    """Steps with their n(s, a), and with their keys and familiarity where the view has a memory.
+    """Steps with their n(s, a), and with their keys and familiarity where the featurizer has a memory.
 
     The last row is the last fix, which a trip ends with; unless it stays, the next one takes its place.
 
     >>> from astray import Trajectories
-    >>> from astray.mdp.view import ViewConfig
+    >>> from astray.features.featurizer import FeaturizerConfig
     >>> trips = Trajectories.from_fixes(time=[0.0], lat=[45.0], lon=[7.0])
-    >>> view = View.of(trips, ViewConfig(encoder="raw"), np.random.default_rng(0))
-    >>> rows = Rows(view)
+    >>> featurizer = Featurizer.of(trips, FeaturizerConfig(encoder="raw"), np.random.default_rng(0))
+    >>> rows = Rows(featurizer)
     >>> here = Step(0.0, (0.0, 0.0), (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, (), True)
     >>> for time, stays in ((0.0, True), (10.0, False), (20.0, False)):
     ...     rows.put(here._replace(time=time), 0.0, np.zeros((0, GRIDS), np.uint64), np.zeros(0), stays)
@@ -37,9 +37,9 @@ class Rows:
 
     __slots__ = ("_familiar", "_keys", "_numbers", "kept", "total")
 
-    def __init__(self, view: View) -> None:
-        habits = len(view.config.habits) if view.counts else 0
-        self._numbers: Array = np.empty((FEW, Step.width(len(view.encoder.lags)) + 1))  # a step, and its n(s, a)
+    def __init__(self, featurizer: Featurizer) -> None:
+        habits = len(featurizer.config.habits) if featurizer.counts else 0
+        self._numbers: Array = np.empty((FEW, Step.width(len(featurizer.encoder.lags)) + 1))  # a step, and its n(s, a)
         self._keys: Array = np.empty((FEW, habits, GRIDS), np.uint64)
         self._familiar: Array = np.empty((FEW, habits), np.float32)
         self.kept = 0  # rows that stay
@@ -102,16 +102,16 @@ class Rows:
         return found
 
     @classmethod
-    def of(cls, view: View, numbers: Sequence[float], kept: int, given: Array) -> Rows:
+    def of(cls, featurizer: Featurizer, numbers: Sequence[float], kept: int, given: Array) -> Rows:
         """The rows that gave these numbers."""
-        rows = cls(view)
+        rows = cls(featurizer)
         held = np.array(numbers).reshape(-1, rows._numbers.shape[1])
         rows.total, rows.kept = len(held), kept
         while len(rows._numbers) < rows.total:
             rows._grow()
         rows._numbers[: rows.total] = held
-        if isinstance(view.encoder, FamiliarityEncoder):
-            keys = keys_of(rows.steps(rows.total, given), view.encoder.habits, view.encoder.frame)
+        if isinstance(featurizer.encoder, FamiliarityEncoder):
+            keys = keys_of(rows.steps(rows.total, given), featurizer.encoder.habits, featurizer.encoder.frame)
             rows._keys[: rows.total] = keys
-            rows._familiar[: rows.total] = few_familiarity(keys, view.memory)
+            rows._familiar[: rows.total] = few_familiarity(keys, featurizer.memory)
         return rows

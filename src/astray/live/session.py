@@ -7,19 +7,19 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from astray.decide import Threshold, level, threshold
 from astray.errors import DataError
+from astray.features.faults import FAULT_NAMES
+from astray.features.projection import Place
 from astray.live.fix import one_fix, read_fix
 from astray.live.score import Score, TripScore
 from astray.live.trip import OpenTrip
-from astray.mdp.faults import FAULT_NAMES
-from astray.mdp.projection import Place
+from astray.scoring.decisions import Threshold, level, threshold
 from astray.snapshot import Snapshot
 from astray.trips import Cutter, TripRules
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
-    from astray.detectors.scoring import Lens
+    from astray.scoring.scores import AgentModel
     from astray.trajectories import Trajectories
 
 Spot = tuple[float, float, float]  # time, lat, lon
@@ -94,12 +94,12 @@ class Session:
         if not reorder >= 0:
             raise DataError(f"reorder is {reorder}; give a number of seconds, 0 for none")
         detector._require_fitted()
-        model = detector.lens(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
-        model.view.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
+        model = detector.agent_model(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
+        model.featurizer.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
             raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
-        self.rules = TripRules(stay, stay_radius, faults=model.view.config.faults)
+        self.rules = TripRules(stay, stay_radius, faults=model.featurizer.config.faults)
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
         self.context = dict(context or {})
         self._cutter = Cutter(self.rules)
@@ -114,7 +114,7 @@ class Session:
         if false_alarm_rate is not None:
             self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), model)  # says so if it cannot be promised
 
-    def levels(self, trip: Trajectories, model: Lens) -> tuple[float, float]:
+    def levels(self, trip: Trajectories, model: AgentModel) -> tuple[float, float]:
         """The thresholds of a trip that begins: when it is whole, and as long as it goes on."""
         given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector._eps()
         if given is not None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from astray.errors import DataError, Place
 from astray.live.position import Position
-from astray.modelfile import pack_text, write
-from astray.modelfile.container import read
 from astray.snapshot import Snapshot
+from astray.storage import pack_text, write
+from astray.storage.container import read
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -86,17 +86,17 @@ class State:
 
 def fingerprint(model: Detector) -> str:
     """What tells one reward and its features from another; enrolling further trips does not change it."""
-    lens = model.lens("", (0.0, 0.0))
+    agent_model = model.agent_model("", (0.0, 0.0))
     rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
 
     def parts() -> Iterable[bytes]:
-        yield repr((model.KIND, lens.view.config)).encode()
+        yield repr((model.KIND, agent_model.featurizer.config)).encode()
         for reward in rewards:
             yield repr((reward.clip, reward.aspects)).encode()
             for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):
                 yield np.ascontiguousarray(array).tobytes()
         if model.reward_.trip is None:
-            c = lens.calibration
+            c = agent_model.calibration
             yield repr((c.step, c.trip, c.window, c.weights, c.window_length, c.scale)).encode()
             yield c.normal.scores.tobytes()
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.decide import ByContext, Threshold
 from astray.errors import DataError
 from astray.live.events import Events, of_alert, of_fix, of_trip
 from astray.live.messages import Line, Message, Refused, parse
 from astray.live.score import Score, TripScore
 from astray.live.session import LATE, Session
 from astray.live.state import State
+from astray.scoring.decisions import ByContext, Threshold
 from astray.snapshot import Snapshot
 from astray.times import moment
 
@@ -31,7 +31,7 @@ class Needed(NamedTuple):
     @classmethod
     def of(cls, model: Detector, *thresholds: Threshold | None) -> Needed:
         """What a model and thresholds look at."""
-        spec = model.lens("", (0.0, 0.0)).view.context.spec
+        spec = model.agent_model("", (0.0, 0.0)).featurizer.context.spec
         asked = [t.column for t in (model.eps, model.gamma, *thresholds) if isinstance(t, ByContext)]
         return cls(spec.numeric, tuple(dict.fromkeys((*spec.categorical, *asked))))
 

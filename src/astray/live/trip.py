@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.decide import ANOMALY, NORMAL, REVIEW, OpenSegment, leaving, threshold
-from astray.detectors.scoring import LEAST_SEGMENT, Scores, Seen, worst_segments
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.featurizer import StepFeatures
+from astray.features.statistics import RunningStatistics, TripRows, statistics
+from astray.features.steps import OpenPath, Step
 from astray.live.fix import one_fix
 from astray.live.rows import Rows
 from astray.live.score import Stretch, TripScore
-from astray.mdp.encoders import FamiliarityEncoder
-from astray.mdp.statistics import RunningStatistics, TripRows, statistics
-from astray.mdp.steps import OpenPath, Step
-from astray.mdp.view import StepFeatures
-from astray.normality import TripScores, one_normality
+from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
+from astray.scoring.normality import TripScores, one_normality
+from astray.scoring.scores import LEAST_SEGMENT, Chunk, Scores, worst_segments
+from astray.scoring.segments import OpenSegment, leaving
 from astray.snapshot import Snapshot
 from astray.times import moment
 
 if TYPE_CHECKING:
-    from astray.detectors.scoring import Lens
     from astray.live.session import Session
+    from astray.scoring.scores import AgentModel
 
 Array = NDArray[Any]
 
@@ -54,41 +55,41 @@ class OpenTrip:
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
-        self.agent_model: Lens = detector.lens(session.agent, session._near)
-        view = self.agent_model.view
+        self.agent_model: AgentModel = detector.agent_model(session.agent, session._near)
+        featurizer = self.agent_model.featurizer
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
         self.name = name or moment(time)
         self.fixes = self.faults = 0
         self.start = time
         self.history, self.min_history = self.agent_model.history, float(detector.min_history)
-        self.given: Array = view.context.given(one)[0]
+        self.given: Array = featurizer.context.given(one)[0]
         self.eps, self.open_eps = session.levels(one, self.agent_model)
         gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
-        self.path = OpenPath(view.config.interval, view.encoder.lags)
+        self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
-        self._maker = int(view.popularity.number_of([self.agent])[0])
+        self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._tick = -1
         self._last: Step | None = None
         self._running: TripScore | None = None
         self.stretch: Stretch | None = None  # that is not normal and still lasts
-        self._begin(Rows(view))
+        self._begin(Rows(featurizer))
 
     def _begin(self, rows: Rows) -> None:
         """Set everything up that is made of rows and thresholds; of rows that are kept already, too."""
-        view = self.agent_model.view
-        self.features = StepFeatures(view, self.given)
+        featurizer = self.agent_model.featurizer
+        self.features = StepFeatures(featurizer, self.given)
         self._closes = float(leaving(self.open_eps))
         self._segment = OpenSegment(self.eps, float(leaving(self.eps)), LEAST_SEGMENT)
         self._statistics: RunningStatistics | None = None
         if self._by_statistics:
             self._statistics = RunningStatistics(
-                view.config.habits,
-                view.memory,
-                view.popularity,
-                view.frame,
-                interval=view.config.interval,
+                featurizer.config.habits,
+                featurizer.memory,
+                featurizer.popularity,
+                featurizer.frame,
+                interval=featurizer.config.interval,
                 maker=self._maker,
             )
         self._rows = rows
@@ -98,7 +99,7 @@ class OpenTrip:
     @property
     def _by_statistics(self) -> bool:
         """Whether the trip is scored by its statistics, or else by the mean over its rows."""
-        return self.agent_model.view.counts and self.reward.trip is not None
+        return self.agent_model.featurizer.counts and self.reward.trip is not None
 
     @property
     def full(self) -> bool:
@@ -115,14 +116,14 @@ class OpenTrip:
         self.fixes += 1
         if breaks:
             self.path.restart()
-        step = self.path.step(time, self.agent_model.view.projection.place(lat, lon))
+        step = self.path.step(time, self.agent_model.featurizer.projection.place(lat, lon))
         tick = self._tick_of(step)
         due = step.first or tick != self._tick
         rewards = self.reward.step(self.features.encode(step))[0]
         calibration = self.agent_model.calibration
         normality, uncertainty, aspect = one_normality(rewards, calibration.step_weights, calibration.step)
         # Without a memory the trip is scored by every fix.
-        stays = due or not self.agent_model.view.counts
+        stays = due or not self.agent_model.featurizer.counts
         self._rows.put(step, normality, self.features.keys, self.features.familiar, stays)
         self._last, self._tick = step, tick
         if stays:
@@ -134,7 +135,7 @@ class OpenTrip:
 
     def _tick_of(self, step: Step) -> int:
         """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
-        return math.floor(step.elapsed / self.agent_model.view.config.interval + 0.5)
+        return math.floor(step.elapsed / self.agent_model.featurizer.config.interval + 0.5)
 
     def _count(self, rows: int) -> None:
         """Take the rows that are not in the running sums yet into them, up to so many."""
@@ -164,23 +165,23 @@ class OpenTrip:
 
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
-        view, rows = self.agent_model.view, self._rows
+        featurizer, rows = self.agent_model.featurizer, self._rows
         steps, familiar = rows.steps(n, self.given), rows.familiar(n)
         since = np.diff(steps.time, prepend=steps.time[:1])
-        weight = np.where(steps.first, 0.0, np.minimum(since, view.config.interval))
+        weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
         if self._by_statistics:
             of_trip = statistics(
-                TripRows(steps, rows.keys(n), view.frame, 1, np.array([True])),
+                TripRows(steps, rows.keys(n), featurizer.frame, 1, np.array([True])),
                 familiar,
-                view.config.habits,
-                view.memory,
-                view.popularity,
-                interval=view.config.interval,
+                featurizer.config.habits,
+                featurizer.memory,
+                featurizer.popularity,
+                interval=featurizer.config.interval,
                 maker=np.array([self._maker]) if self._maker >= 0 else None,
             )
-        seen = Seen(
-            view.features(steps, familiar) if view.counts else view.encode(steps),
+        seen = Chunk(
+            featurizer.features(steps, familiar) if featurizer.counts else featurizer.encode(steps),
             steps.trip,
             steps.time,
             weight,
@@ -248,7 +249,7 @@ class OpenTrip:
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
-        encoder = self.agent_model.view.encoder
+        encoder = self.agent_model.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
         from astray.explain.words import familiar_words
@@ -285,7 +286,7 @@ class OpenTrip:
             (snapshot.many(), snapshot.many(), snapshot.many()),
         )
         kept, scored = snapshot.count(), snapshot.count()
-        trip._begin(Rows.of(trip.agent_model.view, snapshot.many(), kept, trip.given))
+        trip._begin(Rows.of(trip.agent_model.featurizer, snapshot.many(), kept, trip.given))
         if scored:
             trip._last = trip._rows.last
             trip._tick = trip._tick_of(trip._last)

@@ -34,17 +34,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from astray.decide import Threshold, level
 from astray.errors import DataError
 from astray.live.events import Events, reopened
 from astray.live.messages import Line, bounded
 from astray.live.session import Session
 from astray.live.state import State, fingerprint
 from astray.live.stream import Needed, Stream, Summary
-from astray.modelfile import FilePath
+from astray.scoring.decisions import Threshold, level
+from astray.storage import FilePath
 
 if TYPE_CHECKING:
-    from astray.detectors.detector import IRLDetector
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
@@ -133,7 +133,9 @@ def watch(
     """
     model._require_fitted()
     if false_alarm_rate is not None:
-        level(false_alarm_rate, model.lens("", (0.0, 0.0)).calibration.normal)  # says so if it cannot be promised
+        level(
+            false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal
+        )  # says so if it cannot be promised
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     kept_in = None if state is None else Path(state)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.explain import Explanation
-from astray.mdp.projection import Projection
+from astray.features.projection import Projection
 from astray.plots.framing import LEAST_MARGIN, MARGIN, Frame, frame
 from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
 from astray.plots.words import (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.explain import Explanation, Way
-from astray.mdp.projection import EARTH_RADIUS, Projection
+from astray.features.projection import EARTH_RADIUS, Projection
 from astray.plots.words import usable_fixes
 
 Array = NDArray[Any]

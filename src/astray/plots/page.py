@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from astray.atomic import replacing
 from astray.errors import DataError
 from astray.explain import Explanation, Way
-from astray.mdp.projection import Projection
+from astray.features.projection import Projection
 from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
 from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes

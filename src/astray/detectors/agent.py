@@ -1,0 +1,464 @@
+"""IRLDetector: learns what is normal for one agent, or one pool of agents, and scores new trips."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.detectors.configuration import aspect_weights, featurizer_config, learn_config, preset
+from astray.detectors.fleet_training import go_on
+from astray.detectors.inbox import Inbox
+from astray.detectors.observing import Learner, Observing
+from astray.detectors.parameters import AgentParameters
+from astray.detectors.resuming import Generated, revive
+from astray.detectors.training import Trained, others, remember, sample, thin, train, without
+from astray.detectors.updating import first_lesson, sort_out
+from astray.errors import DataError
+from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
+from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval, trip_names
+from astray.irl.dynamics import Dynamics, LearnedDynamics
+from astray.irl.shared import Reward
+from astray.irl.world import GeoWorld, StepWorld
+from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
+from astray.scoring.normality import Calibration
+from astray.scoring.own_scale import OwnScores, fits, own_calibration, scored_past
+from astray.scoring.scores import AgentModel, Chunk, Scores
+from astray.settings import check_parameters
+from astray.storage import ModelFile, configured, plain
+from astray.storage.parts import Packed
+from astray.storage.pretrained import pretrained, read_reward
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
+
+Array = NDArray[Any]
+
+KDD19_INTERVAL = 30.0  # seconds between the steps of the preset
+WAVES = 32  # random Fourier features of states and actions
+
+
+class IRLDetector(AgentParameters, Observing):
+    """Sequential anomaly detection by inverse reinforcement learning.
+
+    What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
+    other people's and than what it might have done instead, with an uncertainty; new trips are scored by it.
+
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
+    the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
+    other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
+    each, goes on learning from them for some tens of seconds. For states and actions of any kind
+    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, and where the
+    featurizer gives what the shared reward does not know (other habits, another encoder, a context), the agent's own
+    reward is learned by Algorithm 1 of the paper.
+
+    Attributes
+    ----------
+    reward_
+        The reward of steps and of trips (:class:`~astray.irl.shared.Reward`); ``posterior_`` are its step heads.
+    featurizer_, world_
+        How GPS trips, or states and actions, become features; the other one is None. ``featurizer_.memory`` is what is
+        remembered, ``featurizer_.popularity`` where other agents go.
+    aspect_weights_
+        How much each aspect of the reward counts.
+    calibration_
+        What scores are measured on (r_bar, sigma_bar, the scores of normal trips).
+    history_
+        A table with one row for each iteration of learning.
+    kept_
+        Thinned past trips of the agent.
+    agents_
+        Whose trips they were: one agent's, or those of a pool.
+    anomalous_
+        Names of trips confirmed as anomalous, which never teach.
+    suspects_
+        Names of past trips that look like other agents' rather than this one's. They are not remembered. Look at them,
+        and name those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
+    n_trips_, n_updates_
+        How many trips have been learned from, and how often the detector went on learning.
+    config_
+        The configuration that it learned with, as plain values.
+    generated_
+        The policy and its critic as arrays, or None.
+
+    Examples
+    --------
+    >>> from astray.simulate import city
+    >>> trips = city(people=4, days=14, seed=0).trips
+    >>> mine, others = trips.agent("p00"), trips.without("p00")
+    >>> detector = IRLDetector().fit(mine[:-5])
+    >>> detector.score_samples(mine[-5:]).mean() > detector.score_samples(others[-5:]).mean()
+    np.True_
+    >>> detector.score(others[-1]).columns[:4]
+    ['agent', 'trajectory', 'normality', 'uncertainty']
+    """
+
+    KIND: ClassVar[str] = "detector"
+    UNSAVED: ClassVar[tuple[str, ...]] = ("dynamics", "progress")
+
+    reward_: Reward
+    featurizer_: Featurizer | None
+    world_: StepWorld | None
+    aspect_weights_: tuple[float, ...]
+    own_: OwnScores
+    inbox_: Inbox
+    history_: pl.DataFrame
+    kept_: Trajectories
+    agents_: tuple[str, ...]
+    anomalous_: frozenset[str]
+    suspects_: tuple[str, ...]
+    n_trips_: int
+    n_updates_: int
+    generated_: Generated | None
+    config_: dict[str, Any]
+
+    # ---------------------------------------------------------------- learning
+
+    def fit(self, trips: Trajectories, y: ArrayLike | None = None, population: Trajectories | None = None) -> Self:
+        """Learn what is normal.
+
+        Parameters
+        ----------
+        trips
+            The agent's past trips, or those of a pool of agents.
+        y
+            By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
+        population
+            Other agents' trips: what else people do, and where they go. Those of agents in ``trips`` are left out.
+        """
+        check_parameters(self)
+        good = first_lesson(trips, y)
+        rng = np.random.default_rng(self.seed)
+        mine = trips[good]
+        rest = None if population is None else others(population, mine, self.max_population, rng)
+        config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
+        if mine.is_gps:
+            if self.dynamics is not None:
+                raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
+            default = FeaturizerConfig(interval=sampling_interval(mine))
+            if self.preset == "kdd19":
+                default = FeaturizerConfig(encoder="raw", interval=KDD19_INTERVAL)
+            looking = featurizer_config(default, self.featurizer, encoder=self.encoder, interval=self.interval)
+            featurizer = remember(Featurizer.of(mine, looking, rng), mine)
+            shared = self._shared(featurizer)
+            if shared is not None:
+                weights = aspect_weights(shared.aspects, self.look_for)
+                trained = self._enrol(mine, featurizer, rest, rng, shared, weights)
+            else:
+                trained = self._learn(GeoWorld.of(sample(mine, self.max_trips, rng), featurizer), config, rng, rest)
+        else:
+            demonstrations, waves = sample(mine, self.max_trips, rng), 0 if self.preset == "kdd19" else WAVES
+            world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
+            trained = self._learn(world, config, rng, rest)
+        self._take(trained)
+        self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
+        self.config_ = plain(config)
+        self.agents_ = tuple(mine.agents)
+        self.anomalous_ = frozenset(trip_names(trips[~good]))
+        self.n_trips_, self.n_updates_ = len(mine), 0
+        return self
+
+    def partial_fit(
+        self,
+        trips: Trajectories | None = None,
+        y: ArrayLike | None = None,
+        *,
+        anomalous: Sequence[str] = (),
+        population: Trajectories | None = None,
+    ) -> Self:
+        """Go on learning with further trips; a model that was loaded from a file can, too.
+
+        The trips are remembered. A reward of the agent's own goes on from where it was, for a third of the iterations,
+        on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
+        others. A trip that was remembered under the same name is replaced.
+
+        Trips confirmed as anomalous never teach: they are not remembered, and if they were, they are taken out of the
+        memory and of the kept trips. They are known from then on: given again without a mark, they are left out again.
+
+        Parameters
+        ----------
+        trips
+            New trips; None if only ``anomalous`` is given.
+        y
+            +1 for normal trips (the default), -1 for anomalous ones.
+        anomalous
+            Names of trips, new or past, that proved anomalous: ``"trajectory"`` or ``"agent/trajectory"``.
+        population
+            Other agents' trips. Where they go is added to what is known of it.
+        """
+        if not self._is_fitted:
+            if trips is None:
+                raise DataError("there is nothing to learn from; give trips")
+            refused = sort_out(trips, y, anomalous, set(), frozenset(), ()).refused
+            return self.fit(trips, np.where(np.isin(trip_names(trips), sorted(refused)), -1, 1), population)
+        remembered = () if self.featurizer_ is None else self.featurizer_.memory.trip_ids
+        learned = {*trip_names(self.kept_), *remembered, *self.suspects_}
+        past = learned | set(self.inbox_.waiting.trip_ids)
+        given = trips if trips is None else self._check(trips)
+        new, trained, refused = sort_out(given, y, anomalous, past, self.anomalous_, self.agents_)
+        if new is not None and len(new):
+            self._go_on(new, refused, without(self.kept_, refused | trained), population)
+            self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
+            self.n_trips_ += len(trained - learned)
+        else:
+            # Nothing to learn from: the reward stays.
+            self._forget(refused)
+        self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
+        self.n_trips_ -= len(refused & learned)
+        self.inbox_ = self.inbox_.without(trained).reject(refused)
+        self.anomalous_ = (self.anomalous_ | refused) - trained
+        return self
+
+    @property
+    def _name(self) -> str:
+        """Whose model it is; that of a pool has no name."""
+        return self.agents_[0] if len(self.agents_) == 1 else ""
+
+    def _inboxes(self) -> Mapping[str, Inbox]:
+        return {self._name: self.inbox_}
+
+    def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
+        if not self.is_shared:
+            raise DataError("only a detector with a shared reward learns trip by trip; call partial_fit(trips)")
+        return {self._name: np.arange(len(trips))}
+
+    def _learner(self, agent: str) -> Learner:
+        assert self.featurizer_ is not None
+        return Learner(agent, self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+
+    def _keep(self, learner: Learner, new: int) -> None:
+        self.featurizer_, self.own_, self.inbox_ = learner.featurizer, learner.own, learner.inbox
+        self.n_trips_ += new
+
+    def _forget(self, names: Collection[str]) -> None:
+        self.kept_ = without(self.kept_, names)
+        if self.featurizer_ is not None:
+            before, self.featurizer_ = self.featurizer_.memory, self.featurizer_.forget(sorted(names))
+            if self.is_shared:
+                self.own_ = self.own_.follow(before, self.featurizer_.memory)
+
+    def _go_on(
+        self, new: Trajectories, refused: Collection[str], kept: Trajectories, population: Trajectories | None
+    ) -> None:
+        rng = np.random.default_rng([self.seed, self.n_updates_ + 1])
+        rest = None
+        if population is not None:
+            rest = others(population, new, self.max_population, rng, self.agents_)
+        featurizer = None if self.featurizer_ is None else remember(self.featurizer_.forget(sorted(refused)), new)
+        if featurizer is not None and featurizer.counts:
+            # What the memory has let go of must not come back by way of the kept trips.
+            kept = kept[np.isin(trip_names(kept), featurizer.memory.trip_ids)]
+            featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
+        both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
+        if featurizer is not None and self.is_shared:
+            # Those that are given again are judged anew.
+            doubted = tuple(name for name in self.suspects_ if name not in trip_names(new))
+            trained = self._enrol(both, featurizer, rest, rng, self.reward_, self.aspect_weights_, doubted)
+        else:
+            world: GeoWorld | StepWorld
+            if featurizer is not None:
+                world = GeoWorld.of(both, featurizer)
+            else:
+                assert self.world_ is not None
+                world = replace(self.world_, trajectories=both, dynamics=self._dynamics(both, rng))
+            config = configured(preset("default"), self.config_)
+            config = replace(config, iterations=max(1, config.iterations // 3))
+            start = revive(self.reward_.step, self.generated_, config, rng)
+            trained = self._learn(world, config, rng, rest, start)
+        history = pl.concat([self.history_, trained.history], how="diagonal_relaxed")
+        self._take(replace(trained, history=history, inbox=self.inbox_))
+        self.n_updates_ += 1
+
+    def _learn(
+        self,
+        world: GeoWorld | StepWorld,
+        config: LearnConfig,
+        rng: np.random.Generator,
+        rest: Trajectories | None,
+        start: Learned | None = None,
+    ) -> Trained:
+        """A reward of the agent's own: Algorithm 1."""
+        return train(
+            world,
+            config,
+            rng,
+            population=rest,
+            start=start,
+            keep=self.keep,
+            robust=self.robust,
+            scale="step" if self.preset == "kdd19" else "trip",
+            window=self.window,
+            progress=self.progress,
+        )
+
+    def _shared(self, featurizer: Featurizer) -> Reward | None:
+        """The reward that serves everybody; None if the agent is to have its own."""
+        if self.preset != "default" or not featurizer.counts:
+            return None
+        reward = pretrained() if self.reward is None else read_reward(self.reward)
+        if fits(reward, featurizer):
+            return reward
+        if self.reward is not None:
+            raise DataError("the reward was learned with other habits or another context than this featurizer has")
+        return None
+
+    def _enrol(
+        self,
+        trips: Trajectories,
+        featurizer: Featurizer,
+        rest: Trajectories | None,
+        rng: np.random.Generator,
+        begun: Reward,
+        weights: tuple[float, ...],
+        suspects: tuple[str, ...] = (),
+    ) -> Trained:
+        """The shared reward, and what the agent's past trips score by it."""
+        learned = begun
+        if rest is not None:
+            featurizer = featurizer.among(rest)
+            learned = go_on(begun, rest, featurizer.config, self.sharing, rng, self.iterations, self.progress) or begun
+        if len(trips.agents) == 1:
+            featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(trips.agents[0]))
+        featurizer, own, found = scored_past(trips, featurizer, learned, weights, self.strays)
+        kept = without(thin(sample(trips, self.keep, rng), featurizer), found)
+        return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found))
+
+    def _take(self, trained: Trained) -> None:
+        """Nothing has been changed so far; now everything is, at once."""
+        self.reward_, self.featurizer_, self.world_, self.own_ = (
+            trained.reward,
+            trained.featurizer,
+            trained.world,
+            trained.own,
+        )
+        self.history_, self.generated_, self.kept_ = trained.history, trained.generated, trained.kept
+        self.suspects_, self.inbox_ = trained.suspects, trained.inbox
+        self._own_calibration = trained.calibration
+
+    def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
+        return LearnedDynamics.fit(trips, rng) if self.dynamics is None else self.dynamics
+
+    # ---------------------------------------------------------------- looking
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether trips are scored by a reward that serves everybody, not by the agent's own."""
+        self._require_fitted()
+        return self.reward_.trip is not None
+
+    @property
+    def calibration_(self) -> Calibration:
+        """What scores are measured on."""
+        self._require_fitted()
+        return self._calibration()
+
+    def _calibration(self, unfinished: bool = False) -> Calibration:
+        if self._own_calibration is not None or self.featurizer_ is None:
+            assert self._own_calibration is not None
+            return self._own_calibration
+        weights = self.aspect_weights_
+        return own_calibration(self.reward_, weights, self.own_, self.featurizer_.memory.history, unfinished=unfinished)
+
+    def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        return [self._calibration()]
+
+    def _eps(self) -> Threshold | None:
+        self._require_fitted()
+        if self.eps is not None or self._own_calibration is None:
+            return self.eps
+        few = least_rate(self._own_calibration.normal.total) > self.false_alarm_rate
+        return PAPER_EPS if self.preset == "kdd19" or few else None
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose trips it has learned from."""
+        self._require_fitted()
+        return list(self.agents_)
+
+    def _check(self, trips: Trajectories) -> Trajectories:
+        self._require_fitted()
+        if trips.is_gps != (self.featurizer_ is not None):
+            wanted = "GPS fixes (time, lat, lon)" if self.featurizer_ is not None else "states and actions"
+            raise DataError(f"this detector was fitted on {wanted}; these trajectories hold {', '.join(trips.columns)}")
+        for name in () if trips.is_gps else ("state", "action"):
+            given, known = (t.columns[name].shape[1] for t in (trips, self.kept_))
+            if given != known:
+                raise DataError(f"{name}s have {given} columns, not {known}")
+        return trips
+
+    def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
+        self._check(trips)
+        if self.featurizer_ is None:
+            assert self.world_ is not None
+            return Chunk.of_steps(trips, self.world_.featurize(trips), float(self.n_trips_))
+        own = self.featurizer_.memory.number_of(np.array(trip_names(trips))) >= 0
+        past = np.maximum(self._history - own, 0.0)
+        return Chunk.of_fixes(self.featurizer_.featurize(trips, every), past, np.zeros(len(trips), np.int64))
+
+    @property
+    def _history(self) -> float:
+        """How many past trips stand behind a score."""
+        counts = self.featurizer_ is not None and self.featurizer_.counts
+        return self.featurizer_.memory.history if self.featurizer_ is not None and counts else float(self.n_trips_)
+
+    def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
+        """How GPS trips are seen and measured, fix by fix; an agent does not count among the others."""
+        self._require_fitted()
+        if self.featurizer_ is None:
+            raise DataError("this detector was fitted on states and actions, which have no place on the earth")
+        return AgentModel(self.featurizer_, self._calibration(), self._calibration(unfinished=True), self._history)
+
+    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+        if self.featurizer_ is None:
+            return explain_steps(scores, bounds)
+        shown = without(self.kept_, trip_names(trip))
+        shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
+        habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
+        actor = None if self.generated_ is None else self.generated_.actor
+        return explain_fixes(scores, whole, bounds, self.featurizer_, trip_names(trip)[0], habitual, actor)
+
+    # ---------------------------------------------------------------- keeping
+
+    def _pack(self) -> Packed:
+        own = {
+            "config": self.config_,
+            "agents": self.agents_,
+            "anomalous": sorted(self.anomalous_),
+            "n_trips": self.n_trips_,
+            "n_updates": self.n_updates_,
+            "aspect_weights": self.aspect_weights_,
+        }
+        trained = Trained(
+            self.reward_,
+            self._own_calibration,
+            self.featurizer_,
+            self.world_,
+            self.history_,
+            self.kept_,
+            self.generated_,
+            self.own_,
+            self.suspects_,
+            self.inbox_,
+        )
+        return Packed.together([Packed(own, {}), trained.pack()])
+
+    @classmethod
+    def from_file(cls, model: ModelFile) -> Self:
+        """The detector that a file holds; see :func:`astray.load`."""
+        detector = cls._of_parameters(model)
+        detector._take(Trained.unpack(model))
+        detector.config_ = model.value("config", dict[str, Any])
+        detector.agents_ = model.value("agents", tuple[str, ...])
+        detector.anomalous_ = frozenset(model.value("anomalous", tuple[str, ...]))
+        detector.n_trips_ = model.value("n_trips", int)
+        detector.n_updates_ = model.value("n_updates", int)
+        detector.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
+        if len(detector.aspect_weights_) != len(detector.reward_.aspects):
+            raise model.wrong("its aspects and their weights do not fit together")
+        return detector

@@ -1,0 +1,267 @@
+"""One reward for everybody: learned from many agents, each compared with others and with what might have been.
+
+The statistics of a trip are relative to its agent's memory, so what is learned from some agents serves all, also those
+that nobody has met. So that the reward knows how little a short history means, every agent teaches several times, with
+memories of different lengths.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.detectors.resuming import one_thread, revive
+from astray.detectors.training import remember, sample
+from astray.errors import DataError
+from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.popularity import Popularity
+from astray.features.statistics import members
+from astray.irl.population import Population
+from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
+from astray.irl.trip_world import TripWorld
+from astray.irl.world import GeoWorld
+from astray.scoring.normality import over_heads
+from astray.storage import configured
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.irl.config import LearnConfig
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, Mapping[str, float]], None]
+
+STEP_TEACHERS = 200  # agents with a memory that the step reward learns from
+STEP_IMAGINED = 10  # counterfactual trips of each memory that the step reward learns from
+IN_A_BAND = 10  # memories in a band of history that say what is usual there, at least
+SHORTEST = 3.0  # trips of such a memory
+STEP_TRIPS = 10  # of each memory that say what steps usually score
+
+
+@dataclass(frozen=True)
+class SharingConfig:
+    """How agents teach a shared reward."""
+
+    max_agents: int = 64  # agents of a place that teach, drawn at random
+    least_agents: int = 2  # without so many that teach, nothing is learned
+    least_trips: int = 10  # an agent with fewer does not teach
+    max_trips: int = 400  # of one agent
+    memories: int = 3  # of each agent: one of all its trips, the others shorter
+    shortest: int = 3  # trips of a shorter memory, at least;
+    longest: int = 120  # and at most
+    demonstrations: int = 100  # trips that an agent shows with its whole memory
+    short_demonstrations: int = 60  # and with a shorter one
+    others: float = 2.0  # trips of other agents for each demonstration
+    imagined: int = 30  # counterfactual trips of each aspect for each memory
+    reference: int = 200  # normal trips of each band of history that say what is usual
+
+
+class Teacher(NamedTuple):
+    """An agent with a memory: what it shows, and who it is told from."""
+
+    world: TripWorld
+    others: Population
+
+
+def teachers(
+    trips: Trajectories, config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
+) -> list[Teacher]:
+    """The agents of one place as teachers, each with several memories."""
+    agents, counts = np.unique(trips.agent_ids, return_counts=True)
+    able = agents[(counts >= sharing.least_trips) & (agents != "")]
+    chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
+    if len(chosen) < max(sharing.least_agents, 2):
+        return []
+    some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
+    blank = Featurizer.of(some, config, rng).among(some)
+    population = Population.of(some, blank)
+    found = []
+    for agent in chosen.tolist():
+        own = some.agent(agent)
+        whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
+        names = np.array(trip_names(own))
+        for turn in range(sharing.memories):
+            order = rng.permutation(len(own))
+            low, high = np.log(sharing.shortest), np.log(max(min(len(own) - 1, sharing.longest), sharing.shortest))
+            size = len(own) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(own) - 1)
+            featurizer = whole.forget(names[order[size:]].tolist())
+            shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
+            if turn:  # half of the trips are new to a shorter memory
+                half = sharing.short_demonstrations // 2
+                shown = np.concatenate([order[:size][:half], order[size:][:half]])
+            world = TripWorld.of(own[np.sort(shown)], featurizer, rng)
+            if world is not None:
+                others = population.others(agent, round(sharing.others * len(shown)), rng)
+                found.append(Teacher(world, others))
+    return found
+
+
+def share(
+    places: Iterable[Trajectories],
+    config: FeaturizerConfig,
+    learning: LearnConfig,
+    sharing: SharingConfig,
+    rng: np.random.Generator,
+    *,
+    start: Reward | None = None,
+    step_learning: LearnConfig | None = None,
+    progress: Progress | None = None,
+) -> Reward | None:
+    """Learn a reward from the agents of some places; None if they have too few trips to learn from.
+
+    Parameters
+    ----------
+    places
+        Trips of many agents each. Agents are told from those of the same place.
+    config
+        How trips are looked at.
+    learning, sharing
+        How the trip reward is learned, and how agents teach it.
+    start
+        An earlier reward to go on from; its step reward stays as it is.
+    step_learning
+        How the step reward is learned, if there is none to start from.
+    progress
+        Called as ``progress(iteration, iterations, measures)``.
+    """
+    from astray.irl.learn import learn
+
+    taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
+    if not taught:
+        return None
+    worlds, others = [t.world for t in taught], [t.others for t in taught]
+    learning = replace(learning, imagined=sharing.imagined * len(worlds))
+    with one_thread():
+        begun = None if start is None or start.trip is None else revive(start.trip, None, learning, rng)
+        learned = learn(
+            worlds, learning, rng, population=others, start=begun, groups=worlds[0].groups, progress=progress
+        )
+        if start is not None:
+            step = start.step
+        else:
+            if step_learning is None:
+                raise DataError("there is no step reward to start from; say how to learn one")
+            step = _step_reward(taught, step_learning, rng)
+    reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
+    return Reward(step, learned.posterior, reference)
+
+
+def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
+    """The reward of steps, from the same agents and memories."""
+    from astray.irl.learn import learn
+
+    some = rng.permutation(len(taught))[:STEP_TEACHERS]
+    both = [(GeoWorld.seen(taught[i].world.trips, taught[i].world.featurizer), taught[i].others) for i in some]
+    able = [(world, others) for world, others in both if world is not None]
+    learning = replace(learning, imagined=STEP_IMAGINED * len(able))
+    return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
+
+
+def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng: np.random.Generator) -> Reference:
+    """What normal trips usually score, from the trips that agents have shown."""
+    assert reward.trip is not None
+    n_bands = len(BANDS) + 1
+    parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
+    trips, prefixes, steps, typical = parts
+    moved: list[float] = []
+    worlds = [world for world, _ in taught]
+    for world in [*worlds, *_shortened(worlds, rng)]:
+        rows, ends = world.demonstrations(), members(world.featurizer.statistics, "end")
+        band, whole = int(band_of(world.featurizer.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
+        mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
+        trips[band].append(mean[whole])
+        prefixes[band].append(mean[~whole])
+        typical[band].append(rows.features[whole])
+        stepped = GeoWorld.seen(world.trips[:STEP_TRIPS], world.featurizer)
+        if stepped is not None:
+            steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
+        moved += _moved(world, reward.trip, rng)
+    filled = [b for b in range(n_bands) if trips[b] and steps[b]]
+
+    def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
+        """What there is of each band; one that nobody is in has the nearest one's, the shorter first."""
+        return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
+
+    def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
+        n = sharing.reference
+        return np.stack([p[rng.choice(len(p), n, replace=len(p) < n)] for p in of_bands(parts)]).astype(np.float32)
+
+    with warnings.catch_warnings():  # a statistic that is always missing has no median
+        warnings.simplefilter("ignore", RuntimeWarning)
+        medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
+    noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
+    return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
+
+
+def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[TripWorld]:
+    """The same agents with shorter memories, for bands of history that few of the memories lie in."""
+    band = band_of(np.array([world.featurizer.memory.history for world in worlds]))
+    found = []
+    for b, (low, high) in enumerate(zip((SHORTEST, *BANDS[:-1]), BANDS, strict=True)):
+        longer = np.flatnonzero(band > b)
+        lacking = max(IN_A_BAND - int((band == b).sum()), 0)
+        for i in rng.permutation(longer)[:lacking].tolist():
+            ids = rng.permutation(np.array(worlds[i].featurizer.memory.trip_ids))
+            kept = int(rng.integers(int(low), int(high)))
+            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[kept:].tolist())))
+    return found
+
+
+def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
+    """How far rewards move from one half of a memory to the other, squared, times the trips in a half."""
+    ids = list(world.featurizer.memory.trip_ids)
+    half = len(ids) // 2
+    if half < 2:
+        return []
+    order = rng.permutation(len(ids))
+    both = []
+    for part in (order[:half], order[half : 2 * half]):
+        featurizer = world.featurizer.forget([ids[i] for i in order if i not in set(part.tolist())])
+        rows = world.rows[np.arange(min(world.rows.n_trips, 20))]
+        number = featurizer.memory.number_of(world.names[: rows.n_trips])
+        statistics = featurizer.measure(rows, number)[1]
+        both.append(over_heads(trip_rewards(reward, statistics), [1.0] * len(reward.aspects)))
+    apart = both[0] - both[1]
+    # The difference of two scores that are equally uncertain has twice the variance of one.
+    return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
+
+
+GOING_ON = SharingConfig(least_agents=12, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
+"""Few agents would teach their own ways as everybody's."""
+
+GO_ON_ITERATIONS = 12
+GO_ON_VARIANCE = 0.05  # of the prior, whose mean is what was learned before: people differ less than weights do
+
+
+def go_on(
+    reward: Reward,
+    population: Trajectories,
+    config: FeaturizerConfig,
+    sharing: SharingConfig | Mapping[str, Any] | None,
+    rng: np.random.Generator,
+    iterations: int | None = None,
+    progress: Progress | None = None,
+) -> Reward | None:
+    """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
+    from astray.irl.config import TRIPS
+
+    # The prior holds the reward back: nobody needs to be held out to say when to stop.
+    learning = replace(
+        TRIPS,
+        reward=replace(TRIPS.reward, prior_variance=GO_ON_VARIANCE),
+        learning_rate=TRIPS.learning_rate / 2,
+        iterations=iterations or GO_ON_ITERATIONS,
+        held_out=0.0,
+    )
+    found = share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
+    return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
+
+
+def popularity_of(trips: Trajectories, config: FeaturizerConfig) -> Popularity:
+    """Where the agents of trips go."""
+    return Featurizer.of(trips, config, np.random.default_rng(0)).among(trips).popularity

@@ -1,0 +1,311 @@
+"""Learning a reward of one's own: which trips teach, what is remembered of them, and what is kept of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.resuming import Generated, one_thread
+from astray.errors import DataError
+from astray.features.featurizer import Featurizer, trip_names
+from astray.features.memory import Memory
+from astray.features.paths import resample
+from astray.irl.shared import Reward
+from astray.irl.world import GeoWorld, Rows, StepWorld
+from astray.scoring.normality import Calibration, Location, calibrate, out_of_bag
+from astray.scoring.own_scale import OwnScores
+from astray.scoring.scores import chunks
+from astray.storage import ModelFile
+from astray.storage.parts import (
+    Packed,
+    pack_calibration,
+    pack_featurizer,
+    pack_reward,
+    pack_table,
+    pack_trips,
+    unpack_calibration,
+    unpack_featurizer,
+    unpack_reward,
+    unpack_table,
+    unpack_trips,
+)
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.irl.config import LearnConfig
+    from astray.irl.learn import Learned
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, Mapping[str, float]], None]
+
+REMEMBER_FIXES = 500_000  # looked at in one go while remembering
+FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
+LEAST_JUDGES = 3  # heads that must not have learned from a trip for it to set the scale
+WINDOW = 120.0  # seconds of the worst window
+WINDOW_STEPS = 10.0  # and steps, where there is no time
+
+
+# -------------------------------------------------------------------- which trips teach
+
+
+def teachable(
+    trips: Trajectories, y: ArrayLike | None = None, refused: Iterable[str] = (), known: frozenset[str] = frozenset()
+) -> NDArray[np.bool_]:
+    """Which trips may teach.
+
+    Not those marked -1, not those named in ``refused``, and not those that are ``known`` to be anomalous, unless they
+    are marked +1 now. Two trips of one name are refused altogether.
+
+    >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
+    >>> teachable(trips, [1, -1, 1], refused=["z"]).tolist()
+    [True, False, False]
+    """
+    names = trip_names(trips)
+    if len(set(names)) < len(names):
+        distinct, times = np.unique(names, return_counts=True)
+        twice = str(distinct[np.argmax(times)])
+        raise DataError(f"two trajectories are called {twice!r}; give each trajectory of an agent an id of its own")
+    unwanted = trips.called(refused)
+    if y is None:
+        return ~unwanted & ~np.isin(names, sorted(known))
+    labels = np.asarray(y)
+    if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
+        raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
+    return np.asarray(~unwanted & (labels == 1), bool)
+
+
+def without(trips: Trajectories, names: Iterable[str]) -> Trajectories:
+    """The trips that are not called one of these full names."""
+    return trips[~np.isin(trip_names(trips), sorted(names))]
+
+
+def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
+    """At most so many trips, drawn at random, in their order."""
+    return trips if len(trips) <= most else trips[np.sort(rng.choice(len(trips), most, replace=False))]
+
+
+def others(
+    population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
+) -> Trajectories:
+    """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
+    if population.is_gps != mine.is_gps:
+        raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
+    # Agents without a name cannot be told apart, so nobody is left out by it.
+    found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
+    if not len(found):
+        raise DataError("the population has no trip of another agent; leave it out, or give others' trips")
+    return sample(found, most, rng)
+
+
+# -------------------------------------------------------------------- what is remembered, what is kept
+
+
+def remember(featurizer: Featurizer, trips: Trajectories) -> Featurizer:
+    """A featurizer that remembers these trips too; those that it remembered under the same names are replaced."""
+    again = set(featurizer.memory.trip_ids).intersection(trip_names(trips))
+    featurizer = featurizer.forget(sorted(again)) if again else featurizer
+    blank = featurizer.with_memory(Memory())
+    # In pieces, so that looking at very many trips takes little memory; merged in pairs, so that none moves too often.
+    memories = [blank.remember(trips[chunk]).memory for chunk in chunks(trips.lengths, REMEMBER_FIXES)]
+    while len(memories) > 1:
+        merged = [a.merge(b) for a, b in zip(memories[::2], memories[1::2], strict=False)]
+        memories = merged + memories[2 * len(merged) :]
+    return featurizer.with_memory(featurizer.memory.merge(memories[0])) if memories else featurizer
+
+
+def thin(trips: Trajectories, featurizer: Featurizer) -> Trajectories:
+    """The same trips as a model keeps them: resampled to the featurizer's interval, without faulty fixes."""
+    paths = resample(featurizer.paths(trips), featurizer.config.interval)
+    lat, lon = featurizer.projection.to_degrees(paths.columns["xy"])
+    lengths = np.bincount(paths.context["trip"], paths.lengths, len(trips)).astype(np.int64)
+    present = lengths > 0
+    wanted = (*featurizer.config.context.numeric, *featurizer.config.context.categorical)
+    return Trajectories(
+        {"time": paths.columns["time"], "lat": lat, "lon": lon},
+        np.r_[0, np.cumsum(lengths[present])],
+        trips.agent_ids[present],
+        trips.trajectory_ids[present],
+        {name: trips.context[name][present] for name in wanted},
+    )
+
+
+class Unknown:
+    """The dynamics of a world that came out of a file: it can be looked at, but not acted in."""
+
+    def reset(self, n: int, rng: np.random.Generator) -> Array:
+        """Refuse to begin."""
+        raise DataError("a model file holds no dynamics; set_params(dynamics=...) before letting a policy act")
+
+    def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """Refuse to go on."""
+        return self.reset(len(states), rng), np.zeros(len(states), bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """All that a detector has after learning, and all that its file holds beside the parameters."""
+
+    reward: Reward
+    calibration: Calibration | None  # of a reward of the agent's own; None: by its own past trips
+    featurizer: Featurizer | None  # for GPS
+    world: StepWorld | None  # for states and actions
+    history: pl.DataFrame
+    kept: Trajectories
+    generated: Generated | None = None
+    own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
+    suspects: tuple[str, ...] = ()  # names of past trips that were taken for somebody else's
+    inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
+
+    def pack(self) -> Packed:
+        """As a model file holds it."""
+        parts = [
+            pack_reward("reward", self.reward),
+            pack_table("history", self.history),
+            pack_trips("kept", self.kept),
+            Packed({"suspects": list(self.suspects)}, {}),
+        ]
+        if self.calibration is not None:
+            parts.append(pack_calibration("calibration", self.calibration))
+        else:
+            parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
+            parts.append(pack_inboxes("inbox", [self.inbox]))
+        if self.featurizer is not None:
+            parts.append(pack_featurizer("featurizer", self.featurizer))
+        if self.world is not None:
+            w = self.world
+            parts.append(Packed({}, {"world.mean": w.mean, "world.scale": w.scale, "world.waves": w.frequencies}))
+        if self.generated is not None:
+            parts.append(self.generated.pack("policy"))
+        return Packed.together(parts)
+
+    @classmethod
+    def unpack(cls, model: ModelFile) -> Trained:
+        """Out of a model file."""
+        reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
+        featurizer = unpack_featurizer(model, "featurizer") if kept.is_gps else None
+        world = None
+        if featurizer is None:
+            width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
+            mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
+            world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
+        n_features = (
+            len(featurizer.names)
+            if featurizer is not None
+            else len(mean) + 2 * world.frequencies.shape[1]
+            if world
+            else 0
+        )
+        if n_features != len(reward.step.mean):
+            raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
+        own, calibration, inbox = OwnScores(), None, Inbox()
+        if "calibration" in model.values:
+            calibration = unpack_calibration(model, "calibration")
+        else:
+            if featurizer is None or reward.trip is None or len(reward.trip.mean) != len(featurizer.statistics):
+                raise model.wrong("its trip reward and its featurizer do not fit together")
+            step = model.value("own_step", tuple[float, float] | None)
+            scores = model.array("own_scores", np.float32, len(featurizer.memory), 2, len(reward.aspects))
+            own = OwnScores(scores, None if step is None else Location(*step))
+            inbox = unpack_inboxes(model, "inbox", 1)[0]
+        return cls(
+            reward,
+            calibration,
+            featurizer,
+            world,
+            unpack_table(model, "history"),
+            kept,
+            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
+            own,
+            model.value("suspects", tuple[str, ...]),
+            inbox,
+        )
+
+
+def train(
+    world: GeoWorld | StepWorld,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    *,
+    population: Trajectories | None,
+    start: Learned | None = None,
+    keep: int = 300,
+    robust: bool = False,
+    scale: str = "trip",
+    window: float | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Algorithm 1, then the scales, then what is kept.
+
+    Every trip sets the scales by the rewards of the heads whose bootstrap has left it out (out of bag, Breiman 1996).
+    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and
+    of few trips they promise little.
+    Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
+    """
+    from astray.irl.learn import held_out, learn
+
+    rows = world.demonstrations()
+    with one_thread():
+        learned = learn(world, config, rng, population=population, start=start, progress=progress)
+    rewards, judged = learned.posterior(rows.features), judges(learned.unseen)[rows.trip]
+    measured = np.any(judged, axis=1)
+    # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
+    if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
+        rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[measured])
+    promised = np.isin(rows.trip, held_out(world.names, np.unique(rows.trip), config.held_out))
+    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised)
+    reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
+    if isinstance(world, GeoWorld):
+        kept = thin(sample(world.fixes, keep, rng), world.featurizer)
+        return Trained(reward, calibration, world.featurizer, None, history, kept, generated)
+    kept = sample(world.trajectories, keep, rng)
+    return Trained(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)
+
+
+def _n_trips(rows: Rows, which: NDArray[np.bool_]) -> int:
+    return len(np.unique(rows.trip[which]))
+
+
+def judges(unseen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which heads judge each demonstration, from (trips, heads) that say which have not learned from it.
+
+    A trip that nearly every head has learned from is judged by none: one or two heads are a noisy jury.
+
+    >>> judges(np.array([[True, True, True, True], [False, True, False, False]])).sum(axis=1).tolist()
+    [4, 0]
+    """
+    enough = unseen.sum(axis=1) >= min(LEAST_JUDGES, unseen.shape[1])
+    return np.asarray(unseen & enough[:, None])
+
+
+def calibrated(
+    learned: Learned,
+    rows: Rows,
+    rewards: Array,
+    robust: bool,
+    scale: str = "trip",
+    window: float | None = None,
+    unseen: NDArray[np.bool_] | None = None,
+) -> Calibration:
+    """The scales that demonstrations set, from the rewards of their rows."""
+    if rows.steps is None:
+        time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
+        length = WINDOW_STEPS if window is None else window
+    else:
+        time, length = rows.steps.time, WINDOW if window is None else window
+    return calibrate(
+        rewards,
+        rows.trip,
+        time,
+        np.ones(len(rows)),
+        aspects=learned.posterior.aspects,
+        unseen=unseen,
+        robust=robust,
+        scale=scale,
+        window_length=length,
+    )

@@ -1,0 +1,102 @@
+"""Context: what else a reward may depend on. Time of day, weekday, landmarks, and columns of the trips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.features.familiarity import DAY, WEEK
+from astray.features.projection import Projection
+from astray.features.steps import Steps
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ContextSpec:
+    """Which context the reward sees, beside what the encoder gives it; by default none."""
+
+    time_of_day: bool = False  # as a cycle
+    weekday: bool = False  # as a cycle
+    landmarks: tuple[tuple[float, float], ...] = ()  # (lat, lon) each: the distance to it
+    numeric: tuple[str, ...] = ()  # context columns of the trajectories, one number a trip
+    categorical: tuple[str, ...] = ()  # context columns of the trajectories, one label a trip
+
+
+@dataclass(frozen=True)
+class Context:
+    """A context as learned from demonstrations: it knows the labels, the landmarks in metres, and the local time.
+
+    >>> trips = Trajectories.from_fixes(time=[0, 1], lat=[0, 0], lon=[0, 0], trajectory=["a", "b"],
+    ...                                 context={"call": ["stand", "phone"]})
+    >>> context = Context.of(ContextSpec(categorical=("call",)), trips, Projection(0, 0))
+    >>> context.names
+    ['call = phone', 'call = stand']
+    >>> context.given(trips).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+
+    spec: ContextSpec = ContextSpec()
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    landmarks: tuple[tuple[float, float], ...] = ()
+    utc_offset: float = 0.0
+
+    @classmethod
+    def of(cls, spec: ContextSpec, trips: Trajectories, projection: Projection, utc_offset: float = 0.0) -> Context:
+        """Learn the labels of the categorical columns, and place the landmarks."""
+        for name in spec.numeric:
+            _column(trips, name)
+        labels = {name: tuple(np.unique(_column(trips, name).astype(str)).tolist()) for name in spec.categorical}
+        places = projection.to_metres(*np.array(spec.landmarks).T) if spec.landmarks else np.zeros((0, 2))
+        return cls(spec, labels, tuple((float(x), float(y)) for x, y in places), utc_offset)
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature, in the order of :meth:`encode`."""
+        cycles = [
+            f"{wave} of {what}"
+            for what, wanted in (("day", self.spec.time_of_day), ("week", self.spec.weekday))
+            if wanted
+            for wave in ("sin", "cos")
+        ]
+        near = [f"landmark {i}" for i in range(len(self.landmarks))]
+        return [
+            *cycles,
+            *near,
+            *self.spec.numeric,
+            *(f"{c} = {v}" for c, vs in self.labels.items() for v in vs),
+        ]
+
+    def given(self, trips: Trajectories) -> NDArray[np.float32]:
+        """The columns that came with the trips, as numbers: one row a trip. A label never seen before is all zeros."""
+        columns: list[Array] = [np.zeros((len(trips), 0))]
+        for name in self.spec.numeric:
+            values = _column(trips, name)
+            if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+                raise DataError(f"context column {name!r} is not a finite number for every trip; fill it in")
+            columns.append(values)
+        for name, known in self.labels.items():
+            labels = _column(trips, name).astype(str)
+            columns += [labels == label for label in known]
+        return np.column_stack(columns).astype(np.float32)
+
+    def encode(self, steps: Steps) -> NDArray[np.float32]:
+        """The context of every step."""
+        local = steps.time + self.utc_offset
+        periods = [p for p, wanted in ((DAY, self.spec.time_of_day), (WEEK, self.spec.weekday)) if wanted]
+        phases = [2 * np.pi * (local % period) / period for period in periods]
+        waves = [wave(phase) for phase in phases for wave in (np.sin, np.cos)]
+        near = [np.log1p(np.hypot(*(steps.location - place).T) / 100.0) for place in self.landmarks]
+        return np.column_stack([*waves, *near, steps.given]).astype(np.float32)
+
+
+def _column(trips: Trajectories, name: str) -> Array:
+    if name not in trips.context:
+        known = ", ".join(trips.context) or "none"
+        raise DataError(f"no context column {name!r} in these trajectories; there are: {known}")
+    return trips.context[name]

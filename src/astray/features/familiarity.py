@@ -1,0 +1,401 @@
+"""Familiarity: in how many past trips did the agent do something like this?
+
+Each habit is a way in which a step can be like an earlier one: the same cell, the same cell in the same direction,
+from the same origin, at the same hour, at such a speed, having come the same way. Habits are data; a habit turns steps
+into keys, a :class:`~astray.features.memory.Memory` counts the trips in which the keys occurred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, reduce
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.features.grid import cell, cells
+from astray.features.hashing import Word, changes, mix, mix_one
+from astray.features.memory import Memory
+from astray.features.projection import Projection
+from astray.features.steps import Steps
+
+Array = NDArray[Any]
+
+DAY = 86_400.0
+WEEK = 7 * DAY
+GRIDS = 2  # each key is taken on two grids, half a cell apart, and the counts are averaged
+SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
+STANDING = 0.5  # metres a second below which there is no direction of travel
+SECTORS = 8
+
+
+@dataclass(frozen=True)
+class Habit:
+    """What two steps must have in common to count as the same.
+
+    >>> Habit(cell=500, heading=True).name
+    'cell 500 m, heading'
+    """
+
+    cell: float | None = None  # metres: the place reached lies in the same cell
+    origin: float | None = None  # metres: the path began in the same cell
+    heading: bool = False  # the same of eight directions, or standing
+    speed: bool = False  # the same band of speed (bands grow by sqrt 2)
+    hours: float | None = None  # the same stretch of the day, of so many hours
+    weekend: bool = False  # both on a working day, or both on a weekend
+    trail: int | None = None  # came from the same cell, as many seconds ago as this lag of the steps says
+
+    @property
+    def name(self) -> str:
+        """The habit in a few words."""
+        parts = [
+            f"cell {self.cell:g} m" if self.cell else "",
+            f"origin {self.origin:g} m" if self.origin else "",
+            "heading" if self.heading else "",
+            "speed" if self.speed else "",
+            f"{self.hours:g} h of day" if self.hours else "",
+            "weekend" if self.weekend else "",
+            f"way {self.trail}" if self.trail is not None else "",
+        ]
+        return ", ".join(p for p in parts if p)
+
+    def salt(self, grid: int) -> int:
+        """The number that the habit's keys on a grid begin with."""
+        return crc32(self.name.encode()) * GRIDS + grid + 1
+
+
+PLACE = tuple(Habit(cell=c) for c in (150, 500, 1500, 5000))
+HEADING = tuple(Habit(cell=c, heading=True) for c in (300, 1000))
+ORIGIN = (Habit(cell=200, origin=500), Habit(cell=500, origin=2000), Habit(cell=300, origin=500, heading=True))
+HOUR = (Habit(cell=500, hours=2), Habit(cell=1000, heading=True, hours=3), Habit(origin=500, hours=2))
+SPEED = (Habit(cell=200, speed=True), Habit(cell=1000, speed=True), Habit(speed=True))
+WAY = (Habit(cell=150, trail=0), Habit(cell=500, trail=1))
+
+DEFAULT_HABITS = PLACE + HEADING + ORIGIN + HOUR + SPEED + WAY
+DEFAULT_LAGS = (60.0, 300.0)
+
+
+class Frame(NamedTuple):
+    """Where on the earth the metres of steps begin, and what local time is there.
+
+    Keys depend on places and local times alone, so that one agent's steps can be looked up in another one's memory.
+    """
+
+    projection: Projection = Projection(0.0, 0.0)
+    utc_offset: float = 0.0
+
+
+GRID_ORIGIN = Frame()
+
+
+def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
+    """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
+    keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
+    for h, grid, key in _keys(steps, habits, frame):
+        keys[grid, h] = key.spread(key.hashes)
+    return keys.transpose(2, 1, 0)
+
+
+class _Place(NamedTuple):
+    """Where steps are on the grid of the earth, (2, n); each for one step, or for ``lasts`` of them."""
+
+    places: Array
+    lasts: Array | None = None
+
+    def cells(self, size: float, shift: float) -> Word:
+        """The cells of a grid that they lie in."""
+        row, column = cells(self.places, size, shift)
+        south, west = row.min(), column.min()
+        wide = int(column.max() - west) + 1
+        number = (row - south) * wide + (column - west)
+        found = Word.of(number.astype(np.int64), (int(row.max() - south) + 1) * wide)
+        rows = found.values // wide
+        columns = found.values - rows * wide
+        hashed = found.hashed(mix((rows + int(south)).view(np.uint64), (columns + int(west)).view(np.uint64)))
+        return hashed if self.lasts is None else hashed.lasting(self.lasts)
+
+
+def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple[int, int, Word]]:
+    """The keys of steps, one habit after the other, on one grid after the other.
+
+    The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
+    """
+    if not len(steps):
+        return
+    local = steps.time + frame.utc_offset
+    vx, vy = steps.velocity.T
+    speed = np.sqrt(vx * vx + vy * vy)
+    standing = speed < STANDING
+
+    # Many habits ask for the same cell, sector, band or hour: each is made once.
+    @cache
+    def place(which: int) -> _Place:
+        if which != 1:
+            return _Place(frame.projection.to_grid(steps.location if which == 0 else steps.trail[:, which - 2]))
+        # The origin is what a path keeps: only where it changes it is looked at.
+        starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
+        return _Place(frame.projection.to_grid(steps.origin[starts]), np.diff(starts, append=len(steps)))
+
+    @cache
+    def place_cells(which: int, size: float, shift: float) -> Word:
+        return place(which).cells(size, shift)
+
+    @cache
+    def turn() -> Array:
+        return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
+
+    @cache
+    def sector(shift: float) -> Word:
+        # The rest of a division by a power of two, of negative numbers as well.
+        ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
+        ways[standing] = SECTORS
+        return Word.of(ways, SECTORS + 1)
+
+    @cache
+    def band() -> Array:
+        return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
+
+    @cache
+    def pace(shift: float) -> Word:
+        bands = np.floor(band() + shift).astype(np.int64)
+        return Word.of(bands, int(bands.max()) + 1)
+
+    @cache
+    def hour() -> Array:
+        """The share of the day that has passed: to the last bit ``local % DAY / DAY``, in a fraction of the time."""
+        seconds = local - np.floor(local / DAY) * DAY
+        return np.where(seconds < 0, seconds + DAY, seconds) / DAY
+
+    @cache
+    def slot(slots: int, shift: float) -> Word:
+        found = np.floor(hour() * slots + shift)
+        found *= found < slots  # the last half of a slot is the first one again
+        return Word.of(found.astype(np.int64), slots)
+
+    @cache
+    def weekend() -> Word:
+        # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
+        return Word.of(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
+
+    for grid, shift in enumerate(SHIFTS):
+        for h, habit in enumerate(habits):
+            words = []
+            if habit.cell is not None:
+                words.append(place_cells(0, habit.cell, shift))
+            if habit.origin is not None:
+                words.append(place_cells(1, habit.origin, shift))
+            if habit.trail is not None:
+                words.append(place_cells(2 + habit.trail, habit.cell or 1000.0, shift))
+            if habit.heading:
+                words.append(sector(shift))
+            if habit.speed:
+                words.append(pace(shift))
+            if habit.hours is not None:
+                words.append(slot(round(24 / habit.hours), shift))
+            if habit.weekend:
+                words.append(weekend())
+            salt = np.full(1, habit.salt(grid), np.uint64)
+            if not words:
+                yield h, grid, Word.of(np.zeros(len(steps), np.int64), 1).hashed(salt)
+                continue
+            first = words[0].hashed(mix(salt, words[0].hashes))
+            yield h, grid, reduce(Word.then, words[1:], first)
+
+
+class _Plan(NamedTuple):
+    """How keys are put together: the words that habits ask for, each once, and the words of every key."""
+
+    cells: tuple[tuple[int, int, float, float], ...]  # of each word its number, which place, the size and the shift
+    sectors: tuple[tuple[int, float], ...]
+    paces: tuple[tuple[int, float], ...]
+    slots: tuple[tuple[int, int, float], ...]
+    weekend: int | None
+    salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
+    keys: tuple[tuple[int, ...], ...]  # the words of each key
+    serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
+
+
+@lru_cache(maxsize=16)
+def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
+    words: dict[tuple[Any, ...], int] = {}
+
+    def word(*part: Any) -> int:
+        return words.setdefault(part, len(words))
+
+    keys: list[tuple[int, ...]] = []
+    for habit in habits:
+        for shift in SHIFTS:
+            parts = []
+            if habit.cell is not None:
+                parts.append(word("cell", 0, habit.cell, shift))
+            if habit.origin is not None:
+                parts.append(word("cell", 1, habit.origin, shift))
+            if habit.trail is not None:
+                parts.append(word("cell", 2 + habit.trail, habit.cell or 1000.0, shift))
+            if habit.heading:
+                parts.append(word("sector", shift))
+            if habit.speed:
+                parts.append(word("pace", shift))
+            if habit.hours is not None:
+                parts.append(word("slot", round(24 / habit.hours), shift))
+            if habit.weekend:
+                parts.append(word("weekend"))
+            keys.append(tuple(parts))
+
+    def of_kind(kind: str) -> tuple[Any, ...]:
+        return tuple((w, *given) for (name, *given), w in words.items() if name == kind)
+
+    serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
+    return _Plan(
+        of_kind("cell"),
+        of_kind("sector"),
+        of_kind("pace"),
+        of_kind("slot"),
+        words.get(("weekend",)),
+        tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS)),
+        tuple(keys),
+        serves,
+    )
+
+
+class StepKeys:
+    """The keys of one step after another, for a live feed: to the last bit those of :func:`keys_of`.
+
+    A call of numpy costs the same for one row as for a hundred, and :func:`keys_of` makes some seven hundred of them.
+    Here plain integers do; and since a step mostly stays in the cells of the step before, only keys of which a word
+    has changed are made anew.
+
+    >>> keys = StepKeys((Habit(cell=500), Habit(cell=500, speed=True)))
+    >>> keys(0.0, ((120.0, 30.0),), (3.0, 4.0)).shape, keys.changed
+    ((4,), True)
+    """
+
+    __slots__ = ("_frame", "_keys", "_last", "_places", "_plan", "changed")
+
+    def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
+        self._frame = frame
+        self.changed = True  # whether the last step has other keys than the one before
+        self._plan = _plan_of(tuple(habits))
+        self._last: list[Any] = [None] * len(self._plan.serves)
+        self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._plan.cells), default=0))
+        self._keys = np.array(self._plan.salts, np.uint64)
+
+    def __call__(
+        self, time: float, places: Sequence[tuple[float, float]], velocity: tuple[float, float]
+    ) -> NDArray[np.uint64]:
+        """The keys of a step, habit by habit, grid by grid; the array is overwritten by the next step.
+
+        ``places`` are the place reached, the origin, and where the agent was some lags before.
+        """
+        vx, vy = velocity
+        speed = math.sqrt(vx * vx + vy * vy)
+        # numpy's own functions, for the last bit of another library's may differ.
+        turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
+        band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
+        local = time + self._frame.utc_offset
+        hour = local % DAY / DAY
+        plan, floor, grid_place = self._plan, math.floor, self._frame.projection.grid_place
+        now = list(self._last)
+        moved = [place != last for place, last in zip(places, self._places, strict=False)]
+        on_grid = [grid_place(*place) if m else None for place, m in zip(places, moved, strict=False)]
+        self._places[: len(moved)] = places[: len(moved)]
+        for w, which, size, shift in plan.cells:
+            here = on_grid[which]
+            if here is not None:
+                now[w] = cell(*here, size, shift)
+        for w, shift in plan.sectors:
+            now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
+        for w, shift in plan.paces:
+            now[w] = floor(band + shift)
+        for w, slots, shift in plan.slots:
+            now[w] = floor(hour * slots + shift) % slots
+        if plan.weekend is not None:
+            now[plan.weekend] = int(floor(local / DAY) % 7 in (2, 3))
+        self.changed = now != self._last
+        if self.changed:
+            changed = [w for w, (a, b) in enumerate(zip(now, self._last, strict=True)) if a != b]
+            self._last = now
+            for k in {k for w in changed for k in plan.serves[w]}:
+                key = plan.salts[k]
+                for w in plan.keys[k]:
+                    key = mix_one(key, word_of(now[w]))
+                self._keys[k] = key
+        return self._keys
+
+
+def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> dict[int, NDArray[np.uint64]]:
+    """The distinct keys of each trip (by its number in ``steps.trip``), as a memory takes them."""
+    if not len(steps):
+        return {}
+    keys = keys_of(steps, habits, frame).reshape(len(steps), -1)
+    # Most steps stay in the cell of the step before: drop those repeats first, they are cheap to see.
+    fresh = np.ones(keys.shape, bool)
+    fresh[1:] = (keys[1:] != keys[:-1]) | (steps.trip[1:] != steps.trip[:-1])[:, None]
+    starts = np.flatnonzero(np.r_[True, steps.trip[1:] != steps.trip[:-1]])
+    ends = np.r_[starts[1:], len(steps)]
+    return {int(steps.trip[a]): np.unique(keys[a:b][fresh[a:b]]) for a, b in zip(starts, ends, strict=True)}
+
+
+def familiarity_of(
+    steps: Steps,
+    habits: Sequence[Habit],
+    memory: Memory,
+    frame: Frame = GRID_ORIGIN,
+    without: Array | None = None,
+    out: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """The familiarity of steps: what :func:`familiarity` says of their keys; in memory habit by habit.
+
+    ``out`` is where it is to stand, (steps, habits), if that is known.
+    """
+    found = np.empty((len(habits), len(steps)), np.float32) if out is None else out.T
+    found[:] = 0.0
+    if not found.size:
+        return found.T
+    own = None if without is None else Word.of(without + 1, int(without.max()) + 2)
+    keys: list[tuple[int, Word]] = []
+    for h, _, key in _keys(steps, habits, frame):
+        if own is None:
+            keys.append((h, key))
+        else:
+            both, one, two = key.pairs(own)
+            found[h] += both.spread(memory.log_counts(key.hashes.take(one), own.values.take(two) - 1))
+    if keys:
+        # One look-up of all keys is cheaper than one for each habit.
+        logs = memory.log_counts(np.concatenate([key.hashes for _, key in keys]))
+        ends = np.cumsum([len(key.hashes) for _, key in keys])
+        for (h, key), of_key in zip(keys, np.split(logs, ends[:-1]), strict=True):
+            found[h] += key.spread(of_key)
+    found /= GRIDS
+    return found.T
+
+
+def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
+    """log(1 + count) of every habit, averaged over the grids: an array of shape (steps, habits)."""
+    n, habits, grids = keys.shape
+    rows = keys.transpose(1, 2, 0).reshape(habits * grids, n)
+    # A step mostly has the key of the step before, for a cell is larger than a step: look every run of equals up once.
+    fresh = np.ones(rows.shape, bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
+    if without is not None:
+        fresh[:, 1:] |= without[1:] != without[:-1]
+    run = np.flatnonzero(fresh)
+    logs = memory.log_counts(rows.ravel()[run], None if without is None else without[run % n])
+    logs = np.repeat(logs, np.diff(run, append=rows.size)).reshape(habits, grids, n)
+    return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
+
+
+def few_familiarity(keys: Array, memory: Memory) -> NDArray[np.float32]:
+    """What :func:`familiarity` says of few keys (..., grids), to the last bit; no look-up table is made and kept."""
+    logs = np.log1p(memory.few_counts(keys.ravel())).reshape(keys.shape)
+    found: NDArray[np.float32] = np.add.reduce(logs, axis=-1) / GRIDS
+    return found
+
+
+def word_of(value: int | tuple[int, int]) -> int:
+    """A cell, or a small number, as a word of 64 bits."""
+    return value if isinstance(value, int) else mix_one(*value)

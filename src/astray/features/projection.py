@@ -1,0 +1,88 @@
+"""Degrees to metres and back, around one centre."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Place = tuple[float, float]
+"""East and north, in metres."""
+
+EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
+METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A local equirectangular projection: true to scale near its centre, a continuous map across the antimeridian.
+
+    >>> here = Projection(lat=41.15, lon=-8.61)
+    >>> here.to_metres(np.array([41.16]), np.array([-8.61])).round(1)
+    array([[   0., 1112.]])
+    >>> lat, lon = here.to_degrees(here.to_metres(np.array([41.2]), np.array([-8.5])))
+    >>> float(lat[0].round(6)), float(lon[0].round(6))
+    (41.2, -8.5)
+    """
+
+    lat: float
+    lon: float
+
+    @classmethod
+    def centred_on(cls, lat: Array, lon: Array) -> Projection:
+        """Centre on the middle of some fixes; longitudes are averaged on the circle."""
+        turn = np.exp(1j * np.radians(lon)).mean()
+        return cls(float(np.median(lat)), float(np.degrees(np.angle(turn))))
+
+    @cached_property
+    def _east_metres_a_degree(self) -> float:
+        # A centre at a pole would fold all longitudes into one point; a tenth of a degree short of it still tells them
+        # apart.
+        return float(METRES_A_DEGREE * np.cos(np.radians(min(abs(self.lat), 89.9))))
+
+    @property
+    def solar_offset(self) -> float:
+        """Seconds that local time is ahead of UTC, by the sun: a whole hour for every 15 degrees of longitude."""
+        return 3600.0 * round(self.lon / 15.0)
+
+    def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
+        """East and north of the centre, in metres: an array of shape (n, 2), in memory all east before all north."""
+        east = np.asarray(lon, np.float64) - self.lon + 180.0
+        # The rest of a division takes as long as everything else together, and is hardly ever needed.
+        if ((east < 0.0) | (east >= 360.0)).any():
+            east %= 360.0
+        north = np.asarray(lat, np.float64) - self.lat
+        return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
+
+    def place(self, lat: float, lon: float) -> Place:
+        """One fix in metres: to the last bit what :meth:`to_metres` gives.
+
+        >>> here = Projection(lat=41.15, lon=-8.61)
+        >>> here.place(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
+        True
+        """
+        east = (lon - self.lon + 180.0) % 360.0 - 180.0
+        return east * self._east_metres_a_degree, (lat - self.lat) * METRES_A_DEGREE
+
+    def to_grid(self, xy: Array) -> NDArray[np.float64]:
+        """Points in metres as the grid of the earth has them, (2, n): east along the equator, and north of it.
+
+        A place has the same numbers whichever projection it came through; see :func:`astray.features.grid.cells`.
+        """
+        lat, lon = self.to_degrees(xy)
+        return np.stack([lon, lat]) * METRES_A_DEGREE
+
+    def grid_place(self, x: float, y: float) -> Place:
+        """One place on the grid of the earth: to the last bit what :meth:`to_grid` gives."""
+        lon = (self.lon + x / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
+        return lon * METRES_A_DEGREE, (self.lat + y / METRES_A_DEGREE) * METRES_A_DEGREE
+
+    def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Latitude and longitude of points in metres."""
+        lat = self.lat + xy[..., 1] / METRES_A_DEGREE
+        lon = (self.lon + xy[..., 0] / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
+        return lat, lon

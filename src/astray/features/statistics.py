@@ -1,0 +1,579 @@
+"""Trip statistics: what a whole trip is like, relative to what its agent has done before.
+
+A step shows where an agent is, not where it chose to begin and to stop: that is seen in the trip. Its statistics are
+those of the familiarity of its steps (mean, lowest and highest two minutes, first, last, share of what is new), in how
+many past trips the agent began, ended or travelled between here and there, how long and fast the trip was, and how
+many other agents go where it went. None of them names a place, so one reward can serve every agent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.features.familiarity import (
+    DAY,
+    GRIDS,
+    SHIFTS,
+    STANDING,
+    Frame,
+    Habit,
+    familiarity,
+    few_familiarity,
+    keys_of,
+    word_of,
+)
+from astray.features.grid import cell, cells
+from astray.features.hashing import mix, mix_one
+from astray.features.memory import Memory
+from astray.features.popularity import Popularity
+from astray.features.steps import Step, Steps
+
+Array = NDArray[Any]
+Keys = NDArray[np.uint64]
+Floats = NDArray[np.float32]
+
+END_CELLS = (500.0, 2000.0)  # metres: cells in which trips begin and end
+WINDOW = 120.0  # seconds of the lowest and highest stretch
+LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands to a factor e: trips that are about as long, as fast
+HOURS = 3.0  # of the day, in which trips that begin at about the same time begin
+
+OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
+MOTION = ("length", "duration", "speed", "straightness", "standing", "highest speed", "spread of speed")
+GROUPS = ("population", "clock", "end")
+"""Statistics that may be missing together: there are no other agents, no clock, or the trip goes on."""
+
+
+class TripHabit(NamedTuple):
+    """What two trips must have in common: among the past trips are counted those whose ``past`` is this one's ``now``.
+
+    The parts of a trip are its ``start`` and ``stop`` (cells of ``size`` metres), the ``hour`` at which it began, and
+    bands of its ``length``, ``duration`` and ``speed``.
+    """
+
+    now: tuple[str, ...]
+    past: tuple[str, ...]
+    size: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The habit in a few words."""
+        said = " and ".join(self.now) if self.now == self.past else f"{self.now[0]} where past trips {self.past[0]}"
+        if self.now[::-1] == self.past != self.now:
+            said = "the way back"
+        return f"{said} {self.size:g} m" if self.size else said
+
+
+def _same(*parts: str, size: float = 0.0) -> TripHabit:
+    return TripHabit(parts, parts, size)
+
+
+TRIP_HABITS = (
+    *(
+        habit
+        for size in END_CELLS
+        for habit in (
+            _same("start", size=size),
+            _same("stop", size=size),
+            TripHabit(("start",), ("stop",), size),
+            TripHabit(("stop",), ("start",), size),
+            _same("start", "stop", size=size),
+            TripHabit(("stop", "start"), ("start", "stop"), size),
+            _same("start", "hour", size=size),
+            _same("stop", "hour", size=size),
+            _same("start", "stop", "length", size=size),
+            _same("start", "stop", "duration", size=size),
+        )
+    ),
+    _same("hour"),
+    _same("length"),
+    _same("duration"),
+    _same("speed"),
+)
+"""What is counted of whole trips."""
+
+
+@dataclass(frozen=True, eq=False)
+class TripRows:
+    """Steps of trips with the keys that memories know them by: made once, then seen through any agent's memory.
+
+    Attributes
+    ----------
+    steps
+        One row a step, trip by trip.
+    keys
+        Their keys: (rows, habits, grids).
+    frame
+        Where and when they are.
+    n_trips
+        How many trips there are; ``steps.trip`` counts into them.
+    finished
+        Whether each trip has ended; if not, where it stops is not known.
+    """
+
+    steps: Steps
+    keys: Keys
+    frame: Frame
+    n_trips: int
+    finished: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, steps: Steps, habits: Sequence[Habit], frame: Frame, n_trips: int, finished: bool | Array = True
+    ) -> TripRows:
+        """The rows of steps."""
+        ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
+        return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """The trips that have a row."""
+        return self.steps.trip[self.starts]
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first row of each trip that has one."""
+        trip = self.steps.trip
+        return np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]]) if len(trip) else np.zeros(0, np.int64)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many rows each of these trips has."""
+        return np.diff(self.starts, append=len(self.steps))
+
+    def __getitem__(self, trips: Array) -> TripRows:
+        """Some trips, by their positions, in any order; a trip without rows stays one."""
+        first = np.searchsorted(self.steps.trip, trips)
+        count = np.searchsorted(self.steps.trip, trips, side="right") - first
+        rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        steps = replace(self.steps[rows], trip=np.repeat(np.arange(len(trips)), count))
+        return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips])
+
+    def prefixes(self, share: Array) -> TripRows:
+        """The same trips as far as a ``share`` of their rows, rounded up, and not finished."""
+        wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
+        place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
+        rows = np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
+        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, np.zeros(self.n_trips, np.bool_))
+
+    @staticmethod
+    def concat(parts: Sequence[TripRows]) -> TripRows:
+        """Trips one after the other; they must be of one frame, or already have their keys."""
+        firsts = np.cumsum([0, *(p.n_trips for p in parts)])
+        return TripRows(
+            Steps.concat([replace(p.steps, trip=p.steps.trip + f) for p, f in zip(parts, firsts, strict=False)]),
+            np.concatenate([p.keys for p in parts]),
+            parts[0].frame,
+            int(firsts[-1]),
+            np.concatenate([p.finished for p in parts]),
+        )
+
+    # ---------------------------------------------------------------- whole trips
+
+    @cached_property
+    def motion(self) -> NDArray[np.float64]:
+        """Of each present trip what :data:`MOTION` names: (trips, 7)."""
+        steps, starts, lengths = self.steps, self.starts, self.lengths
+        vx, vy = steps.velocity.T
+        speed = np.sqrt(vx * vx + vy * vy)
+        moved = np.hypot(*np.diff(steps.location, axis=0, prepend=steps.location[:1]).T) * ~steps.first
+        passed = np.diff(steps.time, prepend=steps.time[:1]) * ~steps.first
+
+        def total(values: Array) -> Array:
+            return np.add.reduceat(np.asarray(values, np.float64), starts)
+
+        # The first row of a path has no speed of its own yet.
+        moving = np.maximum(total(~steps.first), 1)
+        length, duration = total(moved), np.maximum(total(passed), 1.0)
+        mean = total(speed * ~steps.first) / moving
+        square = total(speed * speed * ~steps.first) / moving
+        apart = np.hypot(*(steps.location[starts + lengths - 1] - steps.location[starts]).T)
+        return np.column_stack(
+            [
+                np.log1p(length),
+                np.log(duration),
+                np.log1p(length / duration),
+                apart / (length + 100.0),
+                total((speed < STANDING) & ~steps.first) / moving,
+                np.log1p(np.maximum.reduceat(speed, starts)),
+                np.log1p(np.sqrt(np.maximum(square - mean * mean, 0.0))),
+            ]
+        )
+
+    @cached_property
+    def looked_up(self) -> Keys:
+        """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
+        return _mixed(self._words, _LOOKED_UP)
+
+    @cached_property
+    def remembered(self) -> Keys:
+        """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
+        return _mixed(self._words, _REMEMBERED)
+
+    @cached_property
+    def _words(self) -> Keys:
+        """What the keys of each present trip are made of: (trips, words, grids)."""
+        n, ends = len(self.starts), self.starts + self.lengths - 1
+        both = self.frame.projection.to_grid(self.steps.location[np.concatenate([self.starts, ends])])[:, :, None]
+        places = {"start": both[:, :n], "stop": both[:, n:]}
+        began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
+        bands = {
+            "hour": began,
+            "length": LENGTH_BANDS * self.motion[:, 0],
+            "duration": DURATION_BANDS * self.motion[:, 1],
+            "speed": SPEED_BANDS * self.motion[:, 2],
+        }
+        shifts = np.array(SHIFTS)
+        words = np.zeros((n, len(_WORDS), GRIDS), np.uint64)
+        for w, (part, size) in enumerate(_WORDS):
+            if part in places:
+                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(places[part], size, shifts))
+                words[:, w] = mix(row, column)
+            elif part in bands:
+                band = np.floor(bands[part][:, None] + shifts).astype(np.int64)
+                words[:, w] = (band % SLOTS if part == "hour" else band).view(np.uint64)
+        return words
+
+
+SLOTS = round(24 / HOURS)  # of the day
+_NO_WORD = ("", 0.0)
+_WORDS = tuple(
+    dict.fromkeys(
+        [
+            _NO_WORD,
+            *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now),
+        ]
+    )
+)
+"""What keys of trips are made of, each with its size; the first is none."""
+
+
+def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
+    """For each habit the numbers of its words, (habits, most words); 0 where it has no more."""
+    number = {word: i for i, word in enumerate(_WORDS)}
+    rows = [[number[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
+    most = max(map(len, rows))
+    return np.array([row + [0] * (most - len(row)) for row in rows])
+
+
+_LOOKED_UP = _word_numbers([(h.now, h.size) for h in TRIP_HABITS])
+_REMEMBERED = _word_numbers([(h.past, h.size) for h in TRIP_HABITS])
+# What is counted under a key is what past trips had: two habits that ask for the same share the key.
+_KINDS = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
+_SALTS = np.array(
+    [[(1 << 32) + GRIDS * _KINDS.index((h.past, h.size)) + g for g in range(GRIDS)] for h in TRIP_HABITS], np.uint64
+)
+
+
+def _mixed(words: Keys, numbers: NDArray[np.int64]) -> Keys:
+    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word."""
+    keys = np.broadcast_to(_SALTS, (len(words), *_SALTS.shape)).copy()
+    for column in numbers.T:
+        here = np.flatnonzero(column)
+        keys[:, here] = mix(keys[:, here], words[:, column[here]])
+    return keys
+
+
+class Statistic(NamedTuple):
+    """A statistic of trips: its name, and the groups (of :data:`GROUPS`) with which it may be missing."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=16)
+def statistics_of(habits: tuple[Habit, ...], popularity_cells: tuple[float, ...]) -> tuple[Statistic, ...]:
+    """What :func:`statistics` gives, column by column."""
+
+    def over_steps(habit: Habit, what: str) -> Statistic:
+        groups = {"clock": habit.hours is not None or habit.weekend, "end": what == "last"}
+        return Statistic(f"{habit.name}: {what}", _those(groups))
+
+    def over_trips(habit: TripHabit) -> Statistic:
+        return Statistic(habit.name, _those({"clock": "hour" in habit.now, "end": "stop" in habit.now}))
+
+    def over_others(size: float, what: str) -> Statistic:
+        return Statistic(f"others {size:g} m: {what}", _those({"population": True, "end": what == "last"}))
+
+    return (
+        *(over_steps(habit, what) for habit in habits for what in OVER_STEPS),
+        *(over_trips(habit) for habit in TRIP_HABITS),
+        *(Statistic(what) for what in MOTION),
+        *(over_others(size, what) for size in popularity_cells for what in ("mean", "first", "last", "where new")),
+        Statistic("past trips"),
+    )
+
+
+def _those(groups: Mapping[str, bool]) -> frozenset[str]:
+    return frozenset(name for name, belongs in groups.items() if belongs)
+
+
+def members(known: Sequence[Statistic], group: str) -> NDArray[np.bool_]:
+    """Which statistics belong to a group."""
+    return np.array([group in s.groups for s in known], np.bool_)
+
+
+def statistics(
+    rows: TripRows,
+    familiar: Floats,
+    habits: Sequence[Habit],
+    memory: Memory,
+    popularity: Popularity,
+    *,
+    interval: float,
+    without: Array | None = None,
+    maker: Array | None = None,
+) -> Floats:
+    """The statistics of trips through an agent's memory: (trips, statistics); of a trip without rows, not numbers.
+
+    Parameters
+    ----------
+    rows
+        The trips.
+    familiar
+        What :func:`~astray.features.familiarity.familiarity` says of the rows' keys.
+    habits
+        What the rows' keys stand for.
+    memory
+        What the agent has done.
+    popularity
+        Where other agents go.
+    interval
+        Seconds between rows, about.
+    without
+        Of each trip the number of a remembered one that is not to count, -1 for none.
+    maker
+        Of each trip the number of the agent that made it, among those of the popularity; -1 for none.
+    """
+    starts, lengths, present = rows.starts, rows.lengths, rows.present
+    known = statistics_of(tuple(habits), popularity.cells)
+    found = np.full((rows.n_trips, len(known)), np.nan, np.float32)
+    if not len(starts):
+        return found
+    last = starts + lengths - 1
+
+    def mean(values: Array) -> Array:
+        return np.asarray(np.add.reduceat(values, starts, axis=0, dtype=np.float64) / lengths[:, None])
+
+    low, high = windows(familiar, starts, lengths, max(1, round(WINDOW / interval)))
+    over = np.stack([mean(familiar), low, high, familiar[starts], familiar[last], mean(familiar == 0)], axis=2)
+    whole = None if without is None else without[present]
+    alike = familiarity(rows.looked_up, memory, whole)
+    there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
+    new = familiar[:, [habits.index(habit) for habit in popularity.habits]] == 0
+    others = np.stack([mean(there), there[starts], there[last], mean(there * new)], axis=2)
+    past = memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0)
+    parts = [over.reshape(len(starts), -1), alike, rows.motion, others.reshape(len(starts), -1), np.log1p(past)]
+    found[present] = np.column_stack(parts)
+    found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
+    if not len(popularity.agents):
+        found[:, members(known, "population")] = np.nan
+    return found
+
+
+def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
+    """The lowest and the highest mean over any ``size`` rows in a row of each trip; a shorter trip has its mean.
+
+    >>> low, high = windows(np.array([[0.0], [1.0], [5.0], [3.0]]), np.array([0, 3]), np.array([3, 1]), 2)
+    >>> low.tolist(), high.tolist()
+    ([[0.5], [3.0]], [[3.0], [3.0]])
+    """
+    sums = np.zeros((len(values) + 1, values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:], dtype=np.float64)
+    place = np.arange(len(values)) - np.repeat(starts, lengths)
+    wide = np.minimum(size, np.repeat(lengths, lengths))
+    ends = np.flatnonzero(place + 1 >= wide)
+    means = (sums[ends + 1] - sums[ends + 1 - wide[ends]]) / wide[ends, None]
+    cut = np.searchsorted(ends, starts)
+    return np.minimum.reduceat(means, cut, axis=0), np.maximum.reduceat(means, cut, axis=0)
+
+
+# -------------------------------------------------------------------- a trip that goes on
+
+
+_NUMBER = {word: w for w, word in enumerate(_WORDS)}
+_BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
+_GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
+_GOING_ON_KEYS = [
+    (int(_SALTS[h, grid]), grid, [w for w in _LOOKED_UP[h].tolist() if w]) for h in _GOING_ON for grid in range(GRIDS)
+]
+"""The keys of a trip that goes on: of each the salt, the grid, and the numbers of its words."""
+
+
+class RunningStatistics:
+    """The statistics of a trip that goes on, from running sums: those that :func:`statistics` gives of its rows so far.
+
+    What is said of its rows' familiarity, of past trips like it and of other agents is equal to the last bit (under a
+    half-life, to rounding: then counts are fractions); what is said of its motion is equal to rounding.
+
+    Parameters
+    ----------
+    habits, memory, popularity, interval
+        As for :func:`statistics`.
+    frame
+        Where and when the trip is.
+    maker
+        The number of the agent that makes it, among those of the popularity; -1 for none.
+    """
+
+    __slots__ = (
+        *("_alike", "_frame", "_high", "_low", "_maker", "_memory", "_motion", "_motion_values", "_new", "_others"),
+        *("_over", "_place_keys", "_places", "_popularity", "_rows", "_sums", "_there", "_there_new", "_there_sum"),
+        *("_values", "_width", "_window", "_words"),
+    )
+
+    def __init__(
+        self,
+        habits: Sequence[Habit],
+        memory: Memory,
+        popularity: Popularity,
+        frame: Frame,
+        *,
+        interval: float,
+        maker: int = -1,
+    ) -> None:
+        self._memory, self._popularity, self._frame, self._maker = memory, popularity, frame, maker
+        self._places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
+        n, sizes = len(habits), len(popularity.cells)
+        # Where the trip stops is not known yet, nor, without a population, where others go: that stays not a number.
+        self._values = np.full((1, len(statistics_of(tuple(habits), popularity.cells))), np.nan, np.float32)
+        self._values[0, -1] = np.log1p(memory.history)
+        ends = np.cumsum([len(OVER_STEPS) * n, len(TRIP_HABITS), len(MOTION), 4 * sizes])
+        over, self._alike, self._motion_values, others, _ = np.split(self._values[0], ends)
+        self._over, self._others = over.reshape(n, len(OVER_STEPS)), others.reshape(sizes, 4)
+        self._rows = 0
+        self._sums, self._new = np.zeros(n), np.zeros(n)
+        self._low = self._high = self._sums
+        self._width = max(1, round(WINDOW / interval))
+        self._window = deque([self._sums], self._width + 1)  # the sums after each of the last rows
+        self._place_keys: Array = np.zeros(0, np.uint64)
+        self._there: Array = np.zeros(len(self._places), np.float32)
+        self._there_sum, self._there_new = np.zeros(len(self._places)), np.zeros(len(self._places))
+        self._words: list[list[int]] = []
+        self._motion = _RunningMotion()
+
+    def add(self, step: Step, keys: Keys, familiar: Floats) -> None:
+        """Count a further row: its step, its keys (habits, grids) and their familiarity."""
+        self._rows += 1
+        new = familiar == 0
+        self._new += new
+        self._sums = self._sums + familiar
+        self._window.append(self._sums)
+        if self._rows <= self._width:
+            self._low = self._high = self._sums / self._rows
+        else:
+            mean = (self._sums - self._window[0]) / self._width
+            self._low, self._high = np.minimum(self._low, mean), np.maximum(self._high, mean)
+        if self._places:
+            place_keys = keys[self._places]
+            if not np.array_equal(place_keys, self._place_keys):
+                self._place_keys = place_keys
+                self._there = self._popularity.encode_step(place_keys, self._maker)
+            self._there_sum += self._there
+            self._there_new += self._there * new[self._places]
+        self._motion.add(step)
+        if self._rows == 1:
+            self._over[:, 3] = familiar
+            if self._places:
+                self._others[:, 1] = self._there
+            self._words = _first_words(step, self._frame)
+
+    @property
+    def values(self) -> Floats:
+        """The statistics of the trip so far, (1, statistics); overwritten by the next call."""
+        over, n, motion = self._over, self._rows, self._motion.values
+        over[:, 0] = self._sums / n
+        over[:, 1] = self._low
+        over[:, 2] = self._high
+        over[:, 5] = self._new / n
+        self._count_trips(*motion[:3])
+        self._motion_values[:] = motion
+        if self._places:
+            self._others[:, 0] = self._there_sum / n
+            self._others[:, 3] = self._there_new / n
+        return self._values
+
+    def _count_trips(self, length: float, duration: float, speed: float) -> None:
+        """Look up the past trips that began alike, or were about as long or as fast, unless these are the same ones."""
+        bands = (LENGTH_BANDS * length, DURATION_BANDS * duration, SPEED_BANDS * speed)
+        now = [[math.floor(band + shift) for shift in SHIFTS] for band in bands]
+        if now == [self._words[w] for w in _BANDS]:
+            return
+        for w, word in zip(_BANDS, now, strict=True):
+            self._words[w] = word
+        keys = []
+        for salt, grid, numbers in _GOING_ON_KEYS:
+            key = salt
+            for w in numbers:
+                key = mix_one(key, self._words[w][grid])
+            keys.append(key)
+        self._alike[_GOING_ON] = few_familiarity(np.array(keys, np.uint64).reshape(-1, GRIDS), self._memory)
+
+
+def _first_words(step: Step, frame: Frame) -> list[list[int]]:
+    """The words, each on every grid, that the first row of a trip tells; the others are left empty."""
+    x, y = frame.projection.grid_place(*step.location)
+    began = (step.time + frame.utc_offset) % DAY / DAY * SLOTS
+    words: list[list[int]] = []
+    for part, size in _WORDS:
+        if part == "start":
+            words.append([word_of(cell(x, y, size, shift)) for shift in SHIFTS])
+        elif part == "hour":
+            words.append([math.floor(began + shift) % SLOTS for shift in SHIFTS])
+        else:
+            words.append([])
+    return words
+
+
+class _RunningMotion:
+    """What :data:`MOTION` names of the rows so far, from running sums: :attr:`TripRows.motion` to rounding."""
+
+    __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")
+
+    def __init__(self) -> None:
+        self._first: Step | None = None
+        self._last: Step | None = None
+        self._length = self._duration = self._sum = self._squares = self._top = 0.0
+        self._moving = self._standing = 0
+
+    def add(self, step: Step) -> None:
+        """Count a further row."""
+        vx, vy = step.velocity
+        speed = math.sqrt(vx * vx + vy * vy)
+        self._top = max(self._top, speed)
+        if self._last is None or step.first:
+            self._first = self._first or step  # which has no speed of its own yet, as no first step of a path has
+        else:
+            (x, y), (left_x, left_y) = step.location, self._last.location
+            self._length += math.hypot(x - left_x, y - left_y)
+            self._duration += step.time - self._last.time
+            self._moving += 1
+            self._sum += speed
+            self._squares += speed * speed
+            self._standing += speed < STANDING
+        self._last = step
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One value for each of :data:`MOTION`."""
+        assert self._first is not None
+        assert self._last is not None
+        moving, length, duration = max(self._moving, 1), self._length, max(self._duration, 1.0)
+        mean = self._sum / moving
+        (x0, y0), (x, y) = self._first.location, self._last.location
+        return (
+            math.log1p(length),
+            math.log(duration),
+            math.log1p(length / duration),
+            math.hypot(x - x0, y - y0) / (length + 100.0),
+            self._standing / moving,
+            math.log1p(self._top),
+            math.log1p(math.sqrt(max(self._squares / moving - mean * mean, 0.0))),
+        )

@@ -1,0 +1,265 @@
+"""Steps: the (state, action) pairs of paths, as the paper defines them.
+
+A step is the move by which a point was reached: its action is the velocity over the last ``interval`` seconds, its
+state the place left, the start of the path, and the time since that start. Because the dynamics are known (the next
+location is the location plus velocity times time), the place reached is a function of the pair, and rewards may look
+at it: a fix can be scored when it arrives, not one fix later.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.features.paths import locations_before
+from astray.features.projection import Place
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a set of paths, one a row.
+
+    Attributes
+    ----------
+    location, velocity
+        Where the step led (metres, (n, 2)) and how fast (metres a second, (n, 2)).
+    window
+        The seconds over which the velocity was measured: the interval, or less near the start, or more in sparse data.
+    origin, elapsed
+        Where the path began, and how long ago.
+    time
+        Seconds since 1970 at the place reached.
+    trail
+        Where the agent was some time before, for each lag: (n, lags, 2). With it the state remembers the way taken.
+    trip
+        The position of the trajectory that each step belongs to.
+    first
+        Whether the row is the first of its path, where nothing has been done yet.
+    given
+        Context that came with the trip, repeated on each of its steps: (n, columns).
+    """
+
+    location: Array
+    velocity: Array
+    window: Array
+    origin: Array
+    elapsed: Array
+    time: Array
+    trail: Array
+    trip: Array
+    first: Array
+    given: Array
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def __getitem__(self, rows: Array | slice) -> Steps:
+        return Steps(**{name: values[rows] for name, values in vars(self).items()})
+
+    @staticmethod
+    def concat(parts: Sequence[Steps]) -> Steps:
+        """Steps one after the other."""
+        return Steps(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in vars(parts[0])})
+
+    @property
+    def state(self) -> NDArray[np.float64]:
+        """The paper's state before the step: location, start, time since the start; then the time of departure."""
+        left = self.location - self.velocity * self.window[:, None]
+        return np.column_stack([left, self.origin, self.elapsed - self.window, self.time - self.window])
+
+
+def steps_of(paths: Trajectories, interval: float, lags: tuple[float, ...] = ()) -> Steps:
+    """The steps of paths, every point a row; velocities look back over ``interval`` seconds at least."""
+    time, offsets = paths.columns["time"], paths.offsets
+    xy = np.ascontiguousarray(paths.columns["xy"].T)
+    lengths = paths.lengths
+    starts = offsets[:-1]
+    first = np.zeros(len(time), bool)
+    first[starts] = True
+    elapsed = time - np.repeat(time[starts], lengths)
+    since_last = np.diff(time, prepend=time[:1])
+    since_last[starts] = 0.0
+
+    # Where fixes are further apart than the interval, the velocity is that since the last fix.
+    window = np.maximum(np.minimum(interval, elapsed), since_last)
+    before, *trail = (places.T for places in locations_before(paths, (interval, *lags)))
+    sparse = np.flatnonzero(since_last > interval)
+    before[:, sparse] = xy[:, sparse - 1]
+    velocity = (xy - before) / (window + (window == 0))
+    # In memory one coordinate after the other: what is done to all of them is done much faster so.
+    return Steps(
+        location=xy.T,
+        velocity=velocity.T,
+        window=window,
+        origin=np.repeat(xy[:, starts], lengths, axis=1).T,
+        elapsed=elapsed,
+        time=time,
+        trail=np.stack(trail).transpose(2, 0, 1) if trail else np.zeros((len(time), 0, 2)),
+        trip=np.repeat(paths.context["trip"], lengths),
+        first=first,
+        given=np.repeat(paths.context.get("given", np.zeros((len(paths), 0))), lengths, axis=0),
+    )
+
+
+def chosen(steps: Steps, interval: float) -> NDArray[np.bool_]:
+    """Which steps stand for a trip: the first, one about every ``interval`` seconds, and the last.
+
+    Whether a step is chosen depends on what was before it alone, but for the last: so a live feed chooses the same.
+    """
+    if not len(steps):
+        return np.zeros(0, np.bool_)
+    tick = np.floor(steps.elapsed / interval + 0.5)
+    found = steps.first.copy()
+    found[1:] |= tick[1:] != tick[:-1]
+    found[np.flatnonzero(np.r_[steps.trip[1:] != steps.trip[:-1], True])] = True
+    return found
+
+
+# -------------------------------------------------------------------- one step after another
+
+
+class Step(NamedTuple):
+    """One row of :class:`Steps`, in plain numbers."""
+
+    time: float
+    location: Place
+    velocity: Place
+    window: float
+    origin: Place
+    elapsed: float
+    trail: tuple[Place, ...]
+    first: bool
+
+    def row(self, given: Array) -> Steps:
+        """The same as arrays of one row, with the trip's context."""
+        return as_steps(np.array([self.numbers()]), given)
+
+    @staticmethod
+    def width(lags: int) -> int:
+        """How many numbers a step is."""
+        return 10 + 2 * lags
+
+    def numbers(self) -> list[float]:
+        """All of it as a row of numbers."""
+        trail = [value for place in self.trail for value in place]
+        pairs = [*self.location, *self.velocity, *self.origin]
+        return [self.time, self.window, self.elapsed, float(self.first), *pairs, *trail]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Step:
+        """The step that gave these numbers."""
+        time, window, elapsed, first, x, y, vx, vy, x0, y0, *trail = numbers
+        places = tuple(zip(trail[::2], trail[1::2], strict=True))
+        return cls(time, (x, y), (vx, vy), window, (x0, y0), elapsed, places, bool(first))
+
+
+def as_steps(numbers: Array, given: Array) -> Steps:
+    """Rows of :meth:`Step.numbers` of one trip as arrays, with the trip's context."""
+    n = len(numbers)
+    return Steps(
+        time=numbers[:, 0],
+        window=numbers[:, 1],
+        elapsed=numbers[:, 2],
+        first=numbers[:, 3] > 0,
+        location=numbers[:, 4:6],
+        velocity=numbers[:, 6:8],
+        origin=numbers[:, 8:10],
+        trail=numbers[:, 10:].reshape(n, -1, 2),
+        trip=np.zeros(n, np.int64),
+        given=np.repeat(given[None], n, axis=0),
+    )
+
+
+class OpenPath:
+    """A path that goes on: each new point gives the step that :func:`steps_of` gives of the whole, to the last bit.
+
+    Only the points of the longest lag are kept, and one before.
+
+    >>> path = OpenPath(interval=30.0, lags=(60.0,))
+    >>> for second in range(100):
+    ...     step = path.step(float(second), (2.0 * second, 0.0))
+    >>> step.velocity, step.trail, step.elapsed
+    ((2.0, 0.0), ((78.0, 0.0),), 99.0)
+    >>> len(path) < 100
+    True
+    """
+
+    __slots__ = ("_clock", "_head", "_interval", "_lags", "_reach", "_times", "_xs", "_ys", "origin", "start")
+
+    def __init__(self, interval: float, lags: tuple[float, ...]) -> None:
+        self._interval, self._lags = interval, lags
+        self._reach = max((interval, *lags))
+        self._times, self._xs, self._ys = array("d"), array("d"), array("d")
+        self._clock = array("d")  # seconds since the start
+        self._head = 0
+        self.start = 0.0
+        self.origin: Place = (0.0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self._times) - self._head
+
+    def restart(self) -> None:
+        """A new path begins: nothing before it is looked back at."""
+        for values in (self._times, self._clock, self._xs, self._ys):
+            del values[:]
+        self._head = 0
+
+    def step(self, time: float, place: Place) -> Step:
+        """The step by which a place was reached; times rise from step to step."""
+        x, y = place
+        first = not self._times
+        if first:
+            self.start, self.origin = time, place
+        since = 0.0 if first else time - self._times[-1]
+        elapsed = time - self.start
+        self._times.append(time)
+        self._clock.append(elapsed)
+        self._xs.append(x)
+        self._ys.append(y)
+        # Where fixes are further apart than the interval, the velocity is that since the last fix.
+        window = max(min(self._interval, elapsed), since)
+        left_x, left_y = (self._xs[-2], self._ys[-2]) if since > self._interval else self._before(self._interval)
+        span = window if window > 0 else 1.0
+        trail = tuple([self._before(lag) for lag in self._lags])
+        self._let_go(elapsed - self._reach)
+        velocity = ((x - left_x) / span, (y - left_y) / span)
+        return Step(time, place, velocity, window, self.origin, elapsed, trail, first)
+
+    def _before(self, lag: float) -> Place:
+        """Where the agent was some seconds ago, in a straight line between two points; before the start, there."""
+        times, xs, ys = self._times, self._xs, self._ys
+        low = max(bisect_right(self._clock, self._clock[-1] - lag, self._head) - 1, self._head)
+        high = min(low + 1, len(times) - 1)
+        span = times[high] - times[low]
+        share = min(max((times[-1] - lag - times[low]) / span, 0.0), 1.0) if span > 0 else 0.0
+        return xs[low] + share * (xs[high] - xs[low]), ys[low] + share * (ys[high] - ys[low])
+
+    def _let_go(self, elapsed: float) -> None:
+        """Forget the points before the last one at or before a time; arrays shrink now and then, not every time."""
+        while self._head + 1 < len(self._clock) and self._clock[self._head + 1] <= elapsed:
+            self._head += 1
+        if self._head > 32 and 2 * self._head > len(self._clock):
+            for values in (self._times, self._clock, self._xs, self._ys):
+                del values[: self._head]
+            self._head = 0
+
+    @property
+    def points(self) -> tuple[array[float], array[float], array[float]]:
+        """The times, and the places east and north, that are still kept."""
+        return self._times[self._head :], self._xs[self._head :], self._ys[self._head :]
+
+    def restore(self, start: float, origin: Place, points: Sequence[array[float]]) -> None:
+        """Go on from where another path had come to, with its :attr:`points`."""
+        self.start, self.origin = start, origin
+        self._times, self._xs, self._ys = points
+        self._clock = array("d", [time - start for time in self._times])
+        self._head = 0

@@ -1,1 +1,0 @@
-"""What the learner sees: metres, steps, context, memory and familiarity, dynamics."""

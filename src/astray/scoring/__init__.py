@@ -1,0 +1,1 @@
+"""Scoring: from rewards to normality, from normality to decisions, each agent on its own scale."""

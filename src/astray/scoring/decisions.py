@@ -1,0 +1,197 @@
+"""From scores to decisions: normal, anomaly, or review.
+
+Thresholds may depend on the hour or on a trip's context.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from astray.errors import DataError
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.scoring.normality import Sample
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
+PAPER_EPS = -2.0  # the threshold of the paper, in standard deviations
+BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
+
+
+@dataclass(frozen=True)
+class ByHour:
+    """A threshold by the hour of the day at which a trip starts.
+
+    Parameters
+    ----------
+    hours
+        Hour (0 to 23) to threshold.
+    otherwise
+        The threshold in the hours that are not named.
+    utc_offset
+        Seconds that local time is ahead of UTC; by default by the longitude, as models have it.
+
+    Examples
+    --------
+    >>> trips = Trajectories.from_fixes(time=[0, 50_000], lat=[0, 0], lon=[0, 0], trajectory=["night", "day"])
+    >>> ByHour({0: -3.0, 1: -3.0}, otherwise=-2.0)(trips)
+    array([-3., -2.])
+    """
+
+    hours: Mapping[int, float]
+    otherwise: float
+    utc_offset: float | None = None
+
+    def __call__(self, trips: Trajectories) -> Floats:
+        """One threshold a trip."""
+        if not trips.is_gps:
+            raise DataError("these trajectories have no time, so thresholds cannot depend on the hour")
+        wrong = [h for h in self.hours if h not in range(24)]
+        if wrong:
+            raise DataError(f"{wrong[0]!r} is not an hour of the day; hours are 0 to 23")
+        starts = trips.offsets[:-1]
+        offset: Any = self.utc_offset
+        if offset is None:
+            offset = 3600.0 * np.round(trips.columns["lon"][starts] / 15.0)
+        hour = ((trips.columns["time"][starts] + offset) % 86_400.0 // 3600.0).astype(np.int64)
+        table = np.array([self.hours.get(h, self.otherwise) for h in range(24)], np.float64)
+        return np.asarray(table[hour])
+
+
+@dataclass(frozen=True)
+class ByContext:
+    """A threshold by a context column of the trips (the kind of call, the driver's shift, ...).
+
+    >>> trips = Trajectories.from_fixes(time=[0, 0], lat=[0, 0], lon=[0, 0], trajectory=["a", "b"],
+    ...                                 context={"call": ["stand", "street"]})
+    >>> ByContext("call", {"street": -2.5}, otherwise=-2.0)(trips)
+    array([-2. , -2.5])
+    """
+
+    column: str
+    thresholds: Mapping[str, float]
+    otherwise: float
+
+    def __call__(self, trips: Trajectories) -> Floats:
+        """One threshold a trip."""
+        if self.column not in trips.context:
+            known = ", ".join(trips.context) or "none"
+            raise DataError(f"no context column {self.column!r} in these trajectories; there are: {known}")
+        labels = trips.context[self.column].astype(str).tolist()
+        return np.array([self.thresholds.get(label, self.otherwise) for label in labels], np.float64)
+
+
+Threshold = float | ByHour | ByContext | Callable[[Trajectories], ArrayLike]
+
+
+def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Floats:
+    """One threshold a trip: of a number, or of a function of the trips such as :class:`ByHour`."""
+    given = np.asarray(value(trips) if callable(value) else value, np.float64)
+    if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
+        raise DataError(f"{name} must be a number, or a function that gives one for each of the {len(trips)} trips")
+    return np.broadcast_to(given, len(trips)).astype(np.float64)
+
+
+class Bounds(NamedTuple):
+    """What one trip is decided by: see :func:`decide`."""
+
+    eps: float
+    gamma: float
+    min_history: float
+
+
+def decide(
+    low: Array,
+    uncertainty: Array,
+    history: Array,
+    *,
+    gamma: Array | float = 1.5,
+    min_history: float = 5.0,
+) -> NDArray[np.str_]:
+    """Normal, anomaly or review, for each trip.
+
+    Parameters
+    ----------
+    low
+        Whether the trip scored low: at most ``eps``, or at most the :func:`level` of a rate of false alarms.
+    uncertainty
+        The spread over the heads. A trip without a single usable fix has none, and is for review.
+    history
+        How many past trips stand behind the score.
+    gamma
+        Above this spread the heads disagree: what scored low is for review instead of being called an anomaly.
+    min_history
+        Below this many past trips nothing is called an anomaly either.
+
+    Examples
+    --------
+    >>> decide(np.array([False, True, True, True]), np.array([9, 1, 9, 1]), np.array([50, 50, 50, 2])).tolist()
+    ['normal', 'anomaly', 'review', 'review']
+    """
+    unusable = np.isnan(np.asarray(uncertainty, np.float64))
+    unsure = unusable | (uncertainty > np.asarray(gamma)) | (np.asarray(history) < min_history)
+    return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), NORMAL)
+
+
+def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
+    """In which order to ask a person: from 1, where a trip could as well have been decided otherwise, down to 0.
+
+    It is the spread over the heads as a share of itself and the distance from ``eps``: high near the threshold, and
+    where the heads disagree. An order, not a probability. A trip without a score, because no fix could be used, has 1.
+
+    >>> doubt([-2.1, -2.1, 0.0], [0.1, 0.9, 0.5]).round(2).tolist()
+    [0.5, 0.9, 0.2]
+    """
+    away = np.abs(np.asarray(score, np.float64) - np.asarray(eps, np.float64))
+    spread = np.asarray(uncertainty, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = 1.0 / (1.0 + away / spread)
+    return np.where(np.isnan(share), 1.0, share)
+
+
+def level(false_alarm_rate: float, normal: Sample) -> float:
+    """The threshold at which at most such a share of normal trips scores low, by the scores of past ones.
+
+    A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is none, or
+    that so few past trips cannot promise, is refused.
+
+    >>> from astray.scoring.normality import Sample
+    >>> level(0.5, Sample.of(np.array([-3.0, -1.0, 0.0])))  # just below -1: one past trip, and the new one, are lower
+    -1.0000000000000002
+    """
+    if not 0.0 < false_alarm_rate < 1.0:
+        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.02")
+    if not len(normal.scores):
+        raise DataError(
+            "no trip was left out of learning, so no rate of false alarms can be promised; fit on more trips, or "
+            "decide by eps"
+        )
+    # The p-value of a score that none, one, two, ... of the past trips are as low as.
+    p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
+    as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
+    if as_low < 0:
+        raise DataError(
+            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {normal.total:.0f} past trips; "
+            f"ask for at least {least_rate(normal.total):g}, or fit on more trips"
+        )
+    return float(np.nextafter(normal.scores[min(as_low, len(normal.scores) - 1)], -np.inf))
+
+
+def least_rate(past: float) -> float:
+    """The lowest rate of false alarms that so many past trips can promise, rounded up to two digits.
+
+    >>> least_rate(15), least_rate(1)
+    (0.063, 0.5)
+    """
+    share = 1 / (1 + past)
+    digits = 1 - math.floor(math.log10(share))
+    return math.ceil(round(share * 10.0**digits, 6)) / 10.0**digits

@@ -1,0 +1,324 @@
+"""Normality: from rewards to scores that mean the same for everybody, and how sure they are. Pure numpy.
+
+n(s, a) is the mean reward over the heads in standard deviations of the agent's own left-out behaviour (the paper's
+normality score), N(tau) the same of a trip: of the trip reward R(tau) where there is one, otherwise of the mean of n.
+``scale="step"`` leaves N as the plain mean of n that the paper prints.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.irl.posterior import combined
+from astray.scoring.windows import Runs, lowest_windows, window_count
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+FAR = 30.0  # standard deviations beyond which probabilities are reckoned in logarithms
+LARGEST = 7.0  # above the centre: what lies higher is as normal as can be
+
+
+class Location(NamedTuple):
+    """A centre and a spread."""
+
+    centre: float
+    spread: float
+
+    def standardise(self, values: Array) -> Floats:
+        """Values in units of the spread, from the centre."""
+        return np.asarray((values - self.centre) / self.spread, np.float64)
+
+
+def locate(values: Array, robust: bool = False) -> Location:
+    """Mean and standard deviation; or, robustly, the median and the distance from it down to the 16th percentile.
+
+    Only the lower side counts for an anomaly score, and a few wild trips must not stretch the scale: for a Gaussian
+    both definitions agree.
+
+    >>> locate(np.array([0.0, 0, 0, 0, 1, 1, 1, 1])).spread
+    0.5
+    """
+    values = np.asarray(values, np.float64)
+    if not len(values):
+        raise DataError("no left-out demonstrations to set the scale by; at least one trajectory is needed")
+    if robust:
+        low, centre = np.quantile(values, [0.1587, 0.5])
+        spread = float(centre - low)
+    else:
+        centre, spread = values.mean(), float(values.std())
+    # One trip, or identical ones, have no spread: then a unit of reward is the unit.
+    return Location(float(centre), spread if spread > 1e-3 else 1.0)
+
+
+def shrunk(values: Array, towards: Location, pseudo: float) -> Location:
+    """Mean and spread of a few values, which count against ``pseudo`` further ones that lie as ``towards`` says.
+
+    >>> shrunk(np.zeros(0), Location(2.0, 3.0), 10.0)
+    Location(centre=2.0, spread=3.0)
+    >>> shrunk(np.full(30, 6.0), Location(2.0, 3.0), 10.0).centre
+    5.0
+    """
+    n = len(values)
+    share = n / (n + pseudo)
+    own = Location(float(np.mean(values)), float(np.std(values))) if n else towards
+    centre = share * own.centre + (1.0 - share) * towards.centre
+    return Location(centre, float(np.sqrt(share * own.spread**2 + (1.0 - share) * towards.spread**2)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Scores of normal trips, sorted, each with a weight: what p-values are read from."""
+
+    scores: Floats = field(default_factory=lambda: np.zeros(0))
+    weights: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, scores: Array, weights: Array | None = None) -> Sample:
+        """Scores in any order; by default each weighs 1."""
+        order = np.argsort(scores, kind="stable")
+        weight = np.ones(len(order)) if weights is None else np.asarray(weights, np.float64)
+        return cls(np.asarray(scores, np.float64)[order], weight[order])
+
+    @property
+    def total(self) -> float:
+        """The number of trips that it stands for."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def _below(self) -> Floats:
+        """The weight of the first so many scores."""
+        return np.append(0.0, np.cumsum(self.weights))
+
+    def p_values(self, scores: Array) -> Floats:
+        """Conformal p-values: the share of normal trips, the new one counted, that score as low (Vovk et al. 2005).
+
+        If a new trip is exchangeable with those of the sample, P(p <= alpha) <= alpha.
+
+        >>> Sample.of(np.array([0.0, 1.0, 2.0])).p_values(np.array([-9.0, 0.5, 9.0])).tolist()
+        [0.25, 0.5, 1.0]
+        """
+        below = self._below[np.searchsorted(self.scores, scores, side="right")]
+        return np.where(np.isnan(scores), np.nan, (1.0 + below) / (1.0 + self.total))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What is normal for this agent, measured on demonstrations that the reward was not trained on.
+
+    Attributes
+    ----------
+    aspects, weights, step_weights
+        The aspects of the reward, and how much each of them counts when they are combined
+        (:func:`astray.irl.posterior.combined`), for trips and for steps; 0: it is not asked about.
+    step
+        r_bar and sigma_bar: centre and spread of the combined reward of single steps.
+    trip
+        The same of the combined trip reward, or of the mean n of trips.
+    window
+        The same of the mean n over windows; None where a trip reward decides.
+    lowest
+        Centre and spread of the lower of N and the worst window, where windows decide, too.
+    normal
+        The scores of normal trips: what p-values are read from.
+    window_length
+        Seconds (or steps) of a window.
+    scale
+        "trip" (default): N is standardised over trips; "step": N is the plain mean of n, as printed in the paper.
+    trip_noise
+        Standard deviation, in units of N, that a short history adds to the heads' own.
+    """
+
+    aspects: tuple[str, ...]
+    weights: tuple[float, ...]
+    step: Location
+    trip: Location
+    window: Location | None = None
+    normal: Sample = field(default_factory=Sample)
+    window_length: float = 120.0
+    scale: str = "trip"
+    trip_noise: float = 0.0
+    lowest: Location = Location(0.0, 1.0)
+    step_weights: tuple[float, ...] = (1.0,)
+
+
+def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
+    """The mean over the heads, then the combination of the aspects, of rewards (rows, aspects, heads)."""
+    # Summed in double: in what order the heads are taken must not matter.
+    return combined(rewards.mean(axis=2, keepdims=True, dtype=np.float64), weights)[:, 0]
+
+
+class StepScores(NamedTuple):
+    """Scores of steps, one entry a row."""
+
+    normality: Floats  # n(s, a)
+    uncertainty: Floats  # standard deviation over the heads, in the same unit
+    aspect: NDArray[np.int64]  # which aspect is lowest
+
+
+class TripScores(NamedTuple):
+    """Scores of trips, one entry a trip."""
+
+    normality: Floats  # N(tau)
+    uncertainty: Floats  # its standard deviation over the heads
+    score: Floats  # what decides: N(tau) or, where there is no trip reward, its worst window if that is lower
+    p_value: Floats  # the share of normal trips that score as low; small = anomalous
+    aspect: NDArray[np.int64]  # which aspect is lowest; -1 where there is none
+
+
+def lowest_aspect(rewards: Array, weights: Sequence[float]) -> NDArray[np.int64]:
+    """Which aspect speaks most against each row of rewards (rows, aspects, heads), by the share that it has in all."""
+    with np.errstate(divide="ignore"):
+        against = np.log(np.asarray(weights, np.float64)) - rewards.mean(axis=2, dtype=np.float64)
+    return np.asarray(against.argmax(axis=1), np.int64)
+
+
+def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
+    """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
+    weights = calibration.step_weights
+    n = calibration.step.standardise(over_heads(rewards, weights))
+    spread = combined(rewards, weights).std(axis=1) / calibration.step.spread
+    return StepScores(n, spread, lowest_aspect(rewards, weights))
+
+
+def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
+    """Score trips from their trip rewards (trips, aspects, heads); one without a usable fix is not a number."""
+    known = ~np.isnan(rewards[:, 0, 0])
+    values = np.full((2, len(rewards)), np.nan)
+    aspect = np.full(len(rewards), -1)
+    some, weights = rewards[known], calibration.weights
+    values[0, known] = calibration.trip.standardise(over_heads(some, weights))
+    spread = combined(some, weights).std(axis=1) / calibration.trip.spread
+    values[1, known] = np.hypot(spread, calibration.trip_noise)
+    aspect[known] = lowest_aspect(some, weights)
+    n, uncertainty = values
+    return TripScores(n, uncertainty, n, calibration.normal.p_values(n), aspect)
+
+
+def one_normality(rewards: Array, weights: Sequence[float], scale: Location) -> tuple[float, float, int]:
+    """What the two above give of one row of rewards (aspects, heads), to rounding, without the cost of arrays.
+
+    The normality, its standard deviation over the heads, and the aspect that is lowest.
+
+    >>> n, spread, aspect = one_normality(np.array([[3.0, 5.0], [-4.0, -6.0]]), (0.5, 0.5), Location(0.0, 2.0))
+    >>> round(n, 2), round(spread, 2), aspect
+    (-2.15, 0.5, 1)
+    """
+    by_head = rewards.T.tolist()
+    n, total = len(by_head), sum(weights)
+    shares = [w / total for w in weights]
+    means = [math.fsum(of) / n for of in zip(*by_head, strict=True)]
+
+    def combine(values: Sequence[float]) -> float:
+        lowest = min(values)
+        return lowest - math.log(sum([w * math.exp(lowest - v) for w, v in zip(shares, values, strict=True)]))
+
+    heads = [combine(values) for values in by_head]
+    centre = sum(heads) / n
+    spread = math.sqrt(sum([(value - centre) ** 2 for value in heads]) / n) / scale.spread
+    against = [math.log(w) - mean if w > 0 else -math.inf for w, mean in zip(weights, means, strict=True)]
+    return (combine(means) - scale.centre) / scale.spread, spread, against.index(max(against))
+
+
+def mean_normality(
+    rewards: Array, trip: Array, time: Array, weight: Array, calibration: Calibration, n_trips: int
+) -> TripScores:
+    """Score trips from the rewards (rows, aspects, heads) of their steps, where there is no trip reward."""
+    weights = calibration.step_weights
+    heads = calibration.step.standardise(combined(rewards, weights))
+    n = calibration.step.standardise(over_heads(rewards, weights))
+    runs = Runs.of(trip, n_trips)
+    share = runs.shares(weight)
+    by_head, means = runs.means(heads.T, share), runs.means(n, share)
+    mean = calibration.trip.standardise(means)
+    uncertainty = np.hypot(by_head.std(axis=0) / calibration.trip.spread, calibration.trip_noise)
+    score = mean
+    if calibration.window is not None:
+        lowest = calibration.window.standardise(lowest_windows(n, means, trip, time, weight, calibration.window_length))
+        lower = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
+        score = calibration.lowest.standardise(lower)
+    by_aspect = runs.means(rewards.mean(axis=2, dtype=np.float64).T, share).T[:, :, None]
+    aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
+    return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
+
+
+def lowest_of(lowest: Array, count: Array) -> Floats:
+    """The lowest of ``count`` standard normal values, as one value that is as unlikely: longer trips have more windows.
+
+    >>> lowest_of(np.array([-3.0]), np.array([1.0])).round(3).tolist()
+    [-3.0]
+    >>> lowest_of(np.array([-2.5]), np.array([30.0])).round(1).tolist()  # of thirty, one in six is as low as this
+    [-1.0]
+    """
+    normal = NormalDist()
+    found = np.full(len(lowest), np.nan)
+    for i, (z, n) in enumerate(zip(lowest.tolist(), count.tolist(), strict=True)):
+        if z < -FAR:
+            # Probabilities would round to 0; out there they fall as exp(-z^2 / 2) / |z|.
+            near = math.sqrt(z * z - 2.0 * math.log(n))
+            found[i] = -math.sqrt(z * z - 2.0 * math.log(n * near / -z))
+        elif not math.isnan(z):
+            below = 0.5 * math.erfc(-min(z, LARGEST) / math.sqrt(2.0))
+            found[i] = normal.inv_cdf(min(-math.expm1(n * math.log1p(-below)), 1.0 - 1e-12))
+    return found
+
+
+def calibrate(
+    rewards: Array,
+    trip: Array,
+    time: Array,
+    weight: Array,
+    *,
+    aspects: Sequence[str] = ("behaviour",),
+    unseen: Array | None = None,
+    robust: bool = False,
+    scale: str = "trip",
+    window_length: float = 120.0,
+) -> Calibration:
+    """Set r_bar, sigma_bar and the scales of trips and windows, from left-out demonstrations' step rewards.
+
+    ``rewards`` are (rows, aspects, heads). ``unseen`` says of each row whether nothing at all was learned from its
+    trip: from such trips alone p-values are read; by default from every one.
+    """
+    if scale not in ("trip", "step"):
+        raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
+    of = np.unique(trip, return_inverse=True)[1]
+    weights = (1.0 / len(aspects),) * len(aspects)
+    reward = over_heads(rewards, weights)
+    step = locate(reward, robust)
+    flat = Location(0.0, 1.0)
+    blank = Calibration(
+        tuple(aspects), weights, step, flat, window_length=window_length, scale=scale, step_weights=weights
+    )
+    n = step.standardise(reward)
+    runs = Runs.of(of)
+    if scale == "trip":
+        means = runs.means(n, runs.shares(weight))
+        every = lowest_windows(n, means, of, time, weight, window_length, every=True)
+        blank = replace(blank, trip=locate(means, robust), window=locate(every, robust))
+    score = mean_normality(rewards, of, time, weight, blank, runs.n_trips).score
+    if blank.window is not None:  # the lower of two is lower than each: eps is to mean the same of it
+        lowest = locate(score, robust)
+        blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
+    promised = slice(None) if unseen is None else np.bincount(of, unseen) > 0
+    return replace(blank, normal=Sample.of(score[promised]))
+
+
+def out_of_bag(rewards: Array, unseen: Array) -> Array:
+    """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip: at least one each.
+
+    >>> out_of_bag(np.array([[[1.0, 2.0, 6.0]]]), np.array([[False, True, True]])).tolist()
+    [[[4.0]]]
+    """
+    total = np.where(unseen[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True, dtype=np.float64)
+    return np.asarray(total / unseen.sum(axis=1)[:, None, None])

@@ -1,0 +1,268 @@
+"""Scoring: from what is seen of a chunk of trips to scores, segments and tables. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.features.faults import FAULT_NAMES
+from astray.features.featurizer import Featurized, Featurizer
+from astray.features.steps import Steps
+from astray.irl.shared import Reward, trip_rewards
+from astray.scoring.decisions import BAND, level
+from astray.scoring.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
+from astray.scoring.segments import Segment, leaving, segments
+from astray.trajectories import Trajectories
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+CHUNK_FIXES = 50_000
+LEAST_SEGMENT = 60.0  # seconds of a segment; what is shorter is noise
+LEAST_STEPS = 2.0  # and steps, where there is no time
+
+
+class Chunk(NamedTuple):
+    """A chunk of trips as a detector sees them; one row a usable fix, or one about every interval."""
+
+    features: NDArray[np.float32]
+    trip: NDArray[np.int64]
+    time: Floats
+    weight: Floats
+    row: NDArray[np.int64]  # which fix of the chunk
+    fault: NDArray[np.int8]  # one a fix of the chunk
+    history: Floats  # one a trip: how many past trips stand behind its score
+    scale: NDArray[np.int64]  # one a trip: which of the detector's calibrations it is measured on
+    least_segment: float  # seconds; what is shorter is noise
+    steps: Steps | None = None
+    statistics: NDArray[np.float32] | None = None  # (trips, statistics)
+
+    @classmethod
+    def of_fixes(cls, featurized: Featurized, history: Floats, scale: NDArray[np.int64]) -> Chunk:
+        """GPS trips, as a featurizer gives them."""
+        s = featurized.steps
+        return cls(
+            *(
+                featurized.features,
+                s.trip,
+                s.time,
+                featurized.weight,
+                featurized.row,
+                featurized.fault,
+                history,
+                scale,
+                LEAST_SEGMENT,
+                s,
+            ),
+            featurized.statistics,
+        )
+
+    @classmethod
+    def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: float) -> Chunk:
+        """Trajectories of states and actions: every row is usable and weighs the same; steps stand for seconds."""
+        n, rows, trip = len(trips), np.arange(trips.n_rows), trips.trajectory_of_row
+        step = (rows - trips.offsets[:-1][trip]).astype(np.float64)
+        no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
+        past = np.full(n, history)
+        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, past, one_scale, LEAST_STEPS)
+
+
+class AgentModel(NamedTuple):
+    """How one agent's GPS trips are seen and measured, and how many past trips stand behind it: for scoring live."""
+
+    featurizer: Featurizer
+    calibration: Calibration
+    unfinished: Calibration  # the same for trips that go on
+    history: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of a chunk of trips: of each row, and of each trip."""
+
+    trips: Trajectories
+    chunk: Chunk
+    reward: Reward
+    calibrations: Sequence[Calibration]
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """What the trip reward is asked about."""
+        return self.reward.aspects
+
+    @cached_property
+    def rewards(self) -> NDArray[np.float32]:
+        """The rewards of the rows: (rows, aspects, heads)."""
+        return self.reward.step(self.chunk.features)
+
+    @cached_property
+    def of_steps(self) -> StepScores:
+        """The scores of each row; who asks for those of trips alone need not wait for them."""
+        n = len(self.chunk.trip)
+        found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
+        of_row = self.chunk.scale[self.chunk.trip]
+        for k in np.unique(of_row):
+            rows = of_row == k
+            for all_rows, those in zip(found, step_normality(self.rewards[rows], self.calibrations[k]), strict=True):
+                all_rows[rows] = those
+        return found
+
+    @property
+    def normality(self) -> Floats:
+        """n(s, a) of each row."""
+        return self.of_steps.normality
+
+    @property
+    def uncertainty(self) -> Floats:
+        """Its standard deviation over the heads."""
+        return self.of_steps.uncertainty
+
+    @cached_property
+    def of_trips(self) -> TripScores:
+        """The scores of each trip."""
+        chunk, n = self.chunk, len(self.trips)
+        found = TripScores._make([*np.full((4, n), np.nan), np.full(n, -1)])
+        whole = None
+        if self.reward.trip is not None and chunk.statistics is not None:
+            whole = trip_rewards(self.reward.trip, chunk.statistics)
+        for k in np.unique(chunk.scale):
+            chosen, calibration = chunk.scale == k, self.calibrations[k]
+            if whole is not None:
+                scores = trip_normality(whole[chosen], calibration)
+            else:
+                rows = np.flatnonzero(chosen[chunk.trip])
+                number = np.cumsum(chosen) - 1
+                of = (number[chunk.trip[rows]], chunk.time[rows], chunk.weight[rows])
+                scores = mean_normality(self.rewards[rows], *of, calibration, int(chosen.sum()))
+            for all_trips, those in zip(found, scores, strict=True):
+                all_trips[chosen] = those
+        return found
+
+    def levels(self, false_alarm_rate: float) -> Floats:
+        """The thresholds at which about such a share of normal trips scores low, one a trip."""
+        used = {k: level(false_alarm_rate, self.calibrations[k].normal) for k in np.unique(self.chunk.scale)}
+        return np.array([used[k] for k in self.chunk.scale], np.float64)
+
+    def segments(self, enter: Floats) -> tuple[Segment, ...]:
+        """Where the trips are not normal: what opens at ``enter``, a level for each trip, closes half-way back.
+
+        A trip may score low without a single row that does: then its worst row opens a segment.
+        """
+        chunk, normality = self.chunk, self.normality
+        opens = enter[chunk.trip]
+        found = segments(normality, chunk.trip, chunk.time, opens, leaving(opens), chunk.least_segment)
+        with np.errstate(invalid="ignore"):
+            low = self.of_trips.score <= enter
+        low[[s.trip for s in found]] = False
+        rows = np.flatnonzero(low[chunk.trip])
+        if len(rows):
+            worst = np.full(len(low), np.inf)
+            np.minimum.at(worst, chunk.trip[rows], normality[rows])
+            bar = worst[chunk.trip[rows]]
+            inside = segments(normality[rows], chunk.trip[rows], chunk.time[rows], bar, leaving(bar), 0.0)
+            found += [Segment(s.trip, int(rows[s.start]), int(rows[s.stop - 1]) + 1, s.normality) for s in inside]
+        return tuple(sorted(found, key=lambda s: s.start))
+
+
+def chunks(lengths: Array, most: int) -> Iterator[slice]:
+    """Runs of neighbouring trips of at most ``most`` fixes together, or of one trip that is longer.
+
+    >>> list(chunks(np.array([3, 3, 9, 1]), most=6))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    start, size = 0, 0
+    for i, n in enumerate(lengths.tolist()):
+        if size and size + n > most:
+            yield slice(start, i)
+            start, size = i, 0
+        size += n
+    if start < len(lengths):
+        yield slice(start, len(lengths))
+
+
+# -------------------------------------------------------------------- tables
+def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
+    """Of each trip the segment that it lost most normality in: the mean times the duration."""
+    worst: list[Segment | None] = [None] * len(scores.trips)
+    lowest = [0.0] * len(scores.trips)
+    for segment in scores.segments(enter):
+        lasted = float(scores.chunk.time[segment.stop - 1] - scores.chunk.time[segment.start])
+        lost = segment.normality * max(lasted, 1.0)
+        if worst[segment.trip] is None or lost < lowest[segment.trip]:
+            worst[segment.trip], lowest[segment.trip] = segment, lost
+    return worst
+
+
+def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
+    """One row a trip, without the decision."""
+    worst = worst_segments(scores, enter)
+    time = scores.chunk.time
+    starts = [None if s is None else float(time[s.start]) for s in worst]
+    ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
+    moments = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
+    return pl.DataFrame(
+        {
+            "agent": _texts(scores.trips.agent_ids),
+            "trajectory": _texts(scores.trips.trajectory_ids),
+            **scores.of_trips._asdict(),
+            "aspect": _named(scores.aspects, scores.of_trips.aspect),
+            "history": scores.chunk.history,
+            "segment_start": moments(starts),
+            "segment_end": moments(ends),
+            "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
+            "level": enter,
+        }
+    )
+
+
+def _as_moments(seconds: list[float | None]) -> pl.Series:
+    """Seconds since 1970 as date-times in UTC."""
+    whole = [None if s is None else round(s * 1e6) for s in seconds]
+    return pl.Series(whole, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
+
+
+def _texts(values: NDArray[np.str_]) -> pl.Series:
+    """Text as polars has it: of a list three times as fast as of an array."""
+    return pl.Series(values.tolist(), dtype=pl.String)
+
+
+def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
+    """The names of aspects; null where there is none (-1)."""
+    names = pl.Series([*aspects, None], dtype=pl.String)
+    return names.gather(np.where(which < 0, len(aspects), which))
+
+
+def fix_table(scores: Scores) -> pl.DataFrame:
+    """One row a fix; a faulty fix has no scores."""
+    trips, chunk = scores.trips, scores.chunk
+    fix = trips.trajectory_of_row
+    normality, uncertainty, aspect = scores.of_steps
+    low, high = normality - BAND * uncertainty, normality + BAND * uncertainty
+    which = np.full(trips.n_rows, -1)
+    which[chunk.row] = aspect
+    scored = {}
+    for name, values in zip(("normality", "uncertainty", "lo", "hi"), (normality, uncertainty, low, high), strict=True):
+        scored[name] = np.full(trips.n_rows, np.nan)
+        scored[name][chunk.row] = values
+    where = {name: trips.columns[name] for name in ("time", "lat", "lon")} if trips.is_gps else {}
+    step = {} if trips.is_gps else {"step": np.arange(trips.n_rows) - trips.offsets[:-1][fix]}
+    table = pl.DataFrame(
+        {
+            "agent": _texts(trips.agent_ids).gather(fix),
+            "trajectory": _texts(trips.trajectory_ids).gather(fix),
+            **where,
+            **step,
+            **scored,
+            "aspect": _named(scores.aspects, which),
+            "fault": pl.Series(FAULT_NAMES).gather(chunk.fault.astype(np.int64)),
+        }
+    ).with_columns(pl.col(*scored).fill_nan(None))
+    if not trips.is_gps:
+        return table
+    return table.with_columns((pl.col("time") * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))

@@ -1,0 +1,108 @@
+"""From rows to trips: means over a trip, and the worst window within it. Pure numpy.
+
+A trip consists of paths; a path ends at a gap, and its first row has no weight, because nothing has been done yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.features.clock import first_after, shifts
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+class Runs(NamedTuple):
+    """Rows of trips in runs of one trip each; a trip of several paths may have several runs."""
+
+    trip: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    n_trips: int
+
+    @classmethod
+    def of(cls, trip: Array, n_trips: int | None = None) -> Runs:
+        """The runs of rows, each of which names its trip."""
+        starts = _starts(trip)
+        size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
+        return cls(trip[starts], np.diff(starts, append=len(trip)), size)
+
+    def sums(self, values: Array) -> Floats:
+        """The sums over each trip of values (..., rows)."""
+        total = np.zeros((*values.shape[:-1], self.n_trips))
+        if len(self.trip):
+            starts = np.cumsum(self.lengths) - self.lengths
+            np.add.at(total.T, self.trip, np.add.reduceat(values, starts, axis=-1).T)
+        return total
+
+    def shares(self, weight: Array) -> Floats:
+        """What each row contributes to its trip's mean; where a trip has no weight at all, all rows the same."""
+        total, counts = self.sums(weight), np.bincount(self.trip, self.lengths, self.n_trips)
+        with np.errstate(divide="ignore"):
+            share = weight * np.repeat(np.where(total > 0, 1.0 / total, 0.0)[self.trip], self.lengths)
+            alike = np.where(total > 0, 0.0, 1.0 / counts)[self.trip]
+        return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
+
+    def means(self, values: Array, share: Array) -> Floats:
+        """The means over each trip of values (..., rows); of a trip without a row, not a number."""
+        means = self.sums(values * share)
+        means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
+        return means
+
+
+def _starts(values: Array) -> NDArray[np.int64]:
+    """Where each run of equal values starts."""
+    return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
+
+
+def lowest_windows(
+    n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float, every: bool = False
+) -> Floats:
+    """The lowest weighted mean of n over any window that ends at a row and reaches back so far; one a trip.
+
+    A window that would begin before its path is cut there, but counts only from half its length on: one odd fix is no
+    window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are all
+    shorter than that has its plain mean, of ``means``. With ``every`` all windows are given, and these means.
+    """
+    worst = means.copy()
+    if not len(time):
+        return worst
+    low, mass = _windows(trip, time, weight, length)
+    ends = np.flatnonzero(mass > 0)
+    if not len(ends):
+        return worst
+    sums = np.r_[0.0, np.cumsum(n * weight)]
+    in_window = (sums[ends + 1] - sums[low[ends]]) / mass[ends]
+    if every:
+        without = np.setdiff1d(np.arange(len(means)), trip[ends])
+        return np.concatenate([in_window, means[without]])
+    np.minimum.at(worst, trip[ends], in_window)
+    return worst
+
+
+def window_count(trip: Array, time: Array, n_trips: int, length: float) -> Floats:
+    """How many windows that do not overlap each trip has; at least one."""
+    begins = _starts(trip)
+    lasted = np.zeros(n_trips)
+    if len(trip):
+        ends = np.append(begins[1:], len(trip)) - 1
+        np.add.at(lasted, trip[begins], time[ends] - time[begins])
+    return np.maximum(lasted / length, 1.0)
+
+
+def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:
+    """For each row: where the window that ends there starts, and its weight; 0 if it does not count."""
+    new_path = weight == 0
+    new_path[0] = True
+    new_path[1:] |= trip[1:] != trip[:-1]
+    begins = np.append(np.flatnonzero(new_path), len(time))
+    rows = np.diff(begins)
+    clock = time + np.repeat(shifts(time, begins), rows)
+    low = first_after(clock, seconds, np.repeat(begins[:-1], rows))
+    total = np.r_[0.0, np.cumsum(weight)]
+    mass = total[1:] - total.take(low)
+    mass *= time - np.repeat(time[begins[:-1]], rows) >= seconds / 2
+    return low, mass

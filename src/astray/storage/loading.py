@@ -1,0 +1,41 @@
+"""Opening a model that was saved, whatever kind of detector it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from astray.errors import ModelFileError
+from astray.storage.container import FilePath, read
+
+if TYPE_CHECKING:
+    from astray.detectors.agent import IRLDetector
+    from astray.detectors.fleet import FleetDetector
+
+
+def load(path: FilePath) -> IRLDetector | FleetDetector:
+    """Open a model that was saved; it scores at once, and needs the training library only to go on learning.
+
+    Parameters
+    ----------
+    path
+        A file that :meth:`IRLDetector.save` or :meth:`FleetDetector.save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not whole, not a model, or of a newer version.
+    """
+    from astray.detectors.agent import IRLDetector
+    from astray.detectors.fleet import FleetDetector
+
+    model = read(path)
+    kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
+    if model.kind not in kinds:
+        raise model.wrong(f"a model of the unknown kind {model.kind!r}")
+    try:
+        return kinds[model.kind].from_file(model)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        # The checksum held, so somebody wrote this on purpose, or an older astray did.
+        raise model.wrong(f"its parts do not fit together ({error})") from error
