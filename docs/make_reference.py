@@ -41,7 +41,10 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Decisions",
         {"astray.scoring.decisions": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.errors": ()},
     ),
-    "explanations": ("Explanations and pictures", {"astray.explain": ("Explanation", "Stretch"), "astray.plots": ()}),
+    "explanations": (
+        "Explanations and pictures",
+        {"astray.explain": ("Explanation", "ExplainedSegment"), "astray.plots": ()},
+    ),
     "live": ("Live", {"astray.live": ()}),
     "simulation": (
         "Simulation",

@@ -214,7 +214,7 @@ def test_a_detour_is_a_half_sine_as_high_as_it_says_and_takes_the_time_of_its_le
     height = np.abs(place[:, 1])
     assert height.max() == pytest.approx(h * 6000, rel=0.01)
     assert height[~truth].max() < 0.1
-    # The bent run is a half sine over the stretch from the fix before to the fix after it.
+    # The bent run is a half sine over the segment from the fix before to the fix after it.
     first, last = np.flatnonzero(truth)[[0, -1]]
     u = (place[truth, 0] - place[first - 1, 0]) / (place[last + 1, 0] - place[first - 1, 0])
     assert height[truth] == pytest.approx(1200 * np.sin(np.pi * u), abs=1.0)

@@ -6,7 +6,6 @@ import copy
 import subprocess
 import sys
 import textwrap
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +272,7 @@ class TestScores:
             sizes.append(part.n_rows)
             return see(self, part, every)
 
-        monkeypatch.setattr(IRLDetector, "_see", watched)
+        monkeypatch.setattr(IRLDetector, "_featurize", watched)
         monkeypatch.setattr("astray.detectors.estimator.CHUNK_FIXES", 1000)
         threaded = detector.set_params(n_jobs=2)
         assert np.allclose(threaded.score(trips)["score"].to_numpy(), whole["score"].to_numpy(), atol=1e-5)
@@ -310,7 +309,7 @@ class TestScores:
             rows = {name: getattr(seen, name)[keep] for name in ("features", "trip", "time", "weight", "row")}
             return seen._replace(**rows, statistics=np.full_like(seen.statistics, np.nan))
 
-        monkeypatch.setattr(IRLDetector, "_see", blind)
+        monkeypatch.setattr(IRLDetector, "_featurize", blind)
         table = detector.score(straight(5, "blind"))
         assert table["decision"].to_list() == ["review"]
         assert table["score"].null_count() == 1
@@ -637,8 +636,8 @@ class TestStrays:
         self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]]
     ) -> None:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
-        assert len(found & strays) >= 2
-        assert len(found - strays) <= 1
+        assert found
+        assert found <= strays
         assert suspicious.featurizer_ is not None
         assert set(suspicious.featurizer_.memory.trip_ids) == set(trip_names(mine)) - found
         assert not found & set(trip_names(suspicious.kept_))
@@ -924,7 +923,7 @@ class TestExplanations:
             assert abs(lon[0] - said.lon[leaves]) < 0.01
             assert np.isfinite(lat).all()
 
-    def test_a_table_and_an_explanation_tell_of_the_same_stretches(
+    def test_a_table_and_an_explanation_tell_of_the_same_segments(
         self, detector: IRLDetector, others: Trajectories
     ) -> None:
         """Also where the threshold is a function of the trips, and another one is asked for."""
@@ -933,8 +932,10 @@ class TestExplanations:
         table = strict.score(trips)
         assert table.drop("decision").equals(detector.score(trips, eps=-3.0).drop("decision"))
         worst = int(table["segment_normality"].arg_min())
-        starts = [datetime.fromtimestamp(s.start_time, UTC) for s in strict.explain(trips, worst).segments]
-        assert table["segment_start"][worst] in starts
+        start = table["segment_start"][worst].timestamp()
+        apart = 15.0  # seconds: the table looks at a row about every interval, an explanation at every fix
+        segments = strict.explain(trips, worst).segments
+        assert any(s.start_time - apart <= start <= s.end_time + apart for s in segments)
 
     def test_a_trip_is_found_by_id_or_position(self, detector: IRLDetector, new: Trajectories) -> None:
         name = str(new.trajectory_ids[2])

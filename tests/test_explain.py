@@ -145,29 +145,29 @@ def test_each_fix_says_how_many_past_trips_came_through(walker: IRLDetector) -> 
     assert np.nanmax(walker.explain(line(80, "t3", 3)).passed) == 11.0
 
 
-def test_a_stretch_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLDetector) -> None:
+def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLDetector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5))
     assert said.leave == said.eps / 2
     assert said.segments
-    for stretch in said.segments:
-        assert stretch.aspect in walker.posterior_.aspects
-        assert (said.normality[stretch.start : stretch.stop] <= said.leave).all()
+    for segment in said.segments:
+        assert segment.aspect in walker.posterior_.aspects
+        assert (said.normality[segment.start : segment.stop] <= said.leave).all()
     assert said.aspect in walker.posterior_.aspects
 
 
-def test_another_aspect_of_a_stretch_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
+def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5), eps=-2.0)
-    (stretch, *_) = said.segments
-    whole = replace(said, aspect="place", segments=(stretch,), score=-5.0, trip_normality=-5.0)
-    alike = replace(whole, segments=(replace(stretch, aspect="place"),))
+    (segment, *_) = said.segments
+    whole = replace(said, aspect="place", segments=(segment,), score=-5.0, trip_normality=-5.0)
+    alike = replace(whole, segments=(replace(segment, aspect="place"),))
     assert alike.lowest == "over the whole trip: out of place"
     assert "\n  over the whole trip: out of place\n" in str(alike)
-    other = replace(whole, segments=(replace(stretch, aspect="route"),))
-    assert other.lowest == "over the whole trip: out of place; in stretch 1: unusual way"
+    other = replace(whole, segments=(replace(segment, aspect="route"),))
+    assert other.lowest == "over the whole trip: out of place; in segment 1: unusual way"
     assert "out of place" not in str(replace(alike, score=0.0, segments=()))
 
 
-def test_stretches_open_at_the_threshold_that_decides_on_the_trip(walker: IRLDetector) -> None:
+def test_segments_open_at_the_threshold_that_decides_on_the_trip(walker: IRLDetector) -> None:
     trip = line(80, "far", 30, lon=7.5)
     before = walker.explain(trip)
     lowest = min(float(np.nanmin(before.normality)), before.score)

@@ -304,7 +304,7 @@ def test_an_empty_background_and_unknown_sources_are_refused():
         Background({"crowd": 1.0})
 
 
-def test_drawn_trajectories_are_stretches_of_at_most_the_horizon():
+def test_drawn_trajectories_are_segments_of_at_most_the_horizon():
     taken = take_paths(rows(5, 30, 0.0), 7, 12, np.random.default_rng(0))
     assert np.bincount(taken.path).tolist() == [12] * 7
 

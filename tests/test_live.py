@@ -132,10 +132,10 @@ def assert_equal(final: TripScore, detector: Detector, trip: Trajectories, toler
         assert getattr(final, name) == pytest.approx(row[name], abs=tolerance), name
     assert (final.aspect, final.decision) == (row["aspect"], row["decision"])
     if row["segment_start"] is None:
-        assert final.stretch is None
+        assert final.segment is None
     else:
         said = (row["segment_start"].timestamp(), row["segment_end"].timestamp(), row["segment_normality"])
-        assert final.stretch == pytest.approx(said, abs=max(tolerance, 1e-6))  # times are rounded to microseconds
+        assert final.segment == pytest.approx(said, abs=max(tolerance, 1e-6))  # times are rounded to microseconds
 
 
 # ---------------------------------------------------------------- the same as the whole file
@@ -152,7 +152,7 @@ def test_a_finished_live_trip_has_the_scores_of_the_table(
         _, final = live(detector.open("p00", stay=None), fixes_of(trip))
         assert_equal(final, detector, trip)
         decisions.add(final.decision)
-        segments.add(final.stretch is None)
+        segments.add(final.segment is None)
     assert len(decisions) > 1  # otherwise nothing was tested
     assert len(segments) > 1
 

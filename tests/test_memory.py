@@ -441,7 +441,7 @@ def test_weights_are_seconds_capped_by_the_interval_and_rows_map_back_to_fixes()
     featurized = featurizer_of(fixes).featurize(fixes)
     assert featurized.fault.tolist() == [0, 0, REPEATED, TELEPORT, 0, 0, 0, 0]
     assert featurized.row.tolist() == [0, 1, 4, 5, 6, 7]
-    assert featurized.weight.tolist() == [0, 10, 30, 10, 0, 10]  # 70 s of silence weigh no more than the interval
+    assert featurized.weight.tolist() == [0, 10, 15, 10, 0, 10]  # 70 s of silence weigh no more than the interval
     assert featurized.steps.time.tolist() == time[featurized.row].tolist()
     assert len(featurized.features) == len(featurized.row)
 

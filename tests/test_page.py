@@ -19,7 +19,7 @@ import pytest
 
 import astray.plots
 from astray.errors import DataError
-from astray.explain import Explanation, Reason, Stretch
+from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_page, save_page
 from astray.plots.page import SCRIPTS
 from astray.plots.style import COLOURS, ODD
@@ -40,7 +40,7 @@ def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
     passed = np.where(normality < 0, 0.0, 40.0)
     fault = np.full(n, "", dtype="U20")
     fault[30], normality[30], uncertainty[30], passed[30] = "impossible speed", np.nan, np.nan, np.nan
-    stretch = Stretch(10, 20, time[10], time[19], -3.0, 0.2, "place", "0 of 304 past trips came here")
+    segment = ExplainedSegment(10, 20, time[10], time[19], -3.0, 0.2, "place", "0 of 304 past trips came here")
     return Explanation(
         agent="ann",
         trajectory=name,
@@ -52,7 +52,7 @@ def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
         lo=normality - 0.4,
         hi=normality + 0.4,
         fault=fault,
-        segments=(stretch,),
+        segments=(segment,),
         trip_normality=score,
         trip_uncertainty=0.2,
         score=score,
@@ -150,7 +150,7 @@ def test_whatever_names_and_words_hold_stays_text() -> None:
     assert reading.scripts == plain.scripts
     read = data_of(page)["trips"][0]
     assert read["trajectory"] == read["agent"] == read["faults"][0][1] == WICKED
-    assert read["stretches"][0]["words"] == f"out of place: {WICKED}"
+    assert read["segments"][0]["words"] == f"out of place: {WICKED}"
     assert read["grounds"][0] == WICKED
 
 
@@ -191,7 +191,7 @@ def test_fixes_are_held_to_a_tenth_of_a_metre_and_their_scores_to_a_hundredth() 
     assert read["faults"] == [[30, "impossible speed"]]
     assert read["passed"][:2] == [40, 40]
     assert (read["eps"], read["leave"], read["history"]) == (-2.0, -1.0, 304)
-    assert [(s["first"], s["last"], s["at"]) for s in read["stretches"]] == [(10, 19, "21:30–21:39")]
+    assert [(s["first"], s["last"], s["at"]) for s in read["segments"]] == [(10, 19, "21:30–21:39")]
 
 
 def test_the_page_has_the_colours_of_the_pictures() -> None:
@@ -294,7 +294,7 @@ def test_the_script_reads_back_what_was_written(tmp_path: Path) -> None:
         "21:32:00 UTC",
         "normality −3.00 ± 0.20",
         "0 of 304 past trips came through here",
-        "in stretch 1",
+        "in segment 1",
     ]
     assert said["fault"] == ["21:50:00 UTC", "left out as faulty: impossible speed"]
     assert said["colours"] == ["rgb(127,39,4)", "rgb(127,39,4)", "rgb(224,110,21)", "rgb(11,74,143)", "rgb(11,74,143)"]

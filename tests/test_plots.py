@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from astray.errors import DataError
-from astray.explain import Explanation, Reason, Stretch
+from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
@@ -31,7 +31,7 @@ def a_trip() -> Explanation:
     fault = np.full(n, "", dtype="U20")
     fault[30], normality[30], uncertainty[30] = "impossible speed", np.nan, np.nan
     words = "0 of 304 past trips came through this street"
-    stretch = Stretch(10, 20, time[10], time[19], -3.0, 0.2, "place", words)
+    segment = ExplainedSegment(10, 20, time[10], time[19], -3.0, 0.2, "place", words)
     return Explanation(
         agent="ann",
         trajectory="t7",
@@ -43,7 +43,7 @@ def a_trip() -> Explanation:
         lo=normality - 0.4,
         hi=normality + 0.4,
         fault=fault,
-        segments=(stretch,),
+        segments=(segment,),
         trip_normality=-3.1,
         trip_uncertainty=0.2,
         score=-3.1,
@@ -155,12 +155,12 @@ def test_the_legend_of_the_time_leaves_its_label_free(tmp_path: Path) -> None:
     assert not axes.xaxis.label.get_window_extent().overlaps(legend.get_window_extent())
 
 
-def test_a_short_stretch_is_told_to_the_second_and_another_aspect_of_it_is_said(tmp_path: Path) -> None:
+def test_a_short_segment_is_told_to_the_second_and_another_aspect_of_it_is_said(tmp_path: Path) -> None:
     trip = a_trip()
     short = replace(trip.segments[0], end_time=trip.segments[0].start_time + 20.0, aspect="route")
     said = text_of(explanation_figure(replace(trip, segments=(short,))), tmp_path)
     assert "21:30:00–21:30:20  unusual way: 0 of 304" in said
-    assert "over the whole trip: out of place; in stretch 1: unusual way" in said
+    assert "over the whole trip: out of place; in segment 1: unusual way" in said
 
 
 def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_where_it_decided(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_wher
     assert {"opens: −2.6", "closes: −1.3"} <= set(said.splitlines())
 
 
-def test_a_stretch_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:
+def test_a_segment_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:
     assert "no single fix is at or under −5" in text_of(explanation_figure(replace(a_trip(), eps=-5.0)), tmp_path)
     assert "no single fix" not in text_of(explanation_figure(a_trip()), tmp_path)
 

@@ -419,7 +419,8 @@ def fixes_of(places: list[Array], agent: str = "ana", names: list[str] | None = 
 
 
 def world_of(fixes: Trajectories, **config: Any) -> GeoWorld:
-    return GeoWorld.of(fixes, Featurizer.of(fixes, FeaturizerConfig(**config), np.random.default_rng(0)))
+    at_interval = FeaturizerConfig(interval=INTERVAL, **config)
+    return GeoWorld.of(fixes, Featurizer.of(fixes, at_interval, np.random.default_rng(0)))
 
 
 def habits(world: GeoWorld, rows: Rows) -> Array:

@@ -24,7 +24,7 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
     """Draw three trips of one person with the model of its draw, fitted anew, into ``figures/``.
 
     The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
-    it is not flagged, and its worst stretch is the lowest of all. No trip is chosen by looking at it. The model is the
+    it is not flagged, and its worst segment is the lowest of all. No trip is chosen by looking at it. The model is the
     first of the command's methods that can explain itself.
     """
     manifest, found = manifests.read(out), runner.results(out)
@@ -56,7 +56,7 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     """
     known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
-    # The lowest stretch among trips that are fine as a whole; without any, the lowest of those.
+    # The lowest segment among trips that are fine as a whole; without any, the lowest of those.
     partly = own.filter((pl.col("p_value") > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
     partly = partly if len(partly) else own.sort("score")
     who, seed = str(partly["subject"][0]), int(partly["seed"][0])

@@ -76,7 +76,7 @@ class Fitted(Protocol):
     def trips(self, test: Trajectories) -> pl.DataFrame:
         """One row a trip: normality (N(tau)), score (what decides), uncertainty, p_value, aspect; null if unknown.
 
-        ``part`` is the normality of the stretch in which the trip lost most of it.
+        ``part`` is the normality of the segment in which the trip lost most of it.
         """
 
     def begun(self, test: Trajectories) -> Floats:

@@ -129,7 +129,7 @@ def in_a_line(row: Mapping[str, Any]) -> str:
 
 
 def in_words(explanation: Explanation) -> list[str]:
-    """What is odd about a trip, and about its worst stretch, as lines."""
+    """What is odd about a trip, and about its worst segment, as lines."""
     said = [explanation.why] if explanation.why else []
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))

@@ -47,7 +47,7 @@ def command(
 ) -> None:
     """Say in words and pictures why a trip scored as it did.
 
-    The words, on standard output, name the stretches that are not normal and how often the agent did the like before:
+    The words, on standard output, name the segments that are not normal and how often the agent did the like before:
     "0 of 304 past trips came through here". The picture shows the trip on a map, coloured by its normality, over the
     agent's habitual ways in grey, with the way on that was expected; under it, normality against time.
 

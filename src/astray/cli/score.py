@@ -126,10 +126,10 @@ def _show(tables: list[pl.DataFrame]) -> None:
     table = Table(title="Lowest scores first", title_justify="left", box=None, header_style="bold")
     for name in names:
         table.add_column(headings.get(name, name), justify="right" if everything[name].dtype.is_numeric() else "left")
-    table.add_column("worst stretch")
+    table.add_column("worst segment")
     styles = {"anomaly": "bold red", "review": "yellow"}
     for row in everything.head(SHOWN).iter_rows(named=True):
-        cells = [*(_cell(row[name]) for name in names), _stretch(row["segment_start"], row["segment_end"])]
+        cells = [*(_cell(row[name]) for name in names), _segment(row["segment_start"], row["segment_end"])]
         table.add_row(*cells, style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
@@ -141,7 +141,7 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _stretch(start: object, end: object) -> str:
+def _segment(start: object, end: object) -> str:
     """From when to when, in UTC; or from which step to which."""
     if isinstance(start, datetime) and isinstance(end, datetime):
         return f"{start:%Y-%m-%d %H:%M}-{end:%H:%M}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astray.explain.explanation import Explanation, Stretch, explain_fixes, explain_steps, position_of
+from astray.explain.explanation import ExplainedSegment, Explanation, explain_fixes, explain_steps, position_of
 from astray.explain.reasons import Reason
 from astray.explain.ways import HABITUAL, Way, ways_on
 from astray.explain.words import ASPECTS, familiar_words
@@ -10,9 +10,9 @@ from astray.explain.words import ASPECTS, familiar_words
 __all__ = [
     "ASPECTS",
     "HABITUAL",
+    "ExplainedSegment",
     "Explanation",
     "Reason",
-    "Stretch",
     "Way",
     "explain_fixes",
     "explain_steps",

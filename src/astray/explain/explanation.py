@@ -1,4 +1,4 @@
-"""The explanation of a trip: its scores, its stretches that are not normal, and what to compare it with."""
+"""The explanation of a trip: its scores, its segments that are not normal, and what to compare it with."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
-    """A stretch of a trip that is not normal."""
+class ExplainedSegment:
+    """A segment of a trip that is not normal."""
 
     start: int  # its first fix, counted in the trip
     stop: int  # one past its last fix
@@ -69,7 +69,7 @@ class Explanation:
         n(s, a) of every fix, the spread over the heads, the band of two spreads either side, and what is wrong with the
         fix (an empty text for most; faulty fixes have no scores, NaN).
     segments
-        The stretches that are not normal, in order.
+        The segments that are not normal, in order.
     aspect
         Which aspect of the trip (place, route, manner, time) is lowest; empty if none can be told.
     reasons
@@ -81,7 +81,7 @@ class Explanation:
     decision
         ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
     leave
-        A stretch opens at ``eps`` and closes above this.
+        A segment opens at ``eps`` and closes above this.
     passed
         How many past trips came through the place of every fix (NaN for faulty fixes); empty if that is not counted.
     habitual
@@ -100,7 +100,7 @@ class Explanation:
     lo: Floats
     hi: Floats
     fault: NDArray[np.str_]
-    segments: tuple[Stretch, ...]
+    segments: tuple[ExplainedSegment, ...]
     trip_normality: float
     trip_uncertainty: float
     score: float
@@ -125,15 +125,15 @@ class Explanation:
     def lowest(self) -> str:
         """Which aspect of the whole trip is unusual, in words.
 
-        A stretch may be unusual in another aspect, and then both are said: a trip may be at an unusual time throughout,
+        A segment may be unusual in another aspect, and then both are said: a trip may be at an unusual time throughout,
         and go an unusual way for a while.
         """
         if self.aspect not in ASPECTS:
             return ""
         said = f"over the whole trip: {ASPECTS[self.aspect]}"
-        for number, stretch in enumerate(self.segments, 1):
-            if stretch.aspect != self.aspect and stretch.aspect in ASPECTS:
-                return f"{said}; in stretch {number}: {ASPECTS[stretch.aspect]}"
+        for number, segment in enumerate(self.segments, 1):
+            if segment.aspect != self.aspect and segment.aspect in ASPECTS:
+                return f"{said}; in segment {number}: {ASPECTS[segment.aspect]}"
         return said
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Explanation:
             lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
             lines.append(f"    {s}")
         if not self.segments:
-            lines.append("  no stretch of it stands out")
+            lines.append("  no segment of it stands out")
         faults = int((self.fault != "").sum())
         if faults:
             lines.append(f"  {faults} of {len(self.fault)} fixes are the receiver's fault and were left out")
@@ -175,11 +175,11 @@ def explain_fixes(
     expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
     """
     scores = replace(scores, chunk=scores.chunk._replace(statistics=whole.chunk.statistics))
-    stretches = scores.segments(np.array([bounds.eps]))
+    segments = scores.segments(np.array([bounds.eps]))
     steps = scores.chunk.steps
     if steps is None or not len(steps):
-        return _explanation(scores, bounds, stretches, [], habitual)
-    spans = [slice(s.start, s.stop) for s in stretches]
+        return _explanation(scores, bounds, segments, [], habitual)
+    spans = [slice(s.start, s.stop) for s in segments]
     words: list[tuple[str, dict[str, float]]]
     if isinstance(featurizer.encoder, FamiliarityEncoder):
         number = int(featurizer.memory.number_of(np.array([name]))[0])
@@ -190,7 +190,7 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
-    explanation = _explanation(scores, bounds, stretches, words, habitual, expected, passed)
+    explanation = _explanation(scores, bounds, segments, words, habitual, expected, passed)
     return replace(explanation, reasons=_reasons(scores, featurizer, name))
 
 
@@ -213,25 +213,25 @@ def _reasons(scores: Scores, featurizer: Featurizer, name: str) -> tuple[Reason,
 
 def explain_steps(scores: Scores, bounds: Bounds) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``."""
-    stretches = scores.segments(np.array([bounds.eps]))
+    segments = scores.segments(np.array([bounds.eps]))
     n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
     standard = scores.chunk.features[:, : n_states + n_actions]
     words: list[tuple[str, dict[str, float]]] = [
-        (step_words(standard[s.start : s.stop], n_states), {}) for s in stretches
+        (step_words(standard[s.start : s.stop], n_states), {}) for s in segments
     ]
-    return _explanation(scores, bounds, stretches, words)
+    return _explanation(scores, bounds, segments, words)
 
 
 def _explanation(
     scores: Scores,
     bounds: Bounds,
-    stretches: Sequence[Segment],
+    segments: Sequence[Segment],
     words: Sequence[tuple[str, dict[str, float]]],
     habitual: Sequence[Way] = (),
     expected: Sequence[Way] = (),
     passed: Floats | None = None,
 ) -> Explanation:
-    """Everything together; ``words`` and counts come with each stretch, ``passed`` with each usable fix."""
+    """Everything together; ``words`` and counts come with each segment, ``passed`` with each usable fix."""
     trip, chunk, of = scores.trips, scores.chunk, scores.of_trips
     of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
     if passed is not None and len(passed):
@@ -253,7 +253,7 @@ def _explanation(
         lo=scored["normality"] - BAND * scored["uncertainty"],
         hi=scored["normality"] + BAND * scored["uncertainty"],
         fault=np.array(FAULT_NAMES)[chunk.fault],
-        segments=tuple(_stretch(scores, s, *said) for s, said in zip(stretches, words, strict=True)),
+        segments=tuple(_segment(scores, s, *said) for s, said in zip(segments, words, strict=True)),
         trip_normality=float(of.normality[0]),
         trip_uncertainty=float(of.uncertainty[0]),
         score=float(of.score[0]),
@@ -269,10 +269,10 @@ def _explanation(
     )
 
 
-def _stretch(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> Stretch:
+def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> ExplainedSegment:
     row, time, inside = scores.chunk.row, scores.chunk.time, slice(segment.start, segment.stop)
     aspect = worst_aspect(scores.aspects, scores.of_steps.aspect[inside], scores.normality[inside])
-    return Stretch(
+    return ExplainedSegment(
         int(row[segment.start]),
         int(row[segment.stop - 1]) + 1,
         float(time[segment.start]),

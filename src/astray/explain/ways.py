@@ -30,9 +30,9 @@ MILESTONES = 20  # places at which two ways on are compared
 def expected_ways(
     steps: Steps, starts: Sequence[int], habitual: Sequence[Way], featurizer: Featurizer, actor: Actor | None
 ) -> list[Way]:
-    """The ways that were expected of a trip, the likeliest first, instead of the stretches that start at some steps.
+    """The ways that were expected of a trip, the likeliest first, instead of the segments that start at some steps.
 
-    Past trips keep to the streets, which a policy knows nothing of: so the first stretch before which the trip went
+    Past trips keep to the streets, which a policy knows nothing of: so the first segment before which the trip went
     beside past ways tells how they went on. If there is none, the policy (if there is one) rolls out from the first.
     """
     paths = [featurizer.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]

@@ -1,4 +1,4 @@
-"""Words: what is unfamiliar about a stretch of a trip, said as a person would, and the counts behind it."""
+"""Words: what is unfamiliar about a segment of a trip, said as a person would, and the counts behind it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
 
 
 def familiar_words(steps: Steps, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
-    """What a memory says of a stretch, in words, and the counts behind them: medians over the stretch.
+    """What a memory says of a segment, in words, and the counts behind them: medians over the segment.
 
     ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
     """
@@ -67,7 +67,7 @@ def familiar_words(steps: Steps, encoder: FamiliarityEncoder, number: int) -> tu
 
 
 def counts_in_words(counts: Array, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
-    """The same of the :func:`familiar_counts` of a stretch."""
+    """The same of the :func:`familiar_counts` of a segment."""
     typical = np.median(counts, axis=0)
     history = len(encoder.memory) - int(number >= 0)
     by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
@@ -108,7 +108,7 @@ def _area(cell: float) -> str:
 
 
 def motion_words(steps: Steps) -> str:
-    """What can be said of a stretch without a memory."""
+    """What can be said of a segment without a memory."""
     speed = np.hypot(*steps.velocity.T)
     way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
     return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"

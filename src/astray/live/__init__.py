@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from astray.live.score import Score, Stretch, TripScore
+from astray.live.score import LiveSegment, Score, TripScore
 from astray.live.session import Session
 from astray.live.stream import Summary
 from astray.live.watch import watch
 
-__all__ = ["Score", "Session", "Stretch", "Summary", "TripScore", "watch"]
+__all__ = ["LiveSegment", "Score", "Session", "Summary", "TripScore", "watch"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from astray.explain.words import ASPECTS
-from astray.live.score import Score, Stretch, TripScore
+from astray.live.score import LiveSegment, Score, TripScore
 from astray.times import moment
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
@@ -92,10 +92,10 @@ def _numbered(number: int, said: str) -> str:
 def of_trip(trip: TripScore) -> dict[str, Any]:
     """A trip, as an event tells it."""
     fields = trip._asdict()
-    stretch: Stretch | None = fields.pop("stretch")
+    segment: LiveSegment | None = fields.pop("segment")
     fields |= {"start": moment(trip.start), "end": moment(trip.end)}
     fields["because"] = "" if trip.decision == "normal" else ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
-    fields |= {f"stretch_{name}": value for name, value in _stretch(stretch).items()}
+    fields |= {f"segment_{name}": value for name, value in _segment(segment).items()}
     return fields
 
 
@@ -112,7 +112,7 @@ def of_alert(score: Score, trip: TripScore) -> dict[str, Any]:
         "aspect": trip.aspect,
         "because": ASPECTS.get(trip.aspect, f"unusual {trip.aspect}"),
         "history": trip.history,
-        **{f"stretch_{name}": value for name, value in _stretch(score.stretch or trip.stretch).items()},
+        **{f"segment_{name}": value for name, value in _segment(score.segment or trip.segment).items()},
     }
 
 
@@ -133,10 +133,10 @@ def of_fix(agent: str, score: Score) -> dict[str, Any]:
     }
 
 
-def _stretch(stretch: Stretch | None) -> dict[str, Any]:
-    if stretch is None:
+def _segment(segment: LiveSegment | None) -> dict[str, Any]:
+    if segment is None:
         return {"start": None, "end": None, "normality": None}
-    return {"start": moment(stretch.start), "end": moment(stretch.end), "normality": stretch.normality}
+    return {"start": moment(segment.start), "end": moment(segment.end), "normality": segment.normality}
 
 
 def _plain(value: Any) -> Any:

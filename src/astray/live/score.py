@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Stretch(NamedTuple):
-    """A stretch of a trip that is not normal: from when to when (seconds since 1970), and its mean normality."""
+class LiveSegment(NamedTuple):
+    """A segment of a trip that is not normal: from when to when (seconds since 1970), and its mean normality."""
 
     start: float
     end: float
@@ -31,8 +31,8 @@ class TripScore(NamedTuple):
         ``normal``, ``anomaly`` or ``review``.
     history
         How many past trips stand behind it.
-    stretch
-        The stretch in which a finished trip lost most normality; None if there is none.
+    segment
+        The segment in which a finished trip lost most normality; None if there is none.
     ended
         Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
         (the receiver woke up at another place), ``next`` (the feed named another trip), ``closed`` (somebody ended it),
@@ -52,7 +52,7 @@ class TripScore(NamedTuple):
     aspect: str
     decision: str
     history: float
-    stretch: Stretch | None
+    segment: LiveSegment | None
     ended: str = ""
 
 
@@ -72,8 +72,8 @@ class Score(NamedTuple):
         of ``det.score_fixes``.
     alert
         ``anomaly`` or ``review`` from when the trip so far scores low until it is half-way back; otherwise empty.
-    stretch
-        The stretch that is not normal and still lasts; None if there is none.
+    segment
+        The segment that is not normal and still lasts; None if there is none.
     trip
         The trip so far; None while the agent rests between two trips.
     ended
@@ -88,7 +88,7 @@ class Score(NamedTuple):
     uncertainty: float
     aspect: str
     alert: str
-    stretch: Stretch | None
+    segment: LiveSegment | None
     trip: TripScore | None
     ended: TripScore | None
     pending: int

@@ -238,7 +238,7 @@ class Session:
             else:
                 self._cutter.rest = fix
         pending = len(self._pending)
-        return Score(fix[0], "", n, uncertainty, aspect, trip.alert, trip.stretch, score, ended, pending)
+        return Score(fix[0], "", n, uncertainty, aspect, trip.alert, trip.segment, score, ended, pending)
 
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:
@@ -250,8 +250,8 @@ class Session:
     def _unscored(self, time: float, fault: str, ended: TripScore | None = None) -> Score:
         """What is said of a fix that is not scored."""
         of = self._open
-        alert, stretch = ("", None) if of is None else (of.alert, of.stretch)
-        return Score(time, fault, math.nan, math.nan, "", alert, stretch, self.trip, ended, len(self._pending))
+        alert, segment = ("", None) if of is None else (of.alert, of.segment)
+        return Score(time, fault, math.nan, math.nan, "", alert, segment, self.trip, ended, len(self._pending))
 
     def describe(self) -> str:
         """What is unfamiliar about the last step, in words; empty where the model has no memory to compare with."""

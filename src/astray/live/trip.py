@@ -18,7 +18,7 @@ from astray.features.statistics import RunningStatistics, TripRows, statistics
 from astray.features.steps import OpenPath, Step
 from astray.live.fix import one_fix
 from astray.live.rows import Rows
-from astray.live.score import Stretch, TripScore
+from astray.live.score import LiveSegment, TripScore
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
 from astray.scoring.normality import TripScores, one_normality
 from astray.scoring.scores import LEAST_SEGMENT, Chunk, Scores, worst_segments
@@ -50,7 +50,7 @@ class OpenTrip:
     __slots__ = (
         *("_closes", "_counted", "_last", "_maker", "_rows", "_running", "_scored", "_segment", "_statistics", "_tick"),
         *("agent", "agent_model", "alert", "eps", "faults", "features", "fixes", "gamma", "given"),
-        *("history", "min_history", "name", "one", "open_eps", "path", "reward", "start", "stretch"),
+        *("history", "min_history", "name", "one", "open_eps", "path", "reward", "start", "segment"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -73,7 +73,7 @@ class OpenTrip:
         self._tick = -1
         self._last: Step | None = None
         self._running: TripScore | None = None
-        self.stretch: Stretch | None = None  # that is not normal and still lasts
+        self.segment: LiveSegment | None = None  # that is not normal and still lasts
         self._begin(Rows(featurizer))
 
     def _begin(self, rows: Rows) -> None:
@@ -161,7 +161,7 @@ class OpenTrip:
             of = _first(self._scores(self._scored, finished=False).of_trips)
         self._running = self._trip_score(of, self._scored, self.open_eps, None)
         lasting = self._segment.lasting
-        self.stretch = None if lasting is None else Stretch(*lasting)
+        self.segment = None if lasting is None else LiveSegment(*lasting)
 
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
@@ -196,7 +196,7 @@ class OpenTrip:
         calibration = self.agent_model.calibration if finished else self.agent_model.unfinished
         return Scores(self.one, seen, self.reward, [calibration])
 
-    def _trip_score(self, of: OneTrip, n: int, eps: float, stretch: Stretch | None) -> TripScore:
+    def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """What is said of the first rows of the trip."""
         normality, uncertainty, score, p_value, aspect = of
         time = self._rows.time(n)
@@ -214,7 +214,7 @@ class OpenTrip:
             self.reward.aspects[aspect],
             self.sure(uncertainty) if score <= eps else NORMAL,
             self.history,
-            stretch,
+            segment,
         )
 
     def sure(self, uncertainty: float) -> str:
@@ -232,10 +232,10 @@ class OpenTrip:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
         scores = self._scores(self._rows.total, finished=True)
         worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.time(self._rows.total)
-        stretch = None
+        segment = None
         if worst is not None:
-            stretch = Stretch(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
-        return self._trip_score(_first(scores.of_trips), self._rows.total, self.eps, stretch)
+            segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
+        return self._trip_score(_first(scores.of_trips), self._rows.total, self.eps, segment)
 
     def _watch(self, time: float) -> None:
         """Raise or lower the alert by the trip so far."""

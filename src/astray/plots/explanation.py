@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 3  # stretches that are put into words, at most
+SAID = 3  # segments that are put into words, at most
 LETTERS = 112  # of a line
 FEW = 60  # fixes that are drawn as larger points in time
 
@@ -40,9 +40,9 @@ FEW = 60  # fixes that are drawn as larger points in time
 def explanation_figure(explanation: Explanation) -> Figure:
     """A trip on its map, coloured by normality, over its normality in time.
 
-    The map shows the agent's habitual ways in grey, the stretches that are not normal with a halo and a number, and
+    The map shows the agent's habitual ways in grey, the segments that are not normal with a halo and a number, and
     dashed where the agent would rather have gone. Under it stand normality, its band of two spreads over the heads
-    either side, and the thresholds at which a stretch opens and closes. For states and actions there is no map.
+    either side, and the thresholds at which a segment opens and closes. For states and actions there is no map.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
 
     grey = LineCollection(habitual, colors=PALE, linewidths=1.5, alpha=0.75, label="habitual ways", zorder=1)
     axes.add_collection(grey, autolim=False)
-    for number, stretch in enumerate(e.segments, 1):
-        inside = rows_of(stretch, usable)
+    for number, segment in enumerate(e.segments, 1):
+        inside = rows_of(segment, usable)
         axes.plot(*path[inside].T, color=ODD, lw=15, alpha=0.22, solid_capstyle="round", zorder=2)
         _number(axes, number, path[inside[len(inside) // 2]], offset=14)
     axes.plot(*path[usable].T, color=INK, lw=4.6, solid_capstyle="round", solid_joinstyle="round", zorder=3)
@@ -213,8 +213,8 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     bottom = min(LOWEST - 0.3, float(np.nanmin(e.lo, initial=0.0)) - 0.3)
     top = max(HIGHEST + 0.5, float(np.nanmax(e.hi, initial=0.0)) + 0.3)
 
-    for i, stretch in enumerate(e.segments, 1):
-        inside = rows_of(stretch, usable)
+    for i, segment in enumerate(e.segments, 1):
+        inside = rows_of(segment, usable)
         axes.axvspan(float(since[inside[0]]), float(since[inside[-1]]), color=ODD, alpha=0.14, lw=0)
         _number(axes, i, np.array([(since[inside[0]] + since[inside[-1]]) / 2, top - 0.09 * (top - bottom)]))
     axes.axhline(e.eps, color=INK, lw=1.1)
@@ -249,7 +249,7 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
 
 
 def _said(e: Explanation) -> list[str]:
-    """The worst stretches in words, in their order, as lines."""
+    """The worst segments in words, in their order, as lines."""
     worst = sorted(range(len(e.segments)), key=lambda i: e.segments[i].normality)[:SAID]
     lines = []
     for i in sorted(worst):

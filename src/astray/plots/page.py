@@ -114,10 +114,10 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
         "uncertainty": _whole(100 * np.where(usable, e.uncertainty, np.nan)),
         "passed": _whole(e.passed) if len(e.passed) else None,
         "faults": [[int(i), str(e.fault[i])] for i in np.flatnonzero(e.fault != "")],
-        "stretches": [
-            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, stretch), "words": str(stretch)}
-            for stretch in e.segments
-            if len(rows := rows_of(stretch, usable))
+        "segments": [
+            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, segment), "words": str(segment)}
+            for segment in e.segments
+            if len(rows := rows_of(segment, usable))
         ],
         **(_on_map(e, usable, ways) if on_map else {}),
     }

@@ -17,7 +17,7 @@ LOWEST, HIGHEST = -4.0, 1.0  # normality at the two ends of the colours, the sam
 FORMATS = (".png", ".svg")
 
 # Orange for what is odd, blue for what is normal: told apart with any kind of colour vision, and in grey by the ends,
-# both of which are dark, together with the numbers of the stretches.
+# both of which are dark, together with the numbers of the segments.
 COLOURS = (
     (-4.0, "#7f2704"),
     (-3.0, "#c9480a"),

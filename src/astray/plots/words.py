@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.explain import Explanation, Stretch
+from astray.explain import ExplainedSegment, Explanation
 
 Floats = NDArray[np.float64]
 
@@ -59,12 +59,12 @@ def frequency(p: float) -> str:
     return f"about {100 * p:.0f} % of normal trips score as low"
 
 
-def span(e: Explanation, stretch: Stretch) -> str:
-    """From when to when a stretch lasts: hours and minutes, with seconds where it is short, or steps."""
+def span(e: Explanation, segment: ExplainedSegment) -> str:
+    """From when to when a segment lasts: hours and minutes, with seconds where it is short, or steps."""
     if not len(e.lat):
-        return f"{stretch.start_time:.0f}–{stretch.end_time:.0f}"
-    as_clock = "%H:%M:%S" if stretch.end_time - stretch.start_time < IN_SECONDS else "%H:%M"
-    return f"{moment(stretch.start_time):{as_clock}}–{moment(stretch.end_time):{as_clock}}"
+        return f"{segment.start_time:.0f}–{segment.end_time:.0f}"
+    as_clock = "%H:%M:%S" if segment.end_time - segment.start_time < IN_SECONDS else "%H:%M"
+    return f"{moment(segment.start_time):{as_clock}}–{moment(segment.end_time):{as_clock}}"
 
 
 class Unit(NamedTuple):
@@ -103,9 +103,9 @@ def usable_fixes(e: Explanation) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(e.normality) & (e.fault == ""))
 
 
-def rows_of(stretch: Stretch, usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The usable fixes of a stretch."""
-    return stretch.start + np.flatnonzero(usable[stretch.start : stretch.stop])
+def rows_of(segment: ExplainedSegment, usable: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The usable fixes of a segment."""
+    return segment.start + np.flatnonzero(usable[segment.start : segment.stop])
 
 
 def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:

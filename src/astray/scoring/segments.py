@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class Segment(NamedTuple):
-    """A stretch of a trip that is not normal: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
+    """A segment of a trip that is not normal: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
 
     trip: int
     start: int

@@ -1,4 +1,4 @@
-// Normality against time: the band of uncertainty, the thresholds, the stretches; pointing at it picks a fix.
+// Normality against time: the band of uncertainty, the thresholds, the segments; pointing at it picks a fix.
 
 const PLOT = { left: 40, right: 74, top: 8, bottom: 38 };
 
@@ -73,7 +73,7 @@ class TimeChart extends Drawing {
     const right = this.width - PLOT.right;
     pen.fillStyle = colour("halo");
     pen.globalAlpha = 0.6;
-    for (const { first, last } of trip.stretches) {
+    for (const { first, last } of trip.segments) {
       const from = this.x(trip.time[first]);
       pen.fillRect(from, PLOT.top, Math.max(this.x(trip.time[last]) - from, 2), bottom - PLOT.top);
     }
@@ -84,7 +84,7 @@ class TimeChart extends Drawing {
       this.disc([this.x(trip.time[i]), this.y(trip.normality[i])], 2.4, this.colourOf(trip.normality[i]));
     }
     for (const i of trip.faults.keys()) this.cross([this.x(trip.time[i]), bottom - 8], colour("grey"));
-    trip.stretches.forEach(({ first, last }, k) => {
+    trip.segments.forEach(({ first, last }, k) => {
       this.number(k + 1, [(this.x(trip.time[first]) + this.x(trip.time[last])) / 2, PLOT.top + 13], colour);
     });
     if (this.shown !== null) {

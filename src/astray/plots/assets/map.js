@@ -31,7 +31,7 @@ class TripMap extends Drawing {
     this.frame(this.trip.frame);
   }
 
-  stretch({ first, last }) {
+  segment({ first, last }) {
     this.frame(bounds(this.trip.path.slice(first, last + 1)), 0.25, true);
   }
 
@@ -170,8 +170,8 @@ class TripMap extends Drawing {
     for (const way of trip.habitual) this.line(on(way), colour("pale"), 2);
     pen.globalAlpha = 1;
     const usable = trip.usable.map((i) => this.pixels(trip.path[i]));
-    const stretches = trip.stretches.map(({ first, last }) => usable.filter((_, k) => first <= trip.usable[k] && trip.usable[k] <= last));
-    for (const points of stretches) {
+    const segments = trip.segments.map(({ first, last }) => usable.filter((_, k) => first <= trip.usable[k] && trip.usable[k] <= last));
+    for (const points of segments) {
       this.line(points, colour("halo"), 22);
       if (points.length === 1) this.disc(points[0], 11, colour("halo"));
     }
@@ -185,7 +185,7 @@ class TripMap extends Drawing {
     }
     for (const i of trip.faults.keys()) this.cross(this.pixels(trip.path[i]), colour("grey"));
     this.ends(usable, colour);
-    stretches.forEach((points, i) => {
+    segments.forEach((points, i) => {
       if (!points.length) return;
       const [x, y] = points[points.length >> 1];
       this.number(i + 1, [x + 16, y - 16], colour);

@@ -52,28 +52,28 @@ function choose(number) {
   point(null);
   part("map").setAttribute(
     "aria-label",
-    `${trip.heading}. ${trip.stretches.length} stretches are not normal. Arrow keys move the map, plus and minus zoom, 0 shows the whole trip.`,
+    `${trip.heading}. ${trip.segments.length} segments are not normal. Arrow keys move the map, plus and minus zoom, 0 shows the whole trip.`,
   );
   keys();
-  stretches();
+  segments();
   for (const [i, button] of part("trips").querySelectorAll("button").entries()) {
     button.setAttribute("aria-current", String(i === number));
   }
 }
 
-function stretches() {
-  part("stretches-title").textContent = trip.stretches.length ? "Not normal" : "No stretch of it stands out";
-  part("stretches").replaceChildren(
-    ...trip.stretches.map((stretch, i) => {
+function segments() {
+  part("segments-title").textContent = trip.segments.length ? "Not normal" : "No segment of it stands out";
+  part("segments").replaceChildren(
+    ...trip.segments.map((segment, i) => {
       const button = element("button");
       button.type = "button";
       const words = element("span");
-      words.append(element("span", "at", stretch.at), ` ${stretch.words}`);
+      words.append(element("span", "at", segment.at), ` ${segment.words}`);
       button.append(element("span", "number", i + 1), words);
       button.addEventListener("click", () => {
-        if (!trip.path.length) return point(stretch.first);
+        if (!trip.path.length) return point(segment.first);
         point(null);
-        map.stretch(stretch);
+        map.segment(segment);
         part("map").scrollIntoView({ block: "nearest" });
       });
       const item = element("li");
@@ -103,7 +103,7 @@ function keys() {
   scale.append(ramp);
   const shown = [
     ["way", "habitual ways", trip.habitual.length],
-    ["odd", "not normal", trip.stretches.length],
+    ["odd", "not normal", trip.segments.length],
     ["expected", "expected way", trip.expected.length],
     ["start", "start", true],
     ["end", "end", true],

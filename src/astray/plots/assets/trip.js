@@ -93,7 +93,7 @@ function wordsOf(trip, i) {
   said.push(`normality ${signed(trip.normality[i], 2)} ± ${trip.uncertainty[i].toFixed(2)}`);
   const passed = trip.passed?.[i];
   if (passed !== undefined && passed !== null) said.push(`${passed} of ${trip.history} past trips came through here`);
-  const stretch = trip.stretches.findIndex((s) => s.first <= i && i <= s.last);
-  if (stretch >= 0) said.push(`in stretch ${stretch + 1}`);
+  const segment = trip.segments.findIndex((s) => s.first <= i && i <= s.last);
+  if (segment >= 0) said.push(`in segment ${segment + 1}`);
   return said;
 }
