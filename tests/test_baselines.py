@@ -22,7 +22,7 @@ from astray.baselines import (
     OneClassSVM,
     Training,
 )
-from astray.baselines.autoencoders import segments
+from astray.baselines.autoencoders import stretches
 from astray.baselines.networks import FeedForward, Recurrent, Sequences, drawn_from, errors, train_to_plateau
 from astray.errors import AstrayError, DataError, NotFittedError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -282,7 +282,7 @@ def test_the_recurrent_autoencoder_remembers_the_whole_way() -> None:
     assert (network(x, torch.tensor([6]))[0, 5] != network(changed, torch.tensor([6]))[0, 5]).all()
 
 
-def test_paths_longer_than_a_segment_are_scored_step_by_step(train: Trajectories) -> None:
+def test_paths_longer_than_a_stretch_are_scored_step_by_step(train: Trajectories) -> None:
     short = LSTMAutoencoder(longest=10, training=Training(batch=32, most_epochs=2)).fit(train)
     scores = short.score_steps(train)
     assert len(scores.anomaly) == len(short.featurize(train).path)
@@ -290,8 +290,8 @@ def test_paths_longer_than_a_segment_are_scored_step_by_step(train: Trajectories
 
 
 @given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=8), longest=st.integers(1, 120))
-def test_segments_cut_every_path_into_equal_parts(lengths: list[int], longest: int) -> None:
-    offsets = segments(np.array(lengths), longest)
+def test_stretches_cut_every_path_into_equal_parts(lengths: list[int], longest: int) -> None:
+    offsets = stretches(np.array(lengths), longest)
     ends = np.cumsum(lengths)
     assert {0, *ends.tolist()} <= set(offsets.tolist())
     assert np.diff(offsets).min() >= 1

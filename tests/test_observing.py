@@ -177,15 +177,3 @@ def test_waiting_trips_may_be_decided_on_by_an_update(detector: IRLDetector, peo
     assert second in (*detector.featurizer_.memory.trip_ids, *detector.suspects_)
     assert not {first, second} & set(detector.inbox_.waiting.trip_ids)
     assert not {first, second} & {trip for question in detector.questions_ for trip in question.trips}
-
-
-def test_what_is_new_in_the_same_way_as_a_waiting_trip_waits_too(detector: IRLDetector, people: Trajectories) -> None:
-    """Otherwise an intruder would drip in by the trips that score a little better."""
-    theirs = submitted(people.agent("p01")[:2], "p00", "x")
-    assert detector.observe(theirs[:1]).table["became"].to_list() == ["waiting"]
-    detector.set_params(eps=-100.0)  # so that nothing is flagged any more
-    n = detector.n_trips_
-    assert detector.observe(theirs[1:]).table["became"].to_list() == ["waiting"]
-    assert detector.n_trips_ == n
-    assert set(detector.questions_[0].trips) == set(trip_names(theirs))
-    assert detector.observe(people.agent("p00")[60:61]).table["became"].to_list() == ["learned"]

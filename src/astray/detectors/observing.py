@@ -1,9 +1,8 @@
 """Learning on, trip by trip: the normal ones are remembered, the others wait, and novelty that returns is asked about.
 
-A trip that was not flagged is remembered after it was scored. One that was flagged waits, and with it what is new in
-the same way. When several waiting trips are alike in what is new about them, that is either a new habit or somebody
-else who has come to stay; only a person can tell, so a question is asked, never more often than the agent has tokens
-for. Nothing flagged is ever learned unasked.
+A trip that was not flagged is remembered after it was scored. One that was flagged waits. When several waiting trips
+are alike in what is new about them, that is either a new habit or somebody else who has come to stay; only a person can
+tell, so a question is asked, never more often than the agent has tokens for. Nothing flagged is ever learned unasked.
 """
 
 from __future__ import annotations
@@ -103,12 +102,10 @@ class Learner:
         if np.isnan(score):
             return self, Outcome(name, score, p_value, REFUSED)
         one = self.featurizer.with_memory(Memory()).remember(trip).memory
-        new, flagged = self._novel(one), score <= level(calibration)
-        # What is new in the same way as a trip that waits shares its doubt: else an intruder would drip in.
-        if not flagged and not self._is_like_any(new, self.inbox.waiting):
+        if score > level(calibration):
             return self._learn(one, rows), Outcome(name, score, p_value, LEARNED)
-        inbox = self.inbox.with_flag(flagged)
-        if self._is_like_any(new, inbox.rejected):
+        inbox, new = self.inbox.with_flag(True), self._novel(one)
+        if any(_alike(new, self._novel(_only(inbox.rejected, k))) for k in range(len(inbox.rejected))):
             return replace(self, inbox=inbox), Outcome(name, score, p_value, REFUSED)
         waits = replace(self, inbox=inbox.add(one))
         return waits._ask(name, new), Outcome(name, score, p_value, WAITING)
@@ -124,9 +121,6 @@ class Learner:
     def _novel(self, one: Memory) -> Array:
         """What is new about a trip: keys that no remembered trip has."""
         return np.unique(one.keys[self.featurizer.memory.counts(one.keys) == 0])
-
-    def _is_like_any(self, new: Array, trips: Memory) -> bool:
-        return any(_alike(new, self._novel(_only(trips, k))) for k in range(len(trips) if len(new) else 0))
 
     def _ask(self, name: str, new: Array) -> Learner:
         """Ask about the waiting trips that are like this one, if there are any, and tokens."""

@@ -30,7 +30,7 @@ class Popularity:
         Their sizes in metres.
     agents
         A memory whose trips are agents: the ids are their names, the keys their cells.
-    viewer
+    excluded
         An agent that does not count: the one whose trips are looked at.
 
     Examples
@@ -39,7 +39,7 @@ class Popularity:
     >>> popularity = Popularity((500.0,)).visited({"ann": key.ravel(), "bob": key.ravel()})
     >>> np.expm1(popularity.encode(key, (Habit(cell=500.0),))).round().tolist()
     [[2.0]]
-    >>> np.expm1(popularity.seen_by("bob").encode(key, (Habit(cell=500.0),))).round().tolist()
+    >>> np.expm1(popularity.excluding("bob").encode(key, (Habit(cell=500.0),))).round().tolist()
     [[1.0]]
     """
 
