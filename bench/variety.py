@@ -4,8 +4,8 @@
 
 The shipped reward is learned from simulated people of many kinds (`astray.simulate.Variety`). Here smaller rewards are
 learned by the same recipe: from all kinds of variety, from all but one, and from plain cities. Each is then tried, as
-it is, on GeoLife users outside the ten of the published table: trips of strangers among their own, 10 in 100. GEOLIFE is
-the folder `Data` of your copy.
+it is, on GeoLife users outside the ten of the published table: trips of strangers among their own, 10 in 100.
+GEOLIFE is the folder `Data` of your copy.
 """
 
 from __future__ import annotations

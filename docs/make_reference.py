@@ -32,7 +32,7 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         {
             "astray": ("IRLDetector", "FleetDetector", "load"),
             "astray.detectors.observing": ("Observed", "Question"),
-            "astray.detectors.fleet_training": ("SharingConfig",),
+            "astray.detectors.fleet_training": ("SharingConfig", "GoingOnConfig"),
         },
     ),
     "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),

@@ -231,18 +231,25 @@ def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) 
     return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
 
 
-GOING_ON = SharingConfig(least_agents=12, memories=2, demonstrations=60, short_demonstrations=40, imagined=20)
-"""Few agents would teach their own ways as everybody's."""
+@dataclass(frozen=True)
+class GoingOnConfig(SharingConfig):
+    """How agents teach a reward that goes on learning."""
 
-GO_ON_ITERATIONS = 12
-GO_ON_VARIANCE = 0.05  # of the prior, whose mean is what was learned before: people differ less than weights do
+    least_agents: int = 12  # few would teach their own ways as everybody's
+    memories: int = 2
+    demonstrations: int = 60
+    short_demonstrations: int = 40
+    imagined: int = 20
+    iterations: int = 12  # N of Algorithm 1
+    prior_variance: float = 0.05  # of the prior, whose mean is what was learned before: people differ less than weights
+    slowing: float = 0.5  # of the learning rate, against learning from the beginning
 
 
 def go_on(
     reward: Reward,
     population: Trajectories,
     config: FeaturizerConfig,
-    sharing: SharingConfig | Mapping[str, Any] | None,
+    sharing: GoingOnConfig | Mapping[str, Any] | None,
     rng: np.random.Generator,
     iterations: int | None = None,
     progress: Progress | None = None,
@@ -250,15 +257,16 @@ def go_on(
     """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
     from astray.irl.config import TRIPS
 
+    going_on = configured(GoingOnConfig(), sharing)
     # The prior holds the reward back: nobody needs to be held out to say when to stop.
     learning = replace(
         TRIPS,
-        reward=replace(TRIPS.reward, prior_variance=GO_ON_VARIANCE),
-        learning_rate=TRIPS.learning_rate / 2,
-        iterations=iterations or GO_ON_ITERATIONS,
+        reward=replace(TRIPS.reward, prior_variance=going_on.prior_variance),
+        learning_rate=going_on.slowing * TRIPS.learning_rate,
+        iterations=iterations or going_on.iterations,
         held_out=0.0,
     )
-    found = share([population], config, learning, configured(GOING_ON, sharing), rng, start=reward, progress=progress)
+    found = share([population], config, learning, going_on, rng, start=reward, progress=progress)
     return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, OneAgent, OwnReward
 
 if TYPE_CHECKING:
-    from astray.detectors.fleet_training import SharingConfig
+    from astray.detectors.fleet_training import GoingOnConfig
     from astray.detectors.training import Progress
     from astray.features.featurizer import FeaturizerConfig
     from astray.irl.config import LearnConfig
@@ -41,8 +41,8 @@ class Parameters(Chance, Deciding, Learning):
     featurizer: FeaturizerConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.features.featurizer.FeaturizerConfig")
     )
-    sharing: SharingConfig | Mapping[str, Any] | None = parameter(
-        None, EXPERT.format("astray.detectors.fleet_training.SharingConfig")
+    sharing: GoingOnConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.detectors.fleet_training.GoingOnConfig")
     )
 
 
