@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from astray import Trajectories
-from astray.detectors.fleet_training import SharingConfig, _shortened, go_on, popularity_of, share, teachers
+from astray.detectors.fleet_training import (
+    GoingOnConfig,
+    SharingConfig,
+    _shortened,
+    go_on,
+    popularity_of,
+    share,
+    teachers,
+)
 from astray.errors import DataError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.config import STEPS, TRIPS
@@ -18,6 +26,9 @@ from astray.simulate import city
 from astray.storage.pretrained import pretrained
 
 LITTLE = SharingConfig(memories=3, demonstrations=12, short_demonstrations=8, imagined=4, reference=30)
+A_LITTLE_MORE = GoingOnConfig(
+    least_agents=2, memories=3, demonstrations=12, short_demonstrations=8, imagined=4, reference=30
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +98,9 @@ class TestTeachers:
 class TestSharing:
     def test_going_on_changes_the_trip_reward_and_keeps_that_of_steps(self, trips: Trajectories) -> None:
         begun = pretrained()
-        first, again = (go_on(begun, trips, FeaturizerConfig(), LITTLE, np.random.default_rng(3), 1) for _ in range(2))
+        first, again = (
+            go_on(begun, trips, FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(3), 1) for _ in range(2)
+        )
         assert first is not None
         assert again is not None
         assert first.step is begun.step
@@ -96,7 +109,10 @@ class TestSharing:
         assert fits(first, Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)))
 
     def test_too_few_teach_nothing(self, trips: Trajectories) -> None:
-        assert go_on(pretrained(), trips.agent("p00"), FeaturizerConfig(), LITTLE, np.random.default_rng(0), 1) is None
+        assert (
+            go_on(pretrained(), trips.agent("p00"), FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(0), 1)
+            is None
+        )
 
     def test_a_first_reward_needs_to_know_how_steps_are_learned(self, trips: Trajectories) -> None:
         quick = replace(TRIPS, iterations=1, updates=1)
