@@ -538,6 +538,27 @@ def test_a_past_trip_of_a_fleet_is_named_with_its_agent(home: Path, shared: Path
     assert "p00/t1" in fleet.members_["p00"].memory.trip_ids
 
 
+def test_two_who_update_one_model_at_once_are_both_heard(home: Path, tmp_path: Path):
+    new = astray.read(home / "new.csv").agent("p00")
+    model = tmp_path / "p00.astray"
+    model.write_bytes((home / "p00.astray").read_bytes())
+    model.chmod(0o600)
+    running = []
+    for name, part in (("a", new[:2]), ("b", new[2:4])):
+        write_table(fixes_and_trips(part, tmp_path / f"{name}.csv"), tmp_path / f"{name}.csv")
+        running.append(subprocess.Popen([*ASTRAY, "update", str(model), str(tmp_path / f"{name}.csv"), "-q"]))
+    assert [process.wait() for process in running] == [0, 0]
+    assert astray.load(model).n_trips_ == astray.load(home / "p00.astray").n_trips_ + 4
+    assert oct(model.stat().st_mode & 0o777) == "0o600"
+
+
+@pytest.mark.parametrize("flag", ["--output", "--state"])
+def test_a_watch_does_not_write_into_its_model(home: Path, flag: str, capsys: Captured):
+    model = str(home / "p00.astray")
+    assert "this is the model; name another file" in refused(["watch", model, flag, model], capsys)
+    assert "could be appended to" in refused(["watch", model, "-o", "/dev/null"], capsys)
+
+
 def test_live_fixes_from_standard_input_become_events(home: Path):
     fixes = astray.read(home / "past.csv").agent("p00")[:3]
     lines = fixes_and_trips(fixes, None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))

@@ -195,6 +195,12 @@ class TestWhatIsNotWholeIsRefused:
         with pytest.raises(ModelFileError, match="not a whole model file"):
             read(file)
 
+    @pytest.mark.parametrize("header", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": {"b": -Infinity}}'])
+    def test_a_header_with_a_name_twice_or_no_number(self, header: bytes, file: Path) -> None:
+        file.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(ModelFileError, match="its header h"):
+            read(file)
+
     def test_a_newer_version_says_what_to_do(self, file: Path) -> None:
         newer = file.read_bytes().replace(f'\\"version\\":{VERSION}'.encode(), b'\\"version\\":9')
         file.write_bytes(newer)

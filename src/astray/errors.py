@@ -110,5 +110,9 @@ class NotFittedError(AstrayError, AttributeError):
     """A result was asked of something that has not been fitted yet."""
 
 
+class InUseError(AstrayError, RuntimeError):
+    """Another process is changing the file; nothing was changed here."""
+
+
 class ModelFileError(AstrayError, ValueError):
     """A model file cannot be read or written; an older file of that name is untouched."""

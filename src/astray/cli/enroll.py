@@ -9,6 +9,7 @@ from astray.settings import Reading, Settings
 
 
 @o.with_settings(Reading, "whole")
+@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,

@@ -13,6 +13,7 @@ from astray.settings import Settings
 
 
 @o.with_settings()
+@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 @o.with_settings("eps", "false_alarm_rate", Reading)
+@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
+from astray.atomic import changing
 from astray.settings import (
     Chance,
     Deciding,
@@ -120,6 +121,17 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
         return run
 
     return decorate
+
+
+def changes_model(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that reads its ``model``, changes it and writes it again: no other one may do so meanwhile."""
+
+    @functools.wraps(command)
+    def run(model: Path, **given: Any) -> None:
+        with changing(model):
+            command(model=model, **given)
+
+    return run
 
 
 def _flag(name: str, panel: str) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @o.with_settings(Reading)
+@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,

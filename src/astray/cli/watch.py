@@ -10,6 +10,7 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import number_of, say
+from astray.errors import AstrayError
 from astray.settings import Deciding, Settings
 
 
@@ -74,6 +75,9 @@ def command(
     from astray.live.watch import watch
     from astray.storage import load
 
+    for name, file in (("--output", output), ("--state", state)):
+        if file is not None and file.exists() and file.samefile(model):
+            raise AstrayError("this is the model", place=str(file), remedy=f"name another file for {name}")
     detector = load(model)
     detector.set_params(**settings.given(["min_history"]))
     seen = watch(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,10 +40,13 @@ class Events:
         self.out.write(_numbered(self.sequence, said))
         self.fresh = True
 
-    def flush(self) -> None:
-        """Hand on what was written."""
+    def flush(self, durable: bool = False) -> None:
+        """Hand on what was written; ``durable``: a power cut must not lose it, for a state says that it is there."""
         if self.fresh:
             self.out.flush()
+            if durable:
+                with suppress(OSError, ValueError):  # a pipe, or no file at all, has nothing to sync
+                    os.fsync(self.out.fileno())
             self.fresh = False
 
 

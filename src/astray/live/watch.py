@@ -34,7 +34,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from astray.errors import DataError
+from astray.atomic import alone
+from astray.errors import DataError, Place
 from astray.live.events import Events, reopened
 from astray.live.messages import Line, bounded
 from astray.live.session import Session
@@ -140,54 +141,65 @@ def watch(
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     kept_in = None if state is None else Path(state)
     told = "" if kept_in is None else fingerprint(model)
-    kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
-    settings: dict[str, Any] = {
-        "reorder": max_late,
-        "stay": stay,
-        "stay_radius": stay_radius,
-        "eps": eps,
-        "gamma": gamma,
-        "false_alarm_rate": false_alarm_rate,
-    }
+    with nullcontext() if kept_in is None else alone(kept_in):
+        kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
+        settings: dict[str, Any] = {
+            "reorder": max_late,
+            "stay": stay,
+            "stay_radius": stay_radius,
+            "eps": eps,
+            "gamma": gamma,
+            "false_alarm_rate": false_alarm_rate,
+        }
 
-    def opened(agent: str, context: Mapping[str, Any]) -> Session:
-        return Session(model, agent, context=context, **settings)
+        def opened(agent: str, context: Mapping[str, Any]) -> Session:
+            return Session(model, agent, context=context, **settings)
 
-    with (
-        reopened(Path(out), None if state is None else kept.sequence)
-        if isinstance(out, str | os.PathLike)
-        else nullcontext(Events(out, kept.sequence))
-    ) as events:
-        stream = Stream(
-            opened,
-            frozenset(model.agents),
-            Needed.of(model, eps, gamma),
-            events,
-            kept,
-            max_agents=max_agents,
-            max_early=max_early,
-            scores=scores,
-            strangers=model.KIND == "fleet" if strangers is None else strangers,
-            now=now,
-        )
-        saving = _Saving(kept_in, save_every)
-        whole = True  # whether the last line was taken in to its end
-        try:
-            for line in kept.position.unread(bounded(lines)):
-                whole = False
-                urgent = stream.take(line)
-                whole = True
-                if saving.due(urgent):
+        if isinstance(out, str | os.PathLike):
+            _check_output(Path(out), kept_in)
+        with (
+            reopened(Path(out), None if state is None else kept.sequence)
+            if isinstance(out, str | os.PathLike)
+            else nullcontext(Events(out, kept.sequence)) as events,
+        ):
+            stream = Stream(
+                opened,
+                frozenset(model.agents),
+                Needed.of(model, eps, gamma),
+                events,
+                kept,
+                max_agents=max_agents,
+                max_early=max_early,
+                scores=scores,
+                strangers=model.KIND == "fleet" if strangers is None else strangers,
+                now=now,
+            )
+            saving = _Saving(kept_in, save_every)
+            whole = True  # whether the last line was taken in to its end
+            try:
+                for line in kept.position.unread(bounded(lines)):
+                    whole = False
+                    urgent = stream.take(line)
+                    whole = True
+                    if saving.due(urgent):
+                        saving.save(stream)
+                if finish if finish is not None else state is None:
+                    whole = False
+                    stream.finish()
+                    whole = True
+            finally:
+                # An interruption while waiting for input leaves everything in order; within a line it does not.
+                if whole:
                     saving.save(stream)
-            if finish if finish is not None else state is None:
-                whole = False
-                stream.finish()
-                whole = True
-        finally:
-            # An interruption while waiting for input leaves everything in order; within a line it does not.
-            if whole:
-                saving.save(stream)
-    return stream.summary
+        return stream.summary
+
+
+def _check_output(out: Path, state: Path | None) -> None:
+    """Refuse to append events to what is no file of events."""
+    if out.exists() and not out.is_file():
+        raise DataError("no file that events could be appended to", place=Place(str(out)), remedy="name a file")
+    if state is not None and out.resolve() == state.resolve():
+        raise DataError("the file of the state", place=Place(str(out)), remedy="name another one for the events")
 
 
 class _Saving:
@@ -207,7 +219,7 @@ class _Saving:
         if self.path is None:
             return
         begin = clock.monotonic()
-        stream.events.flush()
+        stream.events.flush(durable=True)
         stream.snapshot().save(self.path)
         self.last = clock.monotonic()
         self.cost = self.last - begin

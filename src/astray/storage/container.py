@@ -199,7 +199,7 @@ def read(path: FilePath) -> ModelFile:
             entry = _field(header.pop("__metadata__", {}), dict).get(_ENTRY)
             if entry is None:
                 raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
-            head = json.loads(_field(entry, str))
+            head = _plain_json(_field(entry, str))
             _check_version(source, head)
             arrays = _arrays(file, header)
     except FileNotFoundError as error:
@@ -217,12 +217,26 @@ def read(path: FilePath) -> ModelFile:
     return model
 
 
+def _plain_json(text: str | bytes) -> Any:
+    """JSON without NaN and infinities, which it does not have, and with every name once."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("its header has a name twice")
+        return dict(pairs)
+
+    def none(name: str) -> Any:
+        raise ValueError(f"its header holds {name}")
+
+    return json.loads(text, object_pairs_hook=once, parse_constant=none)
+
+
 def _header(file: BufferedReader) -> dict[str, Any]:
     """The header of a safetensors file: the arrays by name, and ``__metadata__``."""
     size = int.from_bytes(file.read(8), "little")
     if not 0 < size <= os.fstat(file.fileno()).st_size - 8:
         raise ValueError("it ends before its header does")
-    return _field(json.loads(file.read(size)), dict)
+    return _field(_plain_json(file.read(size)), dict)
 
 
 def _arrays(file: BufferedReader, entries: Mapping[str, Any]) -> dict[str, Array]:
