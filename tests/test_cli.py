@@ -647,7 +647,7 @@ def test_a_column_that_is_not_recognised_is_named_by_a_flag(home: Path, tmp_path
     names = {"lat": "Breite", "lon": "Laenge", "time": "Zeit", "agent": "Wer", "trajectory": "Fahrt"}
     pl.read_csv(home / "new.csv").rename(names).write_csv(odd, separator=";")
     command = ["score", str(home / "fleet.astray"), str(odd)]
-    assert "name it: --columns time=NAME" in refused(command, capsys)
+    assert "pass --columns time=NAME,lat=NAME,lon=NAME (known" in refused(command, capsys)
     roles = ",".join(f"{role}={name}" for role, name in names.items())
     assert main([*command, "--columns", roles, "-o", str(tmp_path / "odd.parquet")]) == 0
     assert main(["score", str(home / "fleet.astray"), str(home / "new.csv"), "-o", str(tmp_path / "new.parquet")]) == 0

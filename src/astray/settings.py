@@ -25,7 +25,10 @@ ROLES = ("time", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson", "jsonlines")
+FORMATS = (
+    *("geolife", "porto", "table", "csv", "parquet", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines"),
+    "takeout",
+)
 
 
 class SettingsError(AstrayError, ValueError):
@@ -132,7 +135,7 @@ class Reading:
     """How a file of trips is read."""
 
     format: str | None = setting(
-        TEXT, None, "geolife, porto, table, gpx, geojson or jsonlines, where it is not recognised.", _one_of(*FORMATS)
+        TEXT, None, f"The format, where it is not recognised: {', '.join(FORMATS)}.", _one_of(*FORMATS)
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,

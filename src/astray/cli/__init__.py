@@ -43,7 +43,7 @@ sure that is, and why.
 Commands:
 {commands}
 
-Your own data (CSV, Parquet, JSON lines, GPX, GeoJSON, GeoLife, Porto):
+Your own data (tables, GPX, KML, FIT, GeoJSON, Google's timeline, ...):
   astray fit past.csv -o me.astray        learn
   astray score me.astray new.csv          see which trips went astray
   astray explain me.astray new.csv TRIP -o trip.png

@@ -24,7 +24,7 @@ PICTURES = (".png", ".svg", ".html")
 def command(
     settings: Settings,
     model: o.Model,
-    file: o.Trips,
+    file: o.TripsOfOne,
     trip: Annotated[
         str | None,
         Argument(
@@ -90,7 +90,7 @@ def _found(source: Source, trip: str) -> Trajectories:
         n += len(trips)
         if trips.called([trip]).any():
             return trips[position_of(trips, trip)]
-    raise AstrayError(f"{source.path}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+    raise AstrayError(f"{source.name}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
 
 
 def _lowest(detector: Detector, source: Source) -> Trajectories:
@@ -102,5 +102,5 @@ def _lowest(detector: Detector, source: Source) -> Trajectories:
         if position is not None and (score := float(scores[position])) < least:
             lowest, least = trips[position], score
     if lowest is None:
-        raise AstrayError(f"{source.path}: no trip in it has a score; name one")
+        raise AstrayError(f"{source.name}: no trip in it has a score; name one")
     return lowest

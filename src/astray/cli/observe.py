@@ -50,7 +50,7 @@ def command(
     source = Source(file, settings, agent, only_agent(detector))
     trips = source.load()
     source.say_left_out()
-    with progress(f"observing {file}", quiet=settings.quiet):
+    with progress(f"observing {source.name}", quiet=settings.quiet):
         observed = detector.observe(trips)
     detector.set_params(**kept)
     # The model first: what was said to be learned must be in it.

@@ -81,7 +81,7 @@ def command(
     shown: list[pl.DataFrame] = []
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
-        done = stack.enter_context(progress(f"scoring {file}", quiet=settings.quiet))
+        done = stack.enter_context(progress(f"scoring {source.name}", quiet=settings.quiet))
         tables = stack.enter_context(closing(answers(scorer, batches, n)))
         for answer in tables:
             if write is None:

@@ -24,8 +24,8 @@ def command(
     settings: Settings,
     model: o.Model,
     file: Annotated[
-        Path | None,
-        Argument(metavar="[FILE]", help="New trips, in any format that astray reads.", show_default=False),
+        list[Path] | None,
+        Argument(metavar="[FILE]...", help="New trips, in any format that astray reads.", show_default=False),
     ] = None,
     anomalous: Annotated[
         list[str] | None,
@@ -54,7 +54,7 @@ def command(
       [dim]# a trip that was learned last month proved to be theft[/dim]
       astray update fleet.astray --anomalous taxi-42/20140213-3
     """
-    if file is None and not anomalous:
+    if not file and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, only_agent
     from astray.detectors.detector import IRLDetector
@@ -64,7 +64,7 @@ def command(
 
     detector = load(model)
     further: Trajectories | None = None
-    if file is not None:
+    if file:
         source = Source(file, settings, agent, only_agent(detector))
         further = source.load()
         source.say_left_out()

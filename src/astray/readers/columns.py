@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from astray.errors import DataError, Option, Place
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import Columns, DataError, Place
 from astray.fixes import ALIASES, REQUIRED, candidates, plain
+
+MARKS: Mapping[str, str] = {
+    "visible": "marked as not visible, which is how Movebank marks outliers",
+    "valid": "marked as not valid, as Traccar does where the receiver had no fix",
+}
+"""Columns that are false where a fix is not to be used, and why it is not."""
+
+_FALSE = ("false", "f", "0", "no")
 
 
 @dataclass(frozen=True)
@@ -16,6 +29,22 @@ class Roles:
     positions: Mapping[str, int]
     rivals: tuple[str, ...]
     unused: tuple[str, ...]
+
+
+def marks(names: Sequence[str]) -> dict[str, int]:
+    """Where the columns stand that mark fixes which are not to be used."""
+    bare = [plain(name) for name in names]
+    return {mark: bare.index(mark) for mark in MARKS if mark in bare}
+
+
+def is_false(values: pl.Series) -> NDArray[np.bool_]:
+    """Which values are false, in any way of writing it."""
+    return values.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(_FALSE).fill_null(False).to_numpy()
+
+
+def marked_bad(said: Mapping[str, Any]) -> str:
+    """Why one fix is not to be used, empty if nothing speaks against it: the one-row form of the marks of a table."""
+    return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
 
 
 def recognised(names: Sequence[str]) -> int:
@@ -46,15 +75,14 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
                 rivals.append(f"{names[found[0]]!r} was taken as the {role}, not {', '.join(map(repr, others))}")
     missing = [role for role in REQUIRED if role not in positions]
     if missing:
-        role = missing[0]
         shown = ", ".join(repr(name) for name in names[:20]) or "none"
-        known = ", ".join(ALIASES[role][:5])
+        known = "; ".join(f"{role}: {', '.join(ALIASES[role][:5])}, ..." for role in missing)
         raise DataError(
-            f"no column for {role} was recognised among {shown}",
+            f"no column for {' and '.join(missing)} was recognised among {shown}",
             place=Place(str(file), 1),
-            remedy=("name it: ", Option(role, "NAME"), f" (known are {known}, ...)"),
+            remedy=("pass ", Columns(tuple(missing)), f" (known are {known})"),
         )
-    used = {*positions.values(), *(position(file, names, name) for name in keep)}
+    used = {*positions.values(), *marks(names).values(), *(position(file, names, name) for name in keep)}
     unused = tuple(name for i, name in enumerate(names) if i not in used)
     return Roles(positions, tuple(rivals), unused)
 

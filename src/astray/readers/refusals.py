@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from types import TracebackType
@@ -72,6 +72,8 @@ class Report:
         What the data did not say and the reader had to suppose; worth checking.
     cut
         How many trips were cut from fixes that name none.
+    named_after
+        Agents that the data do not name: each has the name of its "file" or "folder".
     notes
         What was recognised or repaired without doubt (units, columns that were not used).
 
@@ -89,6 +91,7 @@ class Report:
     skipped: list[Skipped] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
     cut: int = 0
+    named_after: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -116,6 +119,12 @@ class Report:
         """Record a fact, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Change the names of files everywhere."""
+        self.skipped = [replace(s, file=name(s.file), reason=name(s.reason)) for s in self.skipped]
+        self.assumptions = [replace(a, file=name(a.file), reason=name(a.reason)) for a in self.assumptions]
+        self.notes = [name(text) for text in self.notes]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -173,11 +182,16 @@ class Intake:
     ) -> None:
         said = self.report.counts or self.report.assumptions or self.supposed_trips
         if error is None and self._warn and said:
-            warnings.warn(str(self.report), ReadWarning, stacklevel=4)
+            warnings.warn(str(self.report), ReadWarning, stacklevel=3)
 
     def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
         """Leave something out that is no error of the file, but say so."""
         self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
+
+    def leave_out_all(self, file: object, rows: NDArray[np.int64], reason: str, *, unit: str = "row") -> None:
+        """The same of many rows."""
+        if len(rows):
+            self.report.add_all((Skipped(str(file), row, reason, unit) for row in rows.tolist()), len(rows), reason)
 
     def refuse(
         self,

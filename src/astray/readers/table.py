@@ -1,4 +1,4 @@
-"""Tables of fixes (CSV and its cousins, Parquet) whose columns go by many names."""
+"""Tables of fixes (CSV and its cousins, Parquet, Arrow) whose columns go by many names."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import Call, DataError, Place
+from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
-from astray.readers import delimited
-from astray.readers.columns import Roles, position, recognised, resolve
+from astray.readers import columnar, delimited
+from astray.readers.columns import MARKS, Roles, is_false, marks, position, recognised, resolve
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.readers.text import opening
 from astray.times import Clock
 from astray.trajectories import Trajectories
-
-PARQUET_ROWS = 262_144
-"""How many rows of a Parquet file are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -133,31 +129,6 @@ def iter_table(
             raise intake.nothing(file, "fix")
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether the file begins as Parquet does, or says so by its name."""
-    return opening(path, 8).startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq")
-
-
-def parquet_schema(path: Path) -> pl.Schema:
-    """The columns of a Parquet file."""
-    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
-        return pl.Schema(pl.read_parquet_schema(path))
-
-
-def parquet_blocks(
-    path: Path, columns: Sequence[str], *, n_rows: int = PARQUET_ROWS, progress: Progress | None = None
-) -> Iterator[delimited.Block]:
-    """The wanted columns of a Parquet file, some rows at a time; the first row is row 1."""
-    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
-        lazy = pl.scan_parquet(path, glob=False).select(columns)
-        total = int(lazy.select(pl.len()).collect().item())
-        for start in range(0, total, n_rows):
-            frame = lazy.slice(start, n_rows).collect()
-            yield delimited.Block(frame, np.arange(start + 1, start + 1 + frame.height))
-            if progress is not None:
-                progress(min(start + n_rows, total), total)
-
-
 @dataclass
 class _Source:
     """One table that has been looked at: where its columns are, and how its times are written."""
@@ -174,6 +145,7 @@ class _Source:
             return self._checked(block, intake)
 
     def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        block = self._unmarked(block, intake)
         frame, file, roles = block.frame, self.file, self.roles.positions
         lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
         if not self.looked:
@@ -196,14 +168,23 @@ class _Source:
         fixes = pl.DataFrame(data)
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
 
+    def _unmarked(self, block: delimited.Block, intake: Intake) -> delimited.Block:
+        """The rows that no column marks as not to be used; the others are left out and counted."""
+        for mark, reason in MARKS.items():
+            if f"mark {mark}" not in block.frame.columns:
+                continue
+            bad = is_false(block.frame[f"mark {mark}"])
+            intake.leave_out_all(self.file, block.rows[bad], reason)
+            block = delimited.Block(block.frame.filter(~bad), block.rows[~bad])
+        return block
+
 
 def _fixes(
     file: Path, options: TableOptions, intake: Intake, progress: Progress | None
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """The good fixes of one table, block by block."""
-    parquet = is_parquet(file)
-    if parquet:
-        names: Sequence[str] = parquet_schema(file).names()
+    if columnar.columnar(file):
+        names: Sequence[str] = columnar.column_names(file)
         dialect = None
     else:
         dialect = delimited.sniff(
@@ -212,12 +193,15 @@ def _fixes(
         names = dialect.names
     asked = {role: getattr(options, role) for role in ("time", "lat", "lon", "agent", "trajectory")}
     roles = resolve(file, names, asked, list(options.kept.values()))
-    wanted = dict(roles.positions) | {key: position(file, names, name) for key, name in options.kept.items()}
+    wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
+    wanted |= {key: position(file, names, name) for key, name in options.kept.items()}
     blocks: Iterator[delimited.Block]
     if dialect is None:
         blocks = (
             delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
-            for block in parquet_blocks(file, list(dict.fromkeys(names[i] for i in wanted.values())), progress=progress)
+            for block in columnar.blocks(
+                file, list(dict.fromkeys(names[i] for i in wanted.values())), progress=progress
+            )
         )
     else:
         blocks = delimited.blocks(file, dialect, wanted, intake, progress=progress)
@@ -225,6 +209,12 @@ def _fixes(
     source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
     for rival in roles.rivals:
         intake.report.assume(file, rival, "name the column if that is wrong")
+    if "agent" not in roles.positions:
+        intake.report.named_after[file.stem] = "file"
+        if roles.unused:
+            reason = f"no column for the agent was recognised, so all fixes are of one, {file.stem!r}"
+            unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
+            intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
     if roles.unused:
         intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
     for block in blocks:
