@@ -313,9 +313,7 @@ def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tm
         read(file, time_zone="Mars/Base")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "NA", "yesterday", "01/07/2013 00:00:58", "2013-02-30 00:00:00", "inf", "12:00:00"]
-)
+@pytest.mark.parametrize("text", ["", "NA", "yesterday", "2013-02-30 00:00:00", "inf", "12:00:00"])
 def test_times_that_are_none_are_refused_with_their_row(tmp_path: Path, text: str) -> None:
     file = write(tmp_path, f"t,lat,lon\n2013-07-01 00:00:58,41,-8\n2013-07-01 00:00:59,41,-8\n{text},41,-8\n")
     with pytest.raises(DataError, match=r"row 4: time is missing or not understood") as refused:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.decide import Threshold
 
 PREFIX = "ASTRAY_"
-ROLES = ("time", "lat", "lon", "agent", "trajectory")
+ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
@@ -146,7 +146,10 @@ class Reading:
         metavar="ROLE=NAME,...",
     )
     time_unit: str | None = setting(
-        TEXT, None, "Unit of times that are numbers: s, ms, us or ns.", _one_of("s", "ms", "us", "ns")
+        TEXT,
+        None,
+        "Unit of times that are numbers: s, ms, us, ns, or excel for a spreadsheet's dates.",
+        _one_of("s", "ms", "us", "ns", "excel"),
     )
     time_zone: str | None = setting(TEXT, None, "Zone of times that name none, such as Europe/Lisbon.")
     users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")

@@ -19,6 +19,9 @@ MARKS: Mapping[str, str] = {
 }
 """Columns that are false where a fix is not to be used, and why it is not."""
 
+DATES = ("date", "utc_date", "gps_date", "date_utc", "local_date", "event_date")
+"""Columns of dates, which count where the column of times holds times of day, or where there is none."""
+
 _FALSE = ("false", "f", "0", "no")
 
 
@@ -73,6 +76,10 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
             others = [names[i] for i in found[1:] if role not in ("lat", "lon") or bare[i] == bare[found[0]]]
             if others:
                 rivals.append(f"{names[found[0]]!r} was taken as the {role}, not {', '.join(map(repr, others))}")
+    wanted = asked.get("date")
+    date = _first(bare, DATES) if wanted is None else position(file, names, wanted)
+    if date is not None and date not in positions.values():
+        positions["date" if "time" in positions else "time"] = date
     missing = [role for role in REQUIRED if role not in positions]
     if missing:
         shown = ", ".join(repr(name) for name in names[:20]) or "none"
@@ -85,6 +92,11 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
     used = {*positions.values(), *marks(names).values(), *(position(file, names, name) for name in keep)}
     unused = tuple(name for i, name in enumerate(names) if i not in used)
     return Roles(positions, tuple(rivals), unused)
+
+
+def _first(bare: Sequence[str], aliases: Sequence[str]) -> int | None:
+    """Where the first of some names stands."""
+    return next((bare.index(alias) for alias in aliases if alias in bare), None)
 
 
 def position(file: object, names: Sequence[str], wanted: str) -> int:

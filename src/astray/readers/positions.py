@@ -35,6 +35,7 @@ class FixOptions:
     agent: str | None = None
     time_unit: str | None = None
     time_zone: str | None = None
+    date_order: str | None = None
     zero_ok: bool = False
 
 
@@ -105,7 +106,7 @@ def _trajectories(
     file: Path, positions: Sequence[Position], options: FixOptions, intake: Intake, unit: str
 ) -> Trajectories:
     """Trajectories of the positions that can be used; the others are refused or left out."""
-    clock = Clock(options.time_unit, options.time_zone)
+    clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
     lats, lons = _series([p.lat for p in positions]), _series([p.lon for p in positions])
     with refusing(file, "the positions could not be read", "check them"):
         lat, lon = numbers("lat", lats), numbers("lon", lons)

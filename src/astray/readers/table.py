@@ -14,6 +14,7 @@ from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.readers import columnar, delimited
 from astray.readers.columns import MARKS, Roles, is_false, marks, position, recognised, resolve
+from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.times import Clock
@@ -26,13 +27,14 @@ class TableOptions:
 
     Parameters
     ----------
-    time, lat, lon, agent, trajectory
+    time, date, lat, lon, agent, trajectory
         The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
-        ``trip_id``, ...). Without an agent column the file's name is the agent; without a trajectory column
-        the fixes of each agent are cut into trips.
+        ``trip_id``, ...). A column of dates counts where the one of times holds times of day. Without an
+        agent column the file's name is the agent; without a trajectory column the fixes of each agent are
+        cut into trips.
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
-    time_unit, time_zone, time_format
+    time_unit, time_zone, time_format, date_order
         See :class:`astray.times.Clock`.
     delimiter, encoding, names
         Of text files only. ``names`` are the columns of a file without a header line.
@@ -41,6 +43,7 @@ class TableOptions:
     """
 
     time: str | None = None
+    date: str | None = None
     lat: str | None = None
     lon: str | None = None
     agent: str | None = None
@@ -50,6 +53,7 @@ class TableOptions:
     time_unit: str | None = None
     time_zone: str | None = None
     time_format: str | None = None
+    date_order: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
     names: Sequence[str] | None = None
@@ -138,6 +142,7 @@ class _Source:
     clock: Clock
     options: TableOptions
     looked: bool = field(default=False)
+    dated: bool | None = None  # whether a column of dates counts; as soon as some times were seen
 
     def checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """The good fixes of a block (agent, trajectory, time, lat, lon), and the rows they stood in."""
@@ -151,7 +156,7 @@ class _Source:
         if not self.looked:
             refuse_swapped(lat, lon)
             self.looked = True
-        seconds, time_faults = self.clock.seconds(frame["time"])
+        seconds, time_faults = self.clock.seconds(self._moments(frame))
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
         faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
@@ -167,6 +172,14 @@ class _Source:
             data[key] = pl.Series(numbers(name, frame[key])) if is_column else frame[key]
         fixes = pl.DataFrame(data)
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
+
+    def _moments(self, frame: pl.DataFrame) -> pl.Series:
+        """The times; with the dates beside them, if they are times of day."""
+        if "date" not in frame.columns:
+            return frame["time"]
+        if self.dated is None:
+            self.dated = is_time_of_day(frame["time"])
+        return joined(frame["date"], frame["time"]) if self.dated else frame["time"]
 
     def _unmarked(self, block: delimited.Block, intake: Intake) -> delimited.Block:
         """The rows that no column marks as not to be used; the others are left out and counted."""
@@ -191,7 +204,7 @@ def _fixes(
             file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
         )
         names = dialect.names
-    asked = {role: getattr(options, role) for role in ("time", "lat", "lon", "agent", "trajectory")}
+    asked = {role: getattr(options, role) for role in ("time", "date", "lat", "lon", "agent", "trajectory")}
     roles = resolve(file, names, asked, list(options.kept.values()))
     wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
     wanted |= {key: position(file, names, name) for key, name in options.kept.items()}
@@ -206,7 +219,9 @@ def _fixes(
     else:
         blocks = delimited.blocks(file, dialect, wanted, intake, progress=progress)
 
-    source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
+    source = _Source(
+        file, roles, Clock(options.time_unit, options.time_zone, options.time_format, options.date_order), options
+    )
     for rival in roles.rivals:
         intake.report.assume(file, rival, "name the column if that is wrong")
     if "agent" not in roles.positions:
