@@ -253,6 +253,13 @@ class Clock:
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
+    def told(self) -> str:
+        """How the times are written, in words."""
+        if self.naive or self.zone is not None:
+            kind = "a spreadsheet's dates" if self.unit == SERIAL else "date-times"
+            return f"{kind} without a zone, read as {self.zone or 'UTC'}"
+        return "date-times with a zone" if self.unit is None else f"numbers: {self.unit} since 1970"
+
     def remarks(self) -> Iterator[tuple[str, Remedy]]:
         """What had to be supposed about the times, and what to do if that is wrong."""
         if self.naive:

@@ -115,8 +115,7 @@ def _trajectories(
     rows = np.array([p.row for p in positions], dtype=np.int64)
     faults = [*place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
     good = intake.sift(file, rows, faults, unit=unit)
-    for remark in clock.remarks():
-        intake.report.assume(file, *remark)
+    intake.take_times(file, clock)
     if not good.any():
         raise intake.nothing(file, "position")
     labels = {"agent": [p.agent for p in positions], "trajectory": [p.trajectory for p in positions]}

@@ -230,16 +230,13 @@ def _fixes(
             reason = f"no column for the agent was recognised, so all fixes are of one, {file.stem!r}"
             unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
             intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
-    if roles.unused:
-        intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
+    intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
+    intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
     for block in blocks:
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
-    for remark in source.clock.remarks():
-        intake.report.assume(file, *remark)
-    if source.clock.unit not in (None, "s"):
-        intake.report.note(f"{file}: times are in {source.clock.unit}")
+    intake.take_times(file, source.clock)
 
 
 def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:
