@@ -26,6 +26,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "epoch", "event_time"),
         "base_date_time",  # AIS of MarineCadastre
         "fix_time",  # Traccar
+        "tracked_at",  # trackintel
     ),
     "lat": ("lat", "latitude", "gps_lat", "gps_latitude", "position_lat", "location_lat", "y"),
     "lon": (

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 from astray.errors import Call, DataError, Place
 from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
+from astray.readers.frames import as_table
 from astray.readers.geolife import read_geolife
 from astray.readers.grouping import in_trips
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
@@ -22,7 +24,7 @@ from astray.readers.positions import FixOptions, read_positions
 from astray.readers.recognise import FORMATS, format_of, one_format, recognise
 from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
 from astray.readers.sources import Asked, Opened, opened
-from astray.readers.table import TableOptions, iter_table, read_table
+from astray.readers.table import TableOptions, iter_table, read_frame, read_table
 from astray.trajectories import Trajectories
 
 __all__ = [
@@ -60,7 +62,7 @@ _POSITIONS = {
 
 
 def read(
-    path: Asked,
+    path: Asked | Any,
     format: str | None = None,
     *,
     skip_bad: bool = False,
@@ -77,7 +79,8 @@ def read(
         A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them, all of one format: tables (CSV,
         Parquet, GeoParquet, Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183,
         GeoJSON (also of Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder
-        ``Data``, Porto's ``train.csv``. All may be packed with gzip or zip.
+        ``Data``, Porto's ``train.csv``. All may be packed with gzip or zip. Or a table in memory, of polars, pandas,
+        pyarrow, GeoPandas, MovingPandas or trackintel.
     format
         One of :data:`FORMATS`; recognised by default.
     skip_bad
@@ -114,6 +117,9 @@ def read(
     (1, {'latitude outside [-90, 90]': 1})
     >>> folder.cleanup()
     """
+    if not isinstance(path, (str, PathLike, list, tuple)):
+        table = _options(TableOptions, options, "table")
+        return read_frame(as_table(path), skip_bad=skip_bad, report=report, trips=trips, options=table)
     with Intake(skip_bad, report) as intake, opened(path) as given:
         kind, files = _chosen(path, given, format, options)
         told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.times import Clock
 from astray.trajectories import Trajectories
+
+TABLE = Path("the table")
+"""What a table in memory is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,32 @@ def read_table(
         return in_trips(_trajectories(fixes, options), trips, intake)
 
 
+def read_frame(
+    table: pl.DataFrame,
+    *,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    trips: str | None = None,
+    options: TableOptions | None = None,
+) -> Trajectories:
+    """Read a table in memory as a file is read; its first row is row 0, and an agent that it does not name is empty."""
+    options = options or TableOptions()
+    names, rows = table.columns, np.arange(table.height)
+    with Intake(skip_bad, report) as intake:
+        parts = _good(
+            TABLE,
+            "",
+            names,
+            lambda wanted: iter([_selected(delimited.Block(table, rows), names, wanted)]),
+            options,
+            intake,
+        )
+        fixes = [part for part, _ in parts]
+        if not fixes:
+            raise intake.nothing(TABLE, "fix")
+        return in_trips(_trajectories(fixes[0], options), trips, intake)
+
+
 def iter_table(
     path: FilePath,
     batch_rows: int = 1_000_000,
@@ -138,6 +168,7 @@ class _Source:
     """One table that has been looked at: where its columns are, and how its times are written."""
 
     file: Path
+    owner: str  # of fixes whose agent no column tells
     roles: Roles
     clock: Clock
     options: TableOptions
@@ -164,7 +195,7 @@ class _Source:
         faults += time_faults
         good = intake.sift(file, block.rows, faults)
         n = frame.height
-        agent = labels.get("agent", pl.repeat(file.stem, n, dtype=pl.String, eager=True))
+        agent = labels.get("agent", pl.repeat(self.owner, n, dtype=pl.String, eager=True))
         data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
         for key, name in self.options.kept.items():
@@ -197,46 +228,55 @@ def _fixes(
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """The good fixes of one table, block by block."""
     if columnar.columnar(file):
+
+        def stored(wanted: Mapping[str, int]) -> Iterator[delimited.Block]:
+            columns = list(dict.fromkeys(names[i] for i in wanted.values()))
+            for block in columnar.blocks(file, columns, progress=progress):
+                yield _selected(block, names, wanted)
+
         names: Sequence[str] = columnar.column_names(file)
-        dialect = None
-    else:
-        dialect = delimited.sniff(
-            file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
-        )
-        names = dialect.names
+        return _good(file, file.stem, names, stored, options, intake)
+    dialect = delimited.sniff(
+        file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
+    )
+    written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
+    return _good(file, file.stem, dialect.names, written, options, intake)
+
+
+def _selected(block: delimited.Block, names: Sequence[str], wanted: Mapping[str, int]) -> delimited.Block:
+    return delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
+
+
+def _good(
+    file: Path,
+    owner: str,
+    names: Sequence[str],
+    blocks_of: Callable[[Mapping[str, int]], Iterator[delimited.Block]],
+    options: TableOptions,
+    intake: Intake,
+) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+    """The good fixes of a table whose columns have these names; ``owner`` is the agent where no column is."""
     asked = {role: getattr(options, role) for role in ("time", "date", "lat", "lon", "agent", "trajectory")}
     roles = resolve(file, names, asked, list(options.kept.values()))
     wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
     wanted |= {key: position(file, names, name) for key, name in options.kept.items()}
-    blocks: Iterator[delimited.Block]
-    if dialect is None:
-        blocks = (
-            delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
-            for block in columnar.blocks(
-                file, list(dict.fromkeys(names[i] for i in wanted.values())), progress=progress
-            )
-        )
-    else:
-        blocks = delimited.blocks(file, dialect, wanted, intake, progress=progress)
-
-    source = _Source(
-        file, roles, Clock(options.time_unit, options.time_zone, options.time_format, options.date_order), options
-    )
+    clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
+    source = _Source(file, owner, roles, clock, options)
     for rival in roles.rivals:
         intake.report.assume(file, rival, "name the column if that is wrong")
     if "agent" not in roles.positions:
-        intake.report.named_after[file.stem] = "file"
+        intake.report.named_after[owner] = "file"
         if roles.unused:
-            reason = f"no column for the agent was recognised, so all fixes are of one, {file.stem!r}"
+            reason = f"no column for the agent was recognised, so all fixes are of one, {owner!r}"
             unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
             intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
-    for block in blocks:
+    for block in blocks_of(wanted):
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
-    intake.take_times(file, source.clock)
+    intake.take_times(file, clock)
 
 
 def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:
