@@ -86,7 +86,7 @@ def command(
     from astray.detectors.detector import IRLDetector
 
     _check(output, agent, pooled)
-    source = Source(file, settings)
+    source = Source(file, settings, owner=agent)
     past = source.load()
     source.say_left_out()
     others = None

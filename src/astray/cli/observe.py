@@ -36,7 +36,7 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source, only_agent, refuse_unknown
     from astray.modelfile import load
     from astray.writers import check_target, table_writer
 
@@ -50,6 +50,7 @@ def command(
     source = Source(file, settings, agent, only_agent(detector))
     trips = source.load()
     source.say_left_out()
+    refuse_unknown(detector, trips)
     with progress(f"observing {source.name}", quiet=settings.quiet):
         observed = detector.observe(trips)
     detector.set_params(**kept)

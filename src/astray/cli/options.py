@@ -77,7 +77,12 @@ NewModel = Annotated[
 ]
 OnlyAgent = Annotated[
     str | None,
-    Option("--agent", metavar="NAME", help="Only the trips of this agent.", show_default=False),
+    Option(
+        "--agent",
+        metavar="NAME",
+        help="Only the trips of this agent. Trips of which nothing says whose they are count as its own.",
+        show_default=False,
+    ),
 ]
 To = Annotated[str, Option("--to", help="Format of standard output: csv, jsonl or geojson.", metavar="FORMAT")]
 

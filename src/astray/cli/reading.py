@@ -12,7 +12,7 @@ from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.detector import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.scoring import chunks
-from astray.errors import DataError, Option, Place
+from astray.errors import AstrayError, DataError, Place
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
@@ -135,8 +135,7 @@ class Source:
         if not agents:
             remedy = "look at the file, and at the options"
             return DataError("no trip in it can be used", place=Place(self.name), remedy=remedy)
-        rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
-        there = f"there are {', '.join(agents[:NAMED])}{rest}"
+        there = f"there are {said_agents(agents)}"
         return DataError(f"no trip of agent {self.agent!r}", place=Place(self.name), remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
@@ -146,8 +145,8 @@ class Source:
         if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
             return trips
         why = "" if self.agent else ", whom the model is of"
-        remedy = "" if self.agent else ("name another: ", Option("agent", "NAME"))
-        self.report.assume(self.name, f"it does not say whose trips these are: taken for {owner}'s{why}", remedy)
+        reason = f"it does not say whose trips these are, so they are taken for {owner}'s{why}"
+        self.report.assume(self.name, reason, "" if self.agent else "--agent NAME takes them for another's")
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
@@ -160,6 +159,36 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
     """Whose model it is, if it is of one agent."""
     alone = not isinstance(detector, FleetDetector) and len(detector.agents) == 1
     return detector.agents[0] if alone else None
+
+
+def unknown_agents(detector: IRLDetector | FleetDetector, trips: Trajectories) -> list[str]:
+    """The agents of these trips that the model does not know; a pool is asked about anybody."""
+    if isinstance(detector, FleetDetector):
+        return [agent for agent in trips.agents if agent not in detector.members_]
+    only = only_agent(detector)
+    return [] if not only else [agent for agent in trips.agents if agent != only]
+
+
+def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
+    """Refuse to teach a model trips of agents that it does not know."""
+    unknown = unknown_agents(detector, trips)
+    if not unknown:
+        return
+    reason = f"the model does not know {said_agents(unknown)}"
+    if isinstance(detector, FleetDetector):
+        raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
+    only = only_agent(detector)
+    raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
+
+
+def said_agents(agents: Sequence[str]) -> str:
+    """Some agents by name, the others by number.
+
+    >>> said_agents(["ana"]), said_agents([f"p{i}" for i in range(7)])
+    ('ana', 'p0, p1, p2, p3, p4 and 2 more')
+    """
+    rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
+    return ", ".join(agents[:NAMED]) + rest
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

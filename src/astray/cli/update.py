@@ -56,7 +56,7 @@ def command(
     """
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source, only_agent, refuse_unknown
     from astray.detectors.detector import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.mdp.view import trip_names
@@ -68,6 +68,7 @@ def command(
         source = Source(file, settings, agent, only_agent(detector))
         further = source.load()
         source.say_left_out()
+        refuse_unknown(detector, further)
     names = anomalous or []
     proved: set[tuple[str, str]] = set()
     for name in names:
@@ -97,9 +98,6 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
-    strangers = [] if trips is None else [agent for agent in trips.agents if agent not in fleet.members_]
-    if strangers:
-        raise AstrayError(f"agent {strangers[0]!r} is not enrolled; run astray enroll first")
     gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
     counted = 0 if trips is None else fleet.enroll(trips)
     return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
