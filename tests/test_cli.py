@@ -25,6 +25,7 @@ from astray.cli import COMMANDS, main
 from astray.scoring.decisions import ByContext
 from astray.simulate import city
 from astray.storage.pretrained import pretrained, read_reward
+from astray.times import moment
 from astray.writers import fixes_and_trips, write_table
 
 ASTRAY = [sys.executable, "-m", "astray.cli"]
@@ -268,7 +269,81 @@ def test_who_is_named_by_a_file_or_asked_for_is_not_taken_for_another(nameless: 
     assert main(["score", model, str(home / "new.csv")]) == 0
     assert "--agent past leaves them out" in capsys.readouterr().err
     assert main(["score", model, str(nameless / "new.csv"), "--agent", "new"]) == 0
-    assert "the model is of past" in capsys.readouterr().err
+    assert "the model does not know new: their 18 trips are for review" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def tracks(home: Path) -> Path:
+    """New trips as GPX files, in a folder for each of two people."""
+    trips = astray.read(home / "new.csv")
+    for trip in (*trips.agent("p00")[:3], *trips.agent("p01")[:3]):
+        file = home / "tracks" / str(trip.agent_ids[0]) / f"{trip.trajectory_ids[0]}.gpx"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fixes = zip(*(trip.columns[name].tolist() for name in ("lat", "lon", "time")), strict=True)
+        points = "".join(f'<trkpt lat="{y}" lon="{x}"><time>{moment(t)}</time></trkpt>' for y, x, t in fixes)
+        file.write_text(f"<gpx><trk><trkseg>{points}</trkseg></trk></gpx>")
+    return home / "tracks"
+
+
+def decisions(said: str) -> list[tuple[str, str]]:
+    table = pl.read_csv(said.encode())
+    return list(zip(table["agent"].to_list(), table["decision"].to_list(), strict=True))
+
+
+def test_what_folders_say_about_whose_tracks_they_are_wins(home: Path, tracks: Path, capsys: Captured):
+    for command in ([], ["--agent", "p00"]):
+        assert main(["score", str(home / "p00.astray"), str(tracks), *command]) == 0
+        said = capsys.readouterr()
+        found = decisions(said.out)
+        assert [agent for agent, _ in found] == ["p00"] * 3 + ([] if command else ["p01"] * 3)
+        assert ("the model does not know p01: their 3 trips are for review" in said.err) is not bool(command)
+        assert all(decision == "review" for agent, decision in found if agent == "p01")
+        assert any(decision != "review" for agent, decision in found if agent == "p00")
+    assert "no trip of agent 'eve'" in refused(
+        ["score", str(home / "p00.astray"), str(tracks), "--agent", "eve"], capsys
+    )
+
+
+def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
+    home: Path, tracks: Path, capsys: Captured
+):
+    pattern = str(tracks / "p01" / "*.gpx")
+    assert main(["score", str(home / "p00.astray"), pattern, "--agent", "p00"]) == 0
+    said = capsys.readouterr()
+    assert {agent for agent, _ in decisions(said.out)} == {"p00"}
+    assert "it does not say whose trips these are, so they are taken for p00's" in said.err
+    assert main(["fit", str(tracks / "p01"), "-o", str(home / "me.astray"), "--agent", "me"]) == 0
+    assert astray.load(home / "me.astray").agents == ["me"]
+
+
+def test_a_fleet_names_the_agents_that_it_does_not_know_and_calls_none_of_their_trips_normal(
+    home: Path, tmp_path: Path, capsys: Captured
+):
+    new = pl.read_csv(home / "new.csv").with_columns(pl.col("agent").replace({"p02": "eve", "p03": "kim"}))
+    new.write_csv(tmp_path / "new.csv")
+    assert main(["score", str(home / "fleet.astray"), str(tmp_path / "new.csv")]) == 0
+    said = capsys.readouterr()
+    found = decisions(said.out)
+    assert {decision for agent, decision in found if agent in ("eve", "kim")} == {"review"}
+    assert "normal" in {decision for agent, decision in found if agent == "p00"}
+    assert "the model does not know eve, kim" in said.err
+    assert "astray enroll MODEL FILE lets it know them" in said.err
+
+
+def test_nobody_is_explained_taught_or_observed_as_another(home: Path, tmp_path: Path, capsys: Captured):
+    model, new = str(home / "p00.astray"), str(home / "new.csv")
+    before = Path(model).read_bytes()
+    trip = astray.read(new).agent("p01").trajectory_ids[0]
+    said = refused(["explain", model, new, f"p01/{trip}"], capsys)
+    assert "the trip is of p01, whom the model does not know: it is of p00" in said
+    for command in ("update", "observe"):
+        assert "the model does not know p01, p02, p03: it is of p00; --agent p00" in refused(
+            [command, model, new], capsys
+        )
+    assert Path(model).read_bytes() == before
+    assert main(["explain", model, new]) == 0
+    assert " of p00: " in capsys.readouterr().out.splitlines()[0]
+    assert "can say nothing of others" in refused(["watch", model, "--strangers"], capsys)
 
 
 def test_scoring_needs_no_training_library(home: Path):
@@ -286,7 +361,7 @@ sys.exit("torch" in sys.modules)
 
 def test_a_trip_is_explained_in_words_and_pictures(home: Path, capsys: Captured):
     trip = astray.read(home / "new.csv").agent("p01").trajectory_ids[0]
-    command = ["explain", str(home / "p00.astray"), str(home / "new.csv"), f"p01/{trip}"]
+    command = ["explain", str(home / "fleet.astray"), str(home / "new.csv"), f"p01/{trip}"]
     for name in ("trip.png", "trip.svg", "trip.html"):
         assert main([*command, "-o", str(home / name)]) == 0
         assert capsys.readouterr().out.startswith(f"Trip {trip} of p01: ")
@@ -435,7 +510,7 @@ def test_a_fleet_enrols_counts_and_forgets(home: Path, capsys: Captured):
     assert trip not in fleet.members_["p05"].memory.trip_ids
     assert trip in fleet.anomalous_
     assert main(["update", changed, str(home / "new.csv")]) == 0
-    assert "'p04' is not enrolled" in refused(
+    assert "does not know p04, p05: not enrolled; run astray enroll first" in refused(
         ["update", str(home / "fleet.astray"), str(home / "more.csv"), "-q"], capsys
     )
     capsys.readouterr()
@@ -668,7 +743,7 @@ def test_a_column_that_is_not_recognised_is_named_by_a_flag(home: Path, tmp_path
     names = {"lat": "Breite", "lon": "Laenge", "time": "Zeit", "agent": "Wer", "trajectory": "Fahrt"}
     pl.read_csv(home / "new.csv").rename(names).write_csv(odd, separator=";")
     command = ["score", str(home / "fleet.astray"), str(odd)]
-    assert "name it: --columns time=NAME" in refused(command, capsys)
+    assert "pass --columns time=NAME,lat=NAME,lon=NAME (known" in refused(command, capsys)
     roles = ",".join(f"{role}={name}" for role, name in names.items())
     assert main([*command, "--columns", roles, "-o", str(tmp_path / "odd.parquet")]) == 0
     assert main(["score", str(home / "fleet.astray"), str(home / "new.csv"), "-o", str(tmp_path / "new.parquet")]) == 0

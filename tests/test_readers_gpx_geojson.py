@@ -105,10 +105,10 @@ def test_an_entity_bomb_and_an_outside_document_type_are_refused_unread(tmp_path
 def test_broken_or_foreign_xml_is_refused_and_its_neighbours_are_read(tmp_path: Path) -> None:
     write_gpx(tmp_path / "good.gpx", segment(point(1)))
     (tmp_path / "cut.gpx").write_text(GPX.format(segment(point(1)))[:-20])
-    (tmp_path / "kml.gpx").write_text("<kml><Document/></kml>")
+    (tmp_path / "kml.gpx").write_text("<osm><node/></osm>")
     with pytest.raises(DataError, match=r"cut\.gpx, line \d+: .*XML is broken"):
         read(tmp_path / "cut.gpx")
-    with pytest.raises(DataError, match="<kml> where <gpx> was expected"):
+    with pytest.raises(DataError, match="<osm> where <gpx> was expected"):
         read(tmp_path / "kml.gpx")
     report = Report()
     assert read(tmp_path, skip_bad=True, report=report).trajectory_ids.tolist() == ["good"]

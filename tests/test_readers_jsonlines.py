@@ -91,5 +91,8 @@ def test_what_simulate_writes_as_json_lines_is_read_back(tmp_path: Path) -> None
     [("movebank.csv", ["Redrunner", "Borni"]), ("marinecadastre.csv", ["538009563", "367481660"])],
 )
 def test_tables_of_trackers_are_read_under_their_own_names(name: str, agents: list[str]) -> None:
-    trips = read(DATA / name, report=Report())
+    report = Report()
+    trips = read(DATA / name, report=report)
     assert (trips.agents, trips.lengths.tolist()) == (agents, [2, 1])
+    outliers = {"marked as not visible, which is how Movebank marks outliers": 1}
+    assert report.counts == (outliers if name == "movebank.csv" else {})

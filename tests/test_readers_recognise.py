@@ -73,13 +73,6 @@ def test_unknown_formats_and_options_are_refused_with_those_that_are_known(tmp_p
         next(iter_read(tmp_path / "a.csv", batch_rows=0))
 
 
-@pytest.mark.parametrize("magic", [b"\x1f\x8b\x08", b"PK\x03\x04", b"BZh9"])
-def test_packed_files_are_to_be_unpacked_first(tmp_path: Path, magic: bytes) -> None:
-    (tmp_path / "train.csv.gz").write_bytes(magic + bytes(30))
-    with pytest.raises(DataError, match="unpack it first"):
-        read(tmp_path / "train.csv.gz")
-
-
 def test_no_alias_stands_for_two_parts() -> None:
     every = [alias for aliases in ALIASES.values() for alias in aliases]
     assert len(every) == len(set(every))

@@ -70,7 +70,7 @@ def test_columns_that_nobody_asked_for_are_passed_over_and_noted(tmp_path: Path)
     text = f"speed,uid,t,lat,lon,note\n3.5,a,{T0},41.1,-8.6,hello\n"
     frame, report = quietly(write(tmp_path, text))
     assert frame.height == 1
-    assert "speed, note" in report.notes[0]
+    assert report.unused == ["speed", "note"]
     assert not report.assumptions
 
 
@@ -94,7 +94,7 @@ def test_columns_can_be_named_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_refused_with_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*name it: lon="):
+    with pytest.raises(DataError, match=r"fixes\.csv, row 1: no column for lon .*'lat', 'north'.*pass lon="):
         read(write(tmp_path, "t,lat,north\n1,2,3\n"))
 
 
@@ -313,9 +313,7 @@ def test_local_times_need_their_zone_and_the_hour_that_comes_twice_is_refused(tm
         read(file, time_zone="Mars/Base")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "NA", "yesterday", "01/07/2013 00:00:58", "2013-02-30 00:00:00", "inf", "12:00:00"]
-)
+@pytest.mark.parametrize("text", ["", "NA", "yesterday", "2013-02-30 00:00:00", "inf", "12:00:00"])
 def test_times_that_are_none_are_refused_with_their_row(tmp_path: Path, text: str) -> None:
     file = write(tmp_path, f"t,lat,lon\n2013-07-01 00:00:58,41,-8\n2013-07-01 00:00:59,41,-8\n{text},41,-8\n")
     with pytest.raises(DataError, match=r"row 4: time is missing or not understood") as refused:
@@ -431,12 +429,14 @@ def test_paths_that_are_no_files_are_refused(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(DataError, match=r"folder\.csv: nothing in this folder"):
         read(folder)
-    with pytest.raises(DataError, match="a folder without table files"):
+    with pytest.raises(DataError, match="nothing in this folder is recognised"):
         read(folder, format="table")
-    with pytest.raises(DataError, match="a folder where a file was expected"):
-        iter_read(folder)
+    (folder / "a.csv").write_text("t,lat,lon\n1372636858,41,-8\n")
+    (folder / "b.csv").write_text("t,lat,lon\n1372636858,41,-8\n")
+    with pytest.raises(DataError, match="several files where one was expected; stream the files one by one"):
+        next(iter_read(folder))
     for format in ("table", "porto", "gpx", "geojson", "geolife"):
-        with pytest.raises(DataError, match="No such file"):
+        with pytest.raises(DataError, match="there is no such file or folder"):
             read(tmp_path / "nowhere", format=format)
 
 

@@ -111,7 +111,7 @@ def test_truth_has_many_words(word: str):
         ("format = 7", "format in .*: 7 is not a text"),
         ("users = 7", "users in .*: 7 is not a list of texts"),
         ("columns = 'lat'", "'lat' is not of the form name=value"),
-        ("columns = 'speed=v'", "role=name pairs with the roles time, lat"),
+        ("columns = 'speed=v'", "role=name pairs with the roles time, date, lat"),
         ("skip_bad = 'maybe'", "'maybe' is neither true nor false"),
         ("eps = ", "not a TOML file"),
     ],

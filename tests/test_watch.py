@@ -157,7 +157,10 @@ def _unnumbered(event: Event) -> Event:
 def test_thresholds_can_be_others_than_the_models(fleet: FleetDetector, stream: list[str]) -> None:
     none, _ = heard(fleet, stream, eps=-100.0)
     assert not of_kind(none, "alert_opened")
-    assert {e["decision"] for e in of_kind(none, "trip_ended")} == {"normal"}
+    assert {e["decision"] for e in of_kind(none, "trip_ended") if e["history"]} == {"normal"}
+    strangers = {e["agent"]: e["decision"] for e in of_kind(none, "trip_ended") if not e["history"]}
+    assert set(strangers.values()) == {"review"}
+    assert [e["agent"] for e in of_kind(none, "agent_unknown")] == list(strangers)
     everybody, _ = heard(fleet, stream, eps=100.0, gamma=100.0)
     assert {e["decision"] for e in of_kind(everybody, "trip_ended")} == {"anomaly", "review"}
     with pytest.raises(DataError, match="past trips"):

@@ -27,6 +27,15 @@ class Option(NamedTuple):
         return f"{self.name}={self.value!r}"
 
 
+class Columns(NamedTuple):
+    """Columns of a table that should be named, all at once."""
+
+    roles: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{role}='NAME'" for role in self.roles)
+
+
 class Call(NamedTuple):
     """A function that would help."""
 
@@ -36,10 +45,11 @@ class Call(NamedTuple):
         return f"{self.name}()"
 
 
-Remedy: TypeAlias = str | tuple[str | Option | Call, ...]
+Part: TypeAlias = Option | Columns | Call
+Remedy: TypeAlias = str | tuple[str | Part, ...]
 """What to do: text, with the options and functions to use standing in it as data."""
 
-Spelling: TypeAlias = Callable[[Option | Call], str]
+Spelling: TypeAlias = Callable[[Part], str]
 
 
 def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
@@ -54,7 +64,7 @@ def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
     return "".join(part if isinstance(part, str) else spelling(part) for part in remedy)
 
 
-def joined(*remedies: Remedy) -> tuple[str | Option | Call, ...]:
+def joined(*remedies: Remedy) -> tuple[str | Part, ...]:
     """Remedies one after the other."""
     return tuple(part for remedy in remedies for part in ((remedy,) if isinstance(remedy, str) else remedy))
 

@@ -23,8 +23,10 @@ from astray.errors import DataError, Option, Remedy
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": (
         *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
-        *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "unixtime", "epoch", "event_time"),
-        *("basedatetime", "base_date_time"),  # AIS of MarineCadastre
+        *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "epoch", "event_time"),
+        "base_date_time",  # AIS of MarineCadastre
+        "fix_time",  # Traccar
+        "tracked_at",  # trackintel
     ),
     "lat": ("lat", "latitude", "gps_lat", "gps_latitude", "position_lat", "location_lat", "y"),
     "lon": (
@@ -34,6 +36,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "agent": (
         *("agent", "agent_id", "user", "user_id", "uid", "person", "person_id", "driver", "driver_id"),
         *("vehicle", "vehicle_id", "taxi", "taxi_id", "vessel", "mmsi", "device", "device_id", "individual"),
+        *("animal", "animal_id", "tracker", "tracker_id", "imei", "vin", "license_plate", "rider", "rider_id"),
         *("individual_local_identifier", "tag_local_identifier"),  # Movebank
     ),
     "trajectory": (
@@ -87,17 +90,17 @@ def plain(name: str) -> str:
 
 
 def candidates(names: Sequence[str]) -> dict[str, list[int]]:
-    """For each role the columns that can play it, the preferred one first.
+    """For each role the columns that can play it, the preferred one first; userId is user_id.
 
-    >>> candidates(["UID", "lng", "speed", "x"])
-    {'lon': [1, 3], 'agent': [0]}
+    >>> candidates(["UID", "lng", "speed", "x"]), candidates(["fixTime"])
+    ({'lon': [1, 3], 'agent': [0]}, {'time': [0]})
     """
-    bare = [plain(name) for name in names]
+    bare = [plain(name).replace("_", "") for name in names]
     found = {role: [i for alias in aliases for i, n in enumerate(bare) if n == alias] for role, aliases in _ROLES}
     return {role: positions for role, positions in found.items() if positions}
 
 
-_ROLES = tuple(ALIASES.items())
+_ROLES = tuple((role, [alias.replace("_", "") for alias in aliases]) for role, aliases in ALIASES.items())
 
 
 def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from astray.scoring.decisions import Threshold
 
 PREFIX = "ASTRAY_"
-ROLES = ("time", "lat", "lon", "agent", "trajectory")
+ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = ("geolife", "porto", "table", "csv", "parquet", "gpx", "geojson", "jsonlines")
+FORMATS = (
+    *("geolife", "porto", "table", "csv", "parquet", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines"),
+    "takeout",
+)
 
 
 class SettingsError(AstrayError, ValueError):
@@ -132,7 +135,7 @@ class Reading:
     """How a file of trips is read."""
 
     format: str | None = setting(
-        TEXT, None, "geolife, porto, table, gpx, geojson or jsonlines, where it is not recognised.", _one_of(*FORMATS)
+        TEXT, None, f"The format, where it is not recognised: {', '.join(FORMATS)}.", _one_of(*FORMATS)
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,
@@ -143,7 +146,10 @@ class Reading:
         metavar="ROLE=NAME,...",
     )
     time_unit: str | None = setting(
-        TEXT, None, "Unit of times that are numbers: s, ms, us or ns.", _one_of("s", "ms", "us", "ns")
+        TEXT,
+        None,
+        "Unit of times that are numbers: s, ms, us, ns, or excel for a spreadsheet's dates.",
+        _one_of("s", "ms", "us", "ns", "excel"),
     )
     time_zone: str | None = setting(TEXT, None, "Zone of times that name none, such as Europe/Lisbon.")
     users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")

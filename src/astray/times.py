@@ -11,10 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.dates import ORDERS, as_iso
 from astray.errors import DataError, Option, Remedy
 from astray.fixes import TEXTUAL, Fault, as_numbers, number, shown, without_null_words
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+SERIAL = "excel"
+"""The unit of a spreadsheet's dates: days since 1899-12-30, of a clock without a zone."""
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises; it answers some corrupt data with a panic, which is no ``Exception``."""
 
@@ -23,6 +26,10 @@ POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _LATEST = 7.3e9
 _EARLIEST = 1e8
 _BANDS = {unit: (0.0 if unit == "s" else _EARLIEST * per, _LATEST * per) for unit, per in UNITS.items()}
+
+# A spreadsheet's dates between 1970 and 2100, of fixes that follow each other within minutes.
+_SERIALS = (25_569.0, 73_050.0)
+_SERIAL_STEP = 0.02
 
 NOT_UNDERSTOOD: tuple[str, Remedy] = (
     "time is missing or not understood",
@@ -59,11 +66,14 @@ class Clock:
     Parameters
     ----------
     unit
-        ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` for numbers; by default told by their magnitude.
+        ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, or ``"excel"`` for a spreadsheet's serial dates; by default told by
+        the numbers' magnitude.
     zone
         The zone of times that name none, for example ``"Europe/Lisbon"``; by default UTC.
     format
-        A strftime format for text that is not ISO 8601.
+        A strftime format for text in a form of its own.
+    date_order
+        ``"dmy"``, ``"mdy"`` or ``"ymd"`` for dates such as 1/2/2013, where no number gives it away.
 
     Examples
     --------
@@ -73,15 +83,24 @@ class Clock:
     array([0. , 1.5])
     """
 
-    def __init__(self, unit: str | None = None, zone: str | None = None, format: str | None = None) -> None:
-        if unit is not None and unit not in UNITS:
-            raise DataError(f"time_unit={unit!r} is unknown", remedy=f"give one of {', '.join(UNITS)}")
+    def __init__(
+        self,
+        unit: str | None = None,
+        zone: str | None = None,
+        format: str | None = None,
+        date_order: str | None = None,
+    ) -> None:
+        if unit is not None and unit not in (*UNITS, SERIAL):
+            raise DataError(f"time_unit={unit!r} is unknown", remedy=f"give one of {', '.join((*UNITS, SERIAL))}")
+        if date_order not in (None, *ORDERS):
+            raise DataError(f"date_order={date_order!r} is unknown", remedy=f"give one of {', '.join(ORDERS)}")
         if unit is not None and format is not None:
             raise DataError("time_unit is for numbers and time_format for text", remedy="give one of them")
-        self.unit, self.zone, self.format = unit, zone, format
+        self.unit, self.zone, self.format, self.date_order = unit, zone, format, date_order
         self.naive = False
         self.early = False
         self._told = unit is not None
+        self._supposed_serials = False
         self._text: bool | None = True if format is not None else False if unit is not None else None
 
     def seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
@@ -120,7 +139,8 @@ class Clock:
         understood = ~np.isnan(seconds)
         if self.zone is not None and not understood.all():
             open_ = np.flatnonzero(~understood)
-            understood[open_] = ~np.isnan(Clock(format=self.format)._text_seconds(text.gather(open_)))
+            in_utc = Clock(format=self.format, date_order=self.date_order)
+            understood[open_] = ~np.isnan(in_utc._text_seconds(text.gather(open_)))
         return seconds, self._faults(seconds, series, understood)
 
     def _faults(self, seconds: NDArray[np.float64], values: pl.Series, understood: NDArray[np.bool_]) -> list[Fault]:
@@ -141,6 +161,13 @@ class Clock:
     def _numbers(self, numbers: pl.Series, as_written: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
         values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
         unknown = ~np.isfinite(values)
+        if self.unit is None and _are_serials(values):
+            self.unit, self._supposed_serials, self._text = SERIAL, True, False
+        if self.unit == SERIAL:
+            micros = pl.Series(np.round((values - _SERIALS[0]) * 86_400e3) * 1e3, nan_to_null=True)
+            stamps = micros.cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
+            seconds = _epoch(self._placed(stamps))
+            return seconds, self._faults(seconds, as_written, ~unknown)
         if self._told:
             unit = self.unit or "s"
             return np.where(unknown, np.nan, values / UNITS[unit]), [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
@@ -198,6 +225,16 @@ class Clock:
                 break
             stamps = bodies.gather(open_).str.to_datetime(body, strict=False, time_unit="us")
             seconds[left[open_]] = _epoch(stamps, offsets[open_])
+        return self._in_other_forms(text, seconds)
+
+    def _in_other_forms(self, text: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Fill in what is written as people write dates."""
+        left = np.flatnonzero(np.isnan(seconds) & text.is_not_null().to_numpy())
+        if len(left):
+            iso, self.date_order = as_iso(text.gather(left), self.date_order)
+            known = np.flatnonzero(iso.is_not_null().to_numpy())
+            if len(known):
+                seconds[left[known]] = self._text_seconds(iso.gather(known))
         return seconds
 
     def _parsed(self, text: pl.Series, rows: NDArray[np.int64], format: str) -> NDArray[np.float64]:
@@ -216,11 +253,21 @@ class Clock:
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
+    def told(self) -> str:
+        """How the times are written, in words."""
+        if self.naive or self.zone is not None:
+            kind = "a spreadsheet's dates" if self.unit == SERIAL else "date-times"
+            return f"{kind} without a zone, read as {self.zone or 'UTC'}"
+        return "date-times with a zone" if self.unit is None else f"numbers: {self.unit} since 1970"
+
     def remarks(self) -> Iterator[tuple[str, Remedy]]:
         """What had to be supposed about the times, and what to do if that is wrong."""
         if self.naive:
             zone = Option("time_zone", "Europe/Lisbon")
             yield "times name no zone and were read as UTC", ("pass theirs if not, such as ", zone)
+        if self._supposed_serials:
+            unit = Option("time_unit", "s")
+            yield "times look like a spreadsheet's serial dates and were read so", ("name the unit if not: ", unit)
         if self.early:
             unit = Option("time_unit", "ms")
             yield "times lie before 1973 and were read as seconds of their own start", ("name the unit if not: ", unit)
@@ -264,6 +311,18 @@ def moment(time: float) -> str:
     except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
         return f"{time:.3f}"
     return text.replace(".000", "").replace("+00:00", "Z")
+
+
+def _are_serials(values: NDArray[np.float64]) -> bool:
+    """Whether numbers are a spreadsheet's dates: days since 1900 with their fractions, in steps of minutes.
+
+    >>> _are_serials(np.array([41456.0007, 41456.0014])), _are_serials(np.array([41456.0, 41471.0]))
+    (True, False)
+    """
+    known = values[np.isfinite(values)]
+    if len(known) < 2 or not ((known >= _SERIALS[0]) & (known <= _SERIALS[1])).all() or (known % 1 == 0).all():
+        return False
+    return bool(np.median(np.abs(np.diff(known))) < _SERIAL_STEP)
 
 
 def _epoch(stamps: pl.Series, offsets: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:

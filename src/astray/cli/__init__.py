@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "simulate": "Make a city and write the trips of its people, with known anomalies if wanted.",
+    "check": "Say how a file of trips would be read: columns, times, agents, trips, what is refused.",
     "fit": "Learn what is normal from a file of past trips, and write a model.",
     "enroll": "Let a fleet model know new agents, or further trips, by counting them.",
     "score": "Say how normal each trip, or each fix, of a file is.",
@@ -43,7 +44,8 @@ sure that is, and why.
 Commands:
 {commands}
 
-Your own data (CSV, Parquet, JSON lines, GPX, GeoJSON, GeoLife, Porto):
+Your own data (tables, GPX, KML, FIT, GeoJSON, Google's timeline, ...):
+  astray check past.csv                   see how it would be read
   astray fit past.csv -o me.astray        learn
   astray score me.astray new.csv          see which trips went astray
   astray explain me.astray new.csv TRIP -o trip.png

@@ -37,7 +37,7 @@ def command(
     before = len(fleet.agents)
     source = Source(file, settings)
     counted = 0
-    with progress(f"counting {file}", quiet=settings.quiet) as done:
+    with progress(f"counting {source.name}", quiet=settings.quiet) as done:
         for batch, share in source.batches():
             counted += fleet.enroll(batch)
             done(share)

@@ -14,7 +14,8 @@ from astray.settings import Deciding, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.cli.reading import Source
-    from astray.detectors.estimator import Detector
+    from astray.detectors.agent import IRLDetector
+    from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
 
 PICTURES = (".png", ".svg", ".html")
@@ -24,7 +25,7 @@ PICTURES = (".png", ".svg", ".html")
 def command(
     settings: Settings,
     model: o.Model,
-    file: o.Trips,
+    file: o.TripsOfOne,
     trip: Annotated[
         str | None,
         Argument(
@@ -69,6 +70,7 @@ def command(
     detector.set_params(**settings.given(["min_history"]))
     source = Source(file, settings, agent, only_agent(detector))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
+    _check_known(detector, one, settings)
     explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
     print(explanation)
     if output is not None:
@@ -81,6 +83,22 @@ def command(
         say(f"drawn in {output}", quiet=settings.quiet)
 
 
+def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
+    """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
+    from astray.cli.reading import only_agent, unknown_agents
+
+    unknown = unknown_agents(detector, one)
+    if not unknown:
+        return
+    only = only_agent(detector)
+    if only is not None:
+        raise AstrayError(
+            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {only} explains only "
+            "its trips"
+        )
+    say(f"the model does not know {unknown[0]}: there is no past trip to measure this one by", quiet=settings.quiet)
+
+
 def _found(source: Source, trip: str) -> Trajectories:
     """The trip of this name; reading stops where it stands."""
     from astray.explain import position_of
@@ -90,17 +108,23 @@ def _found(source: Source, trip: str) -> Trajectories:
         n += len(trips)
         if trips.called([trip]).any():
             return trips[position_of(trips, trip)]
-    raise AstrayError(f"{source.path}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+    raise AstrayError(f"{source.name}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
 
 
-def _lowest(detector: Detector, source: Source) -> Trajectories:
-    """The trip that scores lowest."""
+def _lowest(detector: IRLDetector | FleetDetector, source: Source) -> Trajectories:
+    """The trip that scores lowest, among those of agents that the model knows, if there are any."""
+    import numpy as np
+
+    from astray.cli.reading import unknown_agents
+
     lowest, least = None, float("inf")
     for trips, _ in source.batches():
+        known = trips[~np.isin(trips.agent_ids, unknown_agents(detector, trips))]
+        trips = known if len(known) else trips
         scores = detector.score(trips)["score"]
         position = scores.arg_min()
         if position is not None and (score := float(scores[position])) < least:
             lowest, least = trips[position], score
     if lowest is None:
-        raise AstrayError(f"{source.path}: no trip in it has a score; name one")
+        raise AstrayError(f"{source.name}: no trip in it has a score; name one")
     return lowest

@@ -73,6 +73,8 @@ def command(
 
       astray fit past.csv -o fleet.astray
       astray fit past.csv -o ana.astray --agent ana
+      [dim]# several files, of any format that astray reads; they may be packed[/dim]
+      astray fit 'tracks/*.gpx' more-tracks.zip -o me.astray --agent me
       [dim]# only where she goes and when, and one false alarm in two hundred normal trips[/dim]
       astray fit past.csv -o ana.astray --agent ana --look-for place,time --false-alarm-rate 0.005
       [dim]# columns with names of their own; bad rows left out and listed[/dim]
@@ -84,7 +86,7 @@ def command(
     from astray.detectors.agent import IRLDetector
 
     _check(output, agent, pooled)
-    source = Source(file, settings)
+    source = Source(file, settings, owner=agent)
     past = source.load()
     source.say_left_out()
     others = None
@@ -93,7 +95,7 @@ def command(
         others = given.load()
         given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
-    _check_kind(file, alone, others is not None, settings)
+    _check_kind(source.name, alone, others is not None, settings)
     marks = _marks(past, anomalous or [], settings)
     with leaving_at_once():
         model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
@@ -111,7 +113,7 @@ def _check(output: Path, agent: str | None, pooled: bool) -> None:
         raise AstrayError(f"{output}: the model cannot be written there; name a file in a folder that exists")
 
 
-def _check_kind(file: Path, alone: bool, has_population: bool, settings: Settings) -> None:
+def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:
     """Refuse what the kind of model that is made does not know, instead of ignoring it."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")

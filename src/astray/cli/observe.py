@@ -37,7 +37,7 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source, only_agent, refuse_unknown
     from astray.storage import load
     from astray.writers import check_target, table_writer
 
@@ -51,7 +51,8 @@ def command(
     source = Source(file, settings, agent, only_agent(detector))
     trips = source.load()
     source.say_left_out()
-    with progress(f"observing {file}", quiet=settings.quiet):
+    refuse_unknown(detector, trips)
+    with progress(f"observing {source.name}", quiet=settings.quiet):
         observed = detector.observe(trips)
     detector.set_params(**kept)
     # The model first: what was said to be learned must be in it.

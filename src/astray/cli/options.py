@@ -45,15 +45,15 @@ PANELS = {
 }
 """Under which heading the flags of a group of settings stand; in this order."""
 
+_READ = (
+    "a table (CSV, Parquet, Feather), GPX, KML, TCX, FIT, NMEA, GeoJSON, JSON lines, Google's location history, "
+    "Porto's train.csv, GeoLife's Data folder; a folder or zip archive of such files, a gzip file, or a quoted "
+    "pattern such as 'tracks/*.gpx'. The format is recognised."
+)
 Trips = Annotated[
-    Path,
-    Argument(
-        metavar="FILE",
-        help="Trips: a CSV or Parquet table, JSON lines (also OwnTracks), GPX, GeoJSON, Porto's train.csv, a folder of "
-        "such files, or GeoLife's Data folder. The format is recognised.",
-        show_default=False,
-    ),
+    list[Path], Argument(metavar="FILE", help=f"Trips, in one file or several: {_READ}", show_default=False)
 ]
+TripsOfOne = Annotated[Path, Argument(metavar="FILE", help=f"Trips: {_READ}", show_default=False)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model that astray fit wrote.", show_default=False)]
 Output = Annotated[
     Path | None,
@@ -78,7 +78,12 @@ NewModel = Annotated[
 ]
 OnlyAgent = Annotated[
     str | None,
-    Option("--agent", metavar="NAME", help="Only the trips of this agent.", show_default=False),
+    Option(
+        "--agent",
+        metavar="NAME",
+        help="Only the trips of this agent. Trips of which nothing says whose they are count as its own.",
+        show_default=False,
+    ),
 ]
 To = Annotated[str, Option("--to", help="Format of standard output: csv, jsonl or geojson.", metavar="FORMAT")]
 

@@ -11,12 +11,10 @@ from typing import Any
 from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.errors import DataError, Place
-from astray.fixes import candidates
+from astray.errors import AstrayError, DataError, Place
 from astray.readers import Report, iter_read, read, recognise
-from astray.readers.columns import recognised
-from astray.readers.delimited import sniff
-from astray.readers.table import is_parquet, parquet_schema
+from astray.readers.packed import is_packed, size_of
+from astray.readers.sources import listed
 from astray.scoring.scores import chunks
 from astray.settings import Settings
 from astray.trajectories import Trajectories
@@ -35,31 +33,30 @@ Batch = tuple[Trajectories, float]
 
 @dataclass
 class Source:
-    """A file of trips, or those of one agent in it, as the settings say; what was left out is in ``report``.
+    """Files of trips, or those of one agent in them, as the settings say; what was left out is in ``report``.
 
-    Where the file does not say whose trips they are, they are of ``owner``, if there is one, and not of an agent with
-    the file's name.
+    What a file says about whose trips they are wins, always. Trips that are named only after one file or folder are of
+    ``agent``, if one is asked for, or else of ``owner``, the one agent that a model is of; that is said.
     """
 
-    path: Path
+    path: Path | Sequence[Path]
     settings: Settings
     agent: str | None = None
     owner: str | None = None
     report: Report = field(default_factory=Report)
 
-    def __post_init__(self) -> None:
-        if self.agent is not None and self.agent != self.owner:
-            self.owner = None  # the agent that is asked for is another one, perhaps by the file's name
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        paths = [self.path] if isinstance(self.path, Path) else list(self.path)
+        return str(paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """What the reader is told beside the path."""
         s = self.settings
         told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
-        told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
-        if self.owner is not None and self.kind in ("gpx", "geojson", "jsonlines"):
-            told.setdefault("agent", self.owner)  # there the option says whose tracks those are that do not say it
-        return told
+        return told | {name: _value(name, text) for name, text in (s.read or {}).items()}
 
     @cached_property
     def kind(self) -> str:
@@ -71,27 +68,18 @@ class Source:
         return {"csv": "table", "parquet": "table"}.get(named, named)
 
     @cached_property
-    def is_owned(self) -> bool:
-        """Whether this is a table without a column for agents, all trips of which are the owner's."""
-        if self.owner is None or self.kind != "table" or self.path.is_dir() or "agent" in self.options:
-            return False
-        if is_parquet(self.path):
-            names: Sequence[str] = parquet_schema(self.path).names()
-        else:
-            written = {name: self.options.get(name) for name in ("delimiter", "encoding", "names")}
-            names = sniff(self.path, recognised, **written).names
-        return "agent" not in candidates(names)
-
-    @cached_property
     def is_streamed(self) -> bool:
-        """Whether the file is too large to be loaded, and of a format that can be streamed."""
-        if self.settings.whole or self.path.is_dir() or "names" in self.options:
+        """Whether there is one file that is too large to be loaded, and of a format that can be streamed."""
+        if self.settings.whole or "names" in self.options:
             return False
-        return self.kind in ("table", "porto") and self.path.stat().st_size > STREAMED_BYTES
+        paths = listed(self.path)
+        if len(paths) > 1 or not paths[0].is_file() or self.kind not in ("table", "porto"):
+            return False
+        return (size_of(paths[0]) if is_packed(paths[0]) else paths[0].stat().st_size) > STREAMED_BYTES
 
     def load(self) -> Trajectories:
         """Everything."""
-        with progress(f"reading {self.path}", quiet=self.settings.quiet) as done:
+        with progress(f"reading {self.name}", quiet=self.settings.quiet) as done:
             trips = read(
                 self.path,
                 self.settings.format,
@@ -146,15 +134,20 @@ class Source:
         """What is wrong where nothing is left, though there are trips of these agents."""
         if not agents:
             remedy = "look at the file, and at the options"
-            return DataError("no trip in it can be used", place=Place(str(self.path)), remedy=remedy)
-        rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
-        there = f"there are {', '.join(agents[:NAMED])}{rest}"
-        return DataError(f"no trip of agent {self.agent!r}", place=Place(str(self.path)), remedy=there)
+            return DataError("no trip in it can be used", place=Place(self.name), remedy=remedy)
+        there = f"there are {said_agents(agents)}"
+        return DataError(f"no trip of agent {self.agent!r}", place=Place(self.name), remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
-        if self.owner is None or not self.is_owned:
+        """The trips, with the agent that is asked for if nothing says whose they are."""
+        owner = self.agent or self.owner
+        after = self.report.named_after
+        if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
             return trips
-        owners = [self.owner] * len(trips)
+        why = "" if self.agent else ", whom the model is of"
+        reason = f"it does not say whose trips these are, so they are taken for {owner}'s{why}"
+        self.report.assume(self.name, reason, "" if self.agent else "--agent NAME takes them for another's")
+        owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
     def say_left_out(self) -> None:
@@ -166,6 +159,36 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
     """Whose model it is, if it is of one agent."""
     alone = not isinstance(detector, FleetDetector) and len(detector.agents) == 1
     return detector.agents[0] if alone else None
+
+
+def unknown_agents(detector: IRLDetector | FleetDetector, trips: Trajectories) -> list[str]:
+    """The agents of these trips that the model does not know; a pool is asked about anybody."""
+    if isinstance(detector, FleetDetector):
+        return [agent for agent in trips.agents if agent not in detector.members_]
+    only = only_agent(detector)
+    return [] if not only else [agent for agent in trips.agents if agent != only]
+
+
+def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
+    """Refuse to teach a model trips of agents that it does not know."""
+    unknown = unknown_agents(detector, trips)
+    if not unknown:
+        return
+    reason = f"the model does not know {said_agents(unknown)}"
+    if isinstance(detector, FleetDetector):
+        raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
+    only = only_agent(detector)
+    raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
+
+
+def said_agents(agents: Sequence[str]) -> str:
+    """Some agents by name, the others by number.
+
+    >>> said_agents(["ana"]), said_agents([f"p{i}" for i in range(7)])
+    ('ana', 'p0, p1, p2, p3, p4 and 2 more')
+    """
+    rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
+    return ", ".join(agents[:NAMED]) + rest
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from astray.errors import AstrayError, Call, Option
+from astray.errors import AstrayError, Call, Columns, Option
 from astray.settings import NAMES, ROLES, SettingsError
 
 
@@ -45,7 +45,7 @@ def unwrapped(text: str) -> str:
     return "\n\n".join(p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs)
 
 
-def as_flag(remedy: Option | Call) -> str:
+def as_flag(remedy: Option | Columns | Call) -> str:
     """An option of the library as it is given on the command line, or the command that does what a function does.
 
     >>> as_flag(Option("skip_bad", True)), as_flag(Option("time_zone", "Asia/Tokyo")), as_flag(Option("lat", "Breite"))
@@ -53,6 +53,8 @@ def as_flag(remedy: Option | Call) -> str:
     >>> as_flag(Option("names", ["time", "lat", "lon"])), as_flag(Option("zero_ok", True)), as_flag(Call("read"))
     ('--read names=time:lat:lon', '--read zero_ok=true', '--whole')
     """
+    if isinstance(remedy, Columns):
+        return f"--columns {','.join(f'{role}=NAME' for role in remedy.roles)}"
     if isinstance(remedy, Call):
         return {"read": "--whole", "enroll": "astray enroll"}[remedy.name]
     name, value = remedy

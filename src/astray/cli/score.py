@@ -43,8 +43,9 @@ def command(
     Normality is about 0, give or take 1, for trips like the past ones, and falls the further a trip leaves them. The
     p-value is the share of normal trips that score as low, and decides: [b]normal[/b]; [b]anomaly[/b], if it is at most
     the rate of false alarms, 2 in a hundred by default; or [b]review[/b], if it is low but the model is not sure, or
-    has seen too few past trips. With --eps the score decides instead. The aspect is the side of a trip that speaks most
-    against it: place, route, manner or time. Large files are streamed on all cores.
+    has seen too few past trips, and whatever it is if the model does not know the agent. With --eps the score decides
+    instead. The aspect is the side of a trip that speaks most against it: place, route, manner or time. Large files are
+    streamed on all cores.
 
     [b]Examples[/b]
 
@@ -56,7 +57,7 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, only_agent
+    from astray.cli.reading import Source, cut, only_agent, said_agents, unknown_agents
     from astray.cli.workers import Question, Scorer, answers
     from astray.processes import cores
     from astray.writers import check_target, table_writer
@@ -77,18 +78,19 @@ def command(
         batches = cut(loaded, AT_A_TIME)
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
-    others = 0
+    unknown: dict[str, int] = {}
     shown: list[pl.DataFrame] = []
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
-        done = stack.enter_context(progress(f"scoring {file}", quiet=settings.quiet))
+        done = stack.enter_context(progress(f"scoring {source.name}", quiet=settings.quiet))
         tables = stack.enter_context(closing(answers(scorer, batches, n)))
         for answer in tables:
             if write is None:
                 shown.append(answer.table)
             else:
                 write(answer.table, answer.trips)
-            others += 0 if known is None else int((answer.trips.agent_ids != known).sum())
+            for who in unknown_agents(scorer.detector, answer.trips):
+                unknown[who] = unknown.get(who, 0) + int((answer.trips.agent_ids == who).sum())
             if not fixes:
                 decisions.update(answer.table["decision"].to_list())
             done(answer.share)
@@ -97,9 +99,11 @@ def command(
     source.say_left_out()
     if not fixes:
         say(_summary(decisions), quiet=settings.quiet)
-    if others:
+    if unknown:
+        remedy = "astray enroll MODEL FILE lets it know them" if known is None else f"--agent {known} leaves them out"
         say(
-            f"the model is of {known}, and {others:,} of these trips are not; --agent {known} leaves them out",
+            f"the model does not know {said_agents(list(unknown))}: their {sum(unknown.values()):,} trips are for "
+            f"review; {remedy}",
             quiet=settings.quiet,
         )
 

@@ -25,8 +25,8 @@ def command(
     settings: Settings,
     model: o.Model,
     file: Annotated[
-        Path | None,
-        Argument(metavar="[FILE]", help="New trips, in any format that astray reads.", show_default=False),
+        list[Path] | None,
+        Argument(metavar="[FILE]...", help="New trips, in any format that astray reads.", show_default=False),
     ] = None,
     anomalous: Annotated[
         list[str] | None,
@@ -55,9 +55,9 @@ def command(
       [dim]# a trip that was learned last month proved to be theft[/dim]
       astray update fleet.astray --anomalous taxi-42/20140213-3
     """
-    if file is None and not anomalous:
+    if not file and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source, only_agent, refuse_unknown
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.features.featurizer import trip_names
@@ -65,10 +65,11 @@ def command(
 
     detector = load(model)
     further: Trajectories | None = None
-    if file is not None:
+    if file:
         source = Source(file, settings, agent, only_agent(detector))
         further = source.load()
         source.say_left_out()
+        refuse_unknown(detector, further)
     names = anomalous or []
     proved: set[tuple[str, str]] = set()
     for name in names:
@@ -98,9 +99,6 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
-    strangers = [] if trips is None else [agent for agent in trips.agents if agent not in fleet.members_]
-    if strangers:
-        raise AstrayError(f"agent {strangers[0]!r} is not enrolled; run astray enroll first")
     gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
     counted = 0 if trips is None else fleet.enroll(trips)
     return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"

@@ -62,7 +62,8 @@ def command(
     Reads one fix a line as JSON, of any number of agents: {"agent": "ana", "time": 1372636858, "lat": 41.15, "lon":
     -8.61}; times may be ISO 8601 text, and the names that tables use (uid, lng, timestamp, ...) are understood. Writes
     one event a line as JSON: alerts that open and close, trips that end with their final score, scores if wanted,
-    faulty fixes, lines that were refused. The model never changes.
+    faulty fixes, lines that were refused, agents that the model does not know, whose trips are all for review. The
+    model never changes.
 
     [b]Examples[/b]
 
@@ -72,6 +73,7 @@ def command(
       [dim]# survives a crash: give the same lines again[/dim]
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
+    from astray.cli.reading import only_agent
     from astray.live.watch import watch
     from astray.storage import load
 
@@ -79,6 +81,8 @@ def command(
         if file is not None and file.exists() and file.samefile(model):
             raise AstrayError("this is the model", place=str(file), remedy=f"name another file for {name}")
     detector = load(model)
+    if strangers and only_agent(detector) is not None:
+        raise AstrayError(f"{model}: a model of one agent can say nothing of others; leave out --strangers")
     detector.set_params(**settings.given(["min_history"]))
     seen = watch(
         detector,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from astray.processes import spread
+from astray.scoring.decisions import REVIEW
 from astray.storage import load
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from astray.cli.reading import Batch
     from astray.detectors.agent import IRLDetector
-    from astray.detectors.estimator import Detector
     from astray.detectors.fleet import FleetDetector
 
 KEPT_BYTES = 128 << 20
@@ -41,13 +41,14 @@ class Question:
     false_alarm_rate: float | None = None
     min_history: float | None = None
 
-    def of(self, detector: Detector, trips: Trajectories) -> pl.DataFrame:
+    def of(self, detector: IRLDetector | FleetDetector, trips: Trajectories) -> pl.DataFrame:
         """The answer for some trips."""
         if self.fixes:
             return detector.score_fixes(trips)
         if self.min_history is not None:
             detector.set_params(min_history=self.min_history)
-        return detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
+        table = detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
+        return _with_unknown(table, detector)
 
 
 class Answer(NamedTuple):
@@ -77,6 +78,18 @@ class Scorer:
     def __call__(self, trips: Trajectories) -> pl.DataFrame:
         """The answer for some trips."""
         return self.question.of(self.detector, trips)
+
+
+def _with_unknown(table: pl.DataFrame, detector: IRLDetector | FleetDetector) -> pl.DataFrame:
+    """Trips of others than the one agent that a model is of have no history, and are for review."""
+    agents = detector.agents
+    if detector.KIND == "fleet" or len(agents) != 1 or not agents[0]:
+        return table
+    unknown = pl.col("agent") != agents[0]
+    return table.with_columns(
+        pl.when(unknown).then(pl.lit(REVIEW)).otherwise("decision").alias("decision"),
+        pl.when(unknown).then(0.0).otherwise("history").alias("history"),
+    )
 
 
 def answers(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[Answer, None, None]:

@@ -98,7 +98,8 @@ def of_trip(trip: TripScore) -> dict[str, Any]:
     fields = trip._asdict()
     segment: LiveSegment | None = fields.pop("segment")
     fields |= {"start": moment(trip.start), "end": moment(trip.end)}
-    fields["because"] = "" if trip.decision == "normal" else ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
+    why = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}") if trip.history > 0 else "no past trip of this agent"
+    fields["because"] = "" if trip.decision == "normal" else why
     fields |= {f"segment_{name}": value for name, value in _segment(segment).items()}
     return fields
 

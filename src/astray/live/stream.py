@@ -190,6 +190,8 @@ class Stream:
             self.counts["closed"] += 1
             self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; the least recently heard")
         room[agent] = state
+        if room is self.foreign:
+            self.events.say("agent_unknown", agent=agent, reason="no past trip of it: whatever it does is for review")
         return state
 
     def _room(self, agent: str) -> OrderedDict[str, _Agent]:

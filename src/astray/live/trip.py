@@ -212,7 +212,7 @@ class OpenTrip:
             score,
             p_value,
             self.reward.aspects[aspect],
-            self.sure(uncertainty) if score <= eps else NORMAL,
+            self.sure(uncertainty) if score <= eps else NORMAL if self.history > 0 else REVIEW,
             self.history,
             segment,
         )

@@ -74,11 +74,11 @@ def watch(
     """Score the fixes of any number of agents as they come, and write what happens as JSON lines.
 
     Events are ``score``; ``alert_opened`` and ``alert_closed``; ``trip_ended`` with its final scores; ``fault`` (a fix
-    that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why); and
-    ``agent_closed`` (to make room for others). Each has a ``sequence`` number. An alert opens when the trip so far
-    scores low, measured against past trips that were as unfinished, and closes half-way back to normal or with the
-    trip. A trip is looked at about every interval of the model, so a normal one has several chances of an alert: a few
-    more of them have one than are called low in the end.
+    that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why);
+    ``agent_unknown`` (the model has no past trip of it); and ``agent_closed`` (to make room for others). Each has a
+    ``sequence`` number. An alert opens when the trip so far scores low, measured against past trips that were as
+    unfinished, and closes half-way back to normal or with the trip. A trip is looked at about every interval of the
+    model, so a normal one has several chances of an alert: a few more of them have one than are called low in the end.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def watch(
     scores
         Say the score of every fix (0), or of an agent at most every so many seconds; None: never.
     strangers
-        Whether agents that the model does not know are scored. By default a fleet does: with no history behind it, a
-        low score is for review. A model of one agent refuses them, for it can say nothing of others.
+        Whether agents that the model does not know are scored. By default a fleet does: with no history behind it,
+        every trip is for review. A model of one agent refuses them, for it can say nothing of others.
     finish
         Whether trips still open at the end of the input are ended. By default only without a state: with one, the
         input may go on later.

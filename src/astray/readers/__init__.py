@@ -9,27 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 from astray.errors import Call, DataError, Place
-from astray.readers.geojson import read_geojson
+from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
+from astray.readers.frames import as_table
 from astray.readers.geolife import read_geolife
-from astray.readers.gpx import GpxOptions, read_gpx
 from astray.readers.grouping import in_trips
-from astray.readers.jsonlines import read_jsonlines
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
-from astray.readers.positions import JsonOptions
-from astray.readers.recognise import FORMATS, files_of, recognise
-from astray.readers.refusals import Assumption, FilePath, Intake, Progress, ReadWarning, Report, Skipped
-from astray.readers.table import TableOptions, iter_table, read_table
+from astray.readers.positions import FixOptions, read_positions
+from astray.readers.recognise import FORMATS, format_of, one_format, recognise
+from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
+from astray.readers.sources import Asked, Opened, opened
+from astray.readers.table import TableOptions, iter_table, read_frame, read_table
 from astray.trajectories import Trajectories
 
 __all__ = [
     "FORMATS",
     "Assumption",
-    "GpxOptions",
-    "JsonOptions",
+    "FixOptions",
     "PortoOptions",
     "ReadWarning",
     "Report",
@@ -39,10 +40,7 @@ __all__ = [
     "iter_read",
     "iter_table",
     "read",
-    "read_geojson",
     "read_geolife",
-    "read_gpx",
-    "read_jsonlines",
     "read_porto",
     "read_table",
     "recognise",
@@ -50,9 +48,21 @@ __all__ = [
 
 _Options = TypeVar("_Options")
 
+_POSITIONS = {
+    "gpx": partial(read_positions, gpx.positions, "line"),
+    "kml": partial(read_positions, kml.positions, "line"),
+    "tcx": partial(read_positions, tcx.positions, "line"),
+    "fit": partial(read_positions, fit.positions, "record"),
+    "nmea": partial(read_positions, nmea.positions, "line"),
+    "geojson": partial(read_positions, geojson.positions, "feature"),
+    "jsonlines": partial(read_positions, jsonlines.positions, "line"),
+    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner),
+}
+"""How files are read that are no tables."""
+
 
 def read(
-    path: FilePath,
+    path: Asked | Any,
     format: str | None = None,
     *,
     skip_bad: bool = False,
@@ -61,15 +71,18 @@ def read(
     trips: str | None = None,
     **options: Any,
 ) -> Trajectories:
-    """Read trajectories from a file or folder of any known format.
+    """Read trajectories from files of any known format.
 
     Parameters
     ----------
     path
-        A CSV or Parquet table, Porto's ``train.csv`` (or the same as Parquet), a GPX or GeoJSON file,
-        JSON lines (also of OwnTracks), a folder of such files, or GeoLife's folder ``Data``.
+        A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them, all of one format: tables (CSV,
+        Parquet, GeoParquet, Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183,
+        GeoJSON (also of Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder
+        ``Data``, Porto's ``train.csv``. All may be packed with gzip or zip. Or a table in memory, of polars, pandas,
+        pyarrow, GeoPandas, MovingPandas or trackintel.
     format
-        ``"geolife"``, ``"porto"``, ``"table"``, ``"gpx"``, ``"geojson"`` or ``"jsonlines"``; recognised by default.
+        One of :data:`FORMATS`; recognised by default.
     skip_bad
         Leave out rows and files that cannot be used, instead of refusing the whole.
     report
@@ -84,7 +97,7 @@ def read(
         file does not name; the report says how many trips that made.
     **options
         Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
-        :class:`TableOptions`, :class:`GpxOptions`, :class:`JsonOptions` for the others.
+        :class:`TableOptions`, :class:`FixOptions` for the others.
 
     Examples
     --------
@@ -104,35 +117,32 @@ def read(
     (1, {'latitude outside [-90, 90]': 1})
     >>> folder.cleanup()
     """
-    source = Path(path)
-    kind = _kind(source, format, options)
-    if kind == "geolife":
-        _check_names(options, ("users", "cache"), kind)
-        people = read_geolife(source, skip_bad=skip_bad, report=report, progress=progress, **options)
-        return in_trips(people, trips, Intake(skip_bad, report))
-    files = files_of(source, kind)
-    match kind:
-        case "porto":
-            porto = _options(PortoOptions, options, kind)
-            rides = read_porto(*files, skip_bad=skip_bad, report=report, progress=progress, options=porto)
-            return in_trips(rides, trips, Intake(skip_bad, report))
-        case "table":
-            table = _options(TableOptions, options, kind)
-            return read_table(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table)
-        case "gpx":
-            gpx = _options(GpxOptions, options, kind)
-            return read_gpx(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=gpx)
-        case "jsonlines":
-            lines = _options(JsonOptions, options, kind)
-            told: dict[str, Any] = {"skip_bad": skip_bad, "report": report, "progress": progress, "trips": trips}
-            return read_jsonlines(*files, options=lines, **told)
-        case _:
-            geo = _options(JsonOptions, options, kind)
-            return read_geojson(*files, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=geo)
+    if not isinstance(path, (str, PathLike, list, tuple)):
+        table = _options(TableOptions, options, "table")
+        return read_frame(as_table(path), skip_bad=skip_bad, report=report, trips=trips, options=table)
+    with Intake(skip_bad, report) as intake, opened(path) as given:
+        kind, files = _chosen(path, given, format, options)
+        told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
+        if kind == "geolife":
+            _check_names(options, ("users", "cache"), kind)
+            people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
+            found = in_trips(people, trips, intake)
+        elif kind == "porto":
+            rides = read_porto(*files, options=_options(PortoOptions, options, kind), **told)
+            found = in_trips(rides, trips, intake)
+        elif kind == "table":
+            found = read_table(*files, options=_options(TableOptions, options, kind), trips=trips, **told)
+        else:
+            if kind == "takeout":
+                files = takeout.chosen(files, intake)
+            found = _POSITIONS[kind](files, options=_options(FixOptions, options, kind), trips=trips, **told)
+        given.rename(intake.report)
+        intake.supposed_trips = bool(intake.report.cut) and trips is None
+        return found
 
 
 def iter_read(
-    path: FilePath,
+    path: Asked,
     batch_rows: int = 1_000_000,
     format: str | None = None,
     *,
@@ -147,36 +157,44 @@ def iter_read(
     A table must be grouped by agent and trajectory; one that is not is refused at the row where that shows
     (see :func:`iter_table`). The other formats are small enough to be read whole, and refused here.
     """
-    source = Path(path)
-    if source.is_dir():
-        raise DataError(
-            "a folder where a file was expected",
-            place=Place(str(source)),
-            remedy=("stream its files one by one, or use ", Call("read")),
-        )
-    kind = _kind(source, format, options)
-    if kind == "table":
-        table = _options(TableOptions, options, kind)
-        return iter_table(
-            source, batch_rows, skip_bad=skip_bad, report=report, progress=progress, trips=trips, options=table
-        )
-    if kind == "porto":
-        porto = _options(PortoOptions, options, kind)
-        batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
-        rides = iter_porto(source, batch, skip_bad=skip_bad, report=report, progress=progress, options=porto)
-        return (in_trips(some, trips, Intake(skip_bad, report)) for some in rides)
-    raise DataError(f"{kind} is not streamed", place=Place(str(source)), remedy=("use ", Call("read")))
+    with Intake(skip_bad, report) as intake, opened(path) as given:
+        kind, files = _chosen(path, given, format, options)
+        if len(files) > 1 or files[0].is_dir():
+            remedy = ("stream the files one by one, or use ", Call("read"))
+            raise DataError("several files where one was expected", place=Place(str(path)), remedy=remedy)
+        told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
+        if kind == "table":
+            table = _options(TableOptions, options, kind)
+            yield from iter_table(files[0], batch_rows, options=table, trips=trips, **told)
+        elif kind == "porto":
+            porto = _options(PortoOptions, options, kind)
+            batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
+            for some in iter_porto(files[0], batch, options=porto, **told):
+                yield in_trips(some, trips, intake)
+        else:
+            raise DataError(f"{kind} is not streamed", place=Place(str(path)), remedy=("use ", Call("read")))
+        given.rename(intake.report)
+        intake.supposed_trips = bool(intake.report.cut) and trips is None
 
 
-def _kind(path: Path, format: str | None, options: Mapping[str, Any]) -> str:
+def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str, Any]) -> tuple[str, list[Path]]:
+    """The format, and the files that are of it."""
     if format is None:
         # Who gives the names of the columns knows that it is a table without a header line.
-        return "table" if options.get("names") else recognise(path)
+        return ("table" if options.get("names") else one_format(given.files, str(path))), given.files
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
         remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
         raise DataError(f"format={format!r} is unknown", remedy=remedy)
-    return kind
+    if len(given.files) == 1:
+        return kind, given.files
+    alike = ("table", "porto") if kind in ("table", "porto") else (kind,)
+    files = [file for file in given.files if format_of(file, alone=False) in alike]
+    if not files:
+        raise DataError(
+            f"there are no {kind} files", place=Place(str(path)), remedy="leave the format out, or give others"
+        )
+    return kind, files
 
 
 def _options(kind: Callable[..., _Options], given: dict[str, Any], format: str) -> _Options:

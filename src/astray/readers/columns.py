@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from astray.errors import DataError, Option, Place
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import Columns, DataError, Place
 from astray.fixes import ALIASES, REQUIRED, candidates, plain
+
+MARKS: Mapping[str, str] = {
+    "visible": "marked as not visible, which is how Movebank marks outliers",
+    "valid": "marked as not valid, as Traccar does where the receiver had no fix",
+}
+"""Columns that are false where a fix is not to be used, and why it is not."""
+
+DATES = ("date", "utc_date", "gps_date", "date_utc", "local_date", "event_date")
+"""Columns of dates, which count where the column of times holds times of day, or where there is none."""
+
+_FALSE = ("false", "f", "0", "no")
 
 
 @dataclass(frozen=True)
@@ -16,6 +32,22 @@ class Roles:
     positions: Mapping[str, int]
     rivals: tuple[str, ...]
     unused: tuple[str, ...]
+
+
+def marks(names: Sequence[str]) -> dict[str, int]:
+    """Where the columns stand that mark fixes which are not to be used."""
+    bare = [plain(name) for name in names]
+    return {mark: bare.index(mark) for mark in MARKS if mark in bare}
+
+
+def is_false(values: pl.Series) -> NDArray[np.bool_]:
+    """Which values are false, in any way of writing it."""
+    return values.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(_FALSE).fill_null(False).to_numpy()
+
+
+def marked_bad(said: Mapping[str, Any]) -> str:
+    """Why one fix is not to be used, empty if nothing speaks against it: the one-row form of the marks of a table."""
+    return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
 
 
 def recognised(names: Sequence[str]) -> int:
@@ -44,19 +76,27 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
             others = [names[i] for i in found[1:] if role not in ("lat", "lon") or bare[i] == bare[found[0]]]
             if others:
                 rivals.append(f"{names[found[0]]!r} was taken as the {role}, not {', '.join(map(repr, others))}")
+    wanted = asked.get("date")
+    date = _first(bare, DATES) if wanted is None else position(file, names, wanted)
+    if date is not None and date not in positions.values():
+        positions["date" if "time" in positions else "time"] = date
     missing = [role for role in REQUIRED if role not in positions]
     if missing:
-        role = missing[0]
         shown = ", ".join(repr(name) for name in names[:20]) or "none"
-        known = ", ".join(ALIASES[role][:5])
+        known = "; ".join(f"{role}: {', '.join(ALIASES[role][:5])}, ..." for role in missing)
         raise DataError(
-            f"no column for {role} was recognised among {shown}",
+            f"no column for {' and '.join(missing)} was recognised among {shown}",
             place=Place(str(file), 1),
-            remedy=("name it: ", Option(role, "NAME"), f" (known are {known}, ...)"),
+            remedy=("pass ", Columns(tuple(missing)), f" (known are {known})"),
         )
-    used = {*positions.values(), *(position(file, names, name) for name in keep)}
+    used = {*positions.values(), *marks(names).values(), *(position(file, names, name) for name in keep)}
     unused = tuple(name for i, name in enumerate(names) if i not in used)
     return Roles(positions, tuple(rivals), unused)
+
+
+def _first(bare: Sequence[str], aliases: Sequence[str]) -> int | None:
+    """Where the first of some names stands."""
+    return next((bare.index(alias) for alias in aliases if alias in bare), None)
 
 
 def position(file: object, names: Sequence[str], wanted: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,68 +9,45 @@ from typing import Any
 import numpy as np
 
 from astray.errors import DataError, Place
-from astray.fixes import ALIASES, label, plain
-from astray.readers.grouping import in_trips
-from astray.readers.positions import JsonOptions, Position, trajectories_of
-from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
-from astray.readers.text import decoded, opening
-from astray.trajectories import Trajectories
+from astray.fixes import label, parts, plain
+from astray.readers import jsontext
+from astray.readers.positions import Position
+from astray.readers.refusals import Intake, Progress
 
 LINE_TIMES = ("coordtimes", "coordinatetimes", "times", "timestamps", "time", "timestamp", "datetimes")
 """The properties in which exporters keep the times of a line's vertices."""
 
 
-def read_geojson(
-    path: FilePath,
-    *more: FilePath,
-    skip_bad: bool = False,
-    report: Report | None = None,
-    progress: Progress | None = None,
-    trips: str | None = None,
-    options: JsonOptions | None = None,
-) -> Trajectories:
-    """Read GeoJSON files of LineString, MultiLineString and Point features.
+def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
+    """The positions of LineString, MultiLineString and Point features, also in a batch that Overland sent.
 
     A line is a trajectory; its times stand in a property with one time a vertex (``coordTimes``, ``times``,
     ...), nested as its coordinates are. Points have a time each and are grouped by their properties
-    (``uid``, ``trip_id``, ...); points that name none are cut into trips (``trips`` as for
-    :func:`read`). A third coordinate (height) is passed over.
+    (``uid``, ``trip_id``, ...); points that name none are cut into trips. A third coordinate (height) is passed over.
     """
-    options = options or JsonOptions()
-    files = [Path(p) for p in (path, *more)]
-    parts: list[Trajectories] = []
-    with Intake(skip_bad, report) as intake:
-        for i, file in enumerate(files):
-            with intake.sparing_the_rest(file, of=len(files)):
-                parts.append(_trajectories(file, options, intake))
-            if progress is not None:
-                progress(i + 1, len(files))
-        if not parts:
-            raise intake.nothing(files[0], "feature")
-        return in_trips(Trajectories.concat(parts), trips, intake)
-
-
-def _loaded(file: Path) -> Any:
-    opening(file, 8)
-    with refusing(file, "the file could not be read", "check it"):
-        content = file.read_bytes()
-    try:
-        return json.loads(decoded(file, content, None).lstrip("\ufeff"))
-    except json.JSONDecodeError as error:
-        place, remedy = Place(str(file), error.lineno, "line"), "the JSON is broken there, export it again"
-        raise DataError(error.msg, place=place, remedy=remedy) from error
-    except (ValueError, RecursionError) as error:
-        place = Place(str(file))
-        raise DataError(f"the JSON cannot be read ({error})", place=place, remedy="export it again") from error
+    features = _features(file)
+    for number, feature in enumerate(features, start=1):
+        try:
+            name = file.stem if len(features) == 1 else f"{file.stem}-{number}"
+            found = list(_fixes(feature, number, name))
+            if not found:
+                raise DataError("a line without positions", remedy="delete the feature")
+        except DataError as error:
+            intake.refuse(file, number, error.reason, error.remedy, unit="feature")
+        else:
+            yield from found
 
 
 def _features(file: Path) -> list[Any]:
     """The features of any GeoJSON object."""
-    document = _loaded(file)
+    document = jsontext.loaded(file)
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "FeatureCollection" and isinstance(document.get("features"), list):
         features: list[Any] = document["features"]
         return features
+    if kind is None and isinstance(document, dict) and isinstance(document.get("locations"), list):
+        sent: list[Any] = document["locations"]  # a batch of Overland, as github.com/aaronpk/Overland-iOS tells
+        return sent
     if kind == "Feature":
         return [document]
     if kind in ("Point", "LineString", "MultiLineString"):
@@ -80,25 +56,7 @@ def _features(file: Path) -> list[Any]:
     raise DataError(reason, place=Place(str(file), 1, "line"), remedy="give a FeatureCollection")
 
 
-def _trajectories(file: Path, options: JsonOptions, intake: Intake) -> Trajectories:
-    fixes: list[Position] = []
-    owner = options.owner(file)
-    features = _features(file)
-    for number, feature in enumerate(features, start=1):
-        try:
-            name = file.stem if len(features) == 1 else f"{file.stem}-{number}"
-            found = list(_fixes(feature, number, owner, name))
-            if not found:
-                raise DataError("a line without positions", remedy="delete the feature")
-            fixes += found
-        except DataError as error:
-            intake.refuse(file, number, error.reason, error.remedy, unit="feature")
-    if not fixes:
-        raise intake.nothing(file, "feature")
-    return trajectories_of(file, fixes, options, intake, unit="feature")
-
-
-def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[Position]:
+def _fixes(feature: Any, number: int, name: str) -> Iterator[Position]:
     """The positions of one feature."""
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict):
@@ -106,16 +64,16 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[Positio
     properties = feature.get("properties") or {}
     if not isinstance(properties, dict):
         raise DataError("the properties are no object", remedy="correct the feature")
-    named = {plain(str(key)): value for key, value in properties.items()}
-    agent = _label(named, "agent", owner)
+    named = {plain(str(key)): value for key, value in properties.items() if value is not None and value != ""}
+    roles, _ = parts({key: value for key, value in named.items() if key != "_type"})
+    agent, trip = (label(role, roles[role]) if role in roles else None for role in ("agent", "trajectory"))
     coordinates = geometry.get("coordinates")
     match geometry.get("type"):
         case "Point":
-            time = next((named[alias] for alias in ALIASES["time"] if alias in named), None)
             lon, lat = _position(coordinates)
-            yield Position(number, agent, _label(named, "trajectory", ""), time, lat, lon)
+            yield Position(number, agent, trip or "", roles.get("time"), lat, lon)
         case "LineString" | "MultiLineString" as kind:
-            trajectory = _label(named, "trajectory", name)
+            trajectory = trip or name
             lines = coordinates if kind == "MultiLineString" else [coordinates]
             times = _line_times(named)
             for line, stamps in zip(*_matched(lines, times), strict=True):
@@ -125,11 +83,6 @@ def _fixes(feature: Any, number: int, owner: str, name: str) -> Iterator[Positio
         case other:
             remedy = "only Point, LineString and MultiLineString are read"
             raise DataError(f"a geometry of type {str(other)[:40]!r}", remedy=remedy)
-
-
-def _label(named: Mapping[str, Any], role: str, otherwise: str) -> str:
-    value = next((named[alias] for alias in ALIASES[role] if named.get(alias) is not None), None)
-    return label(role, value) if value is not None and str(value).strip() else otherwise
 
 
 def _position(point: Any) -> tuple[object, object]:

@@ -1,56 +1,30 @@
-"""JSON lines: one fix a line, as the live feed takes them; also what OwnTracks publishes and its recorder stores."""
+"""JSON lines: one fix a line, as the live feed takes them, or a list of fixes; also those of OwnTracks and Traccar."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from astray.errors import DataError
 from astray.fixes import label, parts
-from astray.readers.grouping import in_trips
-from astray.readers.positions import JsonOptions, Position, trajectories_of
-from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
-from astray.readers.text import blocks_of_lines
-from astray.trajectories import Trajectories
+from astray.readers import jsontext
+from astray.readers.columns import marked_bad
+from astray.readers.positions import Position
+from astray.readers.refusals import Intake, Progress
+from astray.readers.text import blocks_of_lines, decoded, opening
 
 SUFFIXES = (".jsonl", ".ndjson")
-
-
-def read_jsonlines(
-    path: FilePath,
-    *more: FilePath,
-    skip_bad: bool = False,
-    report: Report | None = None,
-    progress: Progress | None = None,
-    trips: str | None = None,
-    options: JsonOptions | None = None,
-) -> Trajectories:
-    """Read files of JSON lines: ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
-
-    The names that tables use are understood. Of OwnTracks the messages of ``_type`` location are read: ``tst`` is the
-    time, and the agent is what the ``topic`` says (``owntracks/ana/phone`` is ana/phone), else the ``tid``; other
-    messages are left out and counted, and encrypted ones are refused.
-    """
-    options = options or JsonOptions()
-    files = [Path(p) for p in (path, *more)]
-    found: list[Trajectories] = []
-    with Intake(skip_bad, report) as intake:
-        for i, file in enumerate(files):
-            with intake.sparing_the_rest(file, of=len(files)):
-                positions = list(_positions(file, options, intake, share_of(progress, i, len(files))))
-                if not positions:
-                    raise intake.nothing(file, "line")
-                found.append(trajectories_of(file, positions, options, intake, unit="line"))
-        if not found:
-            raise intake.nothing(files[0], "line")
-        return in_trips(Trajectories.concat(found), trips, intake)
+_LIST = re.compile(r"^\s*\[")
 
 
 def is_jsonlines(path: Path, text: str) -> bool:
-    """Whether the beginning of a file is JSON lines: its first line is an object by itself, and not GeoJSON."""
+    """Whether the beginning of a file is a list, or its first line is an object by itself, and not GeoJSON."""
     if path.suffix.lower() in SUFFIXES:
+        return True
+    if text.startswith("["):
         return True
     first, more, _ = text.partition("\n")
     try:
@@ -60,28 +34,44 @@ def is_jsonlines(path: Path, text: str) -> bool:
     return isinstance(said, dict) and ("_type" in said or (bool(more) and "type" not in said))
 
 
-def _positions(file: Path, options: JsonOptions, intake: Intake, progress: Progress | None) -> Iterator[Position]:
-    owner, row = options.owner(file), 0
+def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
+    """The fixes of JSON lines: ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
+
+    The names that tables use are understood. Of OwnTracks the messages of ``_type`` location are read: ``tst`` is the
+    time, and the agent is what the ``topic`` says (``owntracks/ana/phone`` is ana/phone), else the ``tid``; other
+    messages are left out and counted, and encrypted ones are refused. So are positions that Traccar marks as not valid.
+    """
+    is_list = decoded(file, opening(file), None).lstrip("\ufeff \t\r\n").startswith("[")
+    unit = "entry" if is_list else "line"
+    found = enumerate(jsontext.entries(file, _LIST), start=1) if is_list else _lines(file, intake, progress)
+    for row, said in found:
+        try:
+            said = _object(said)
+            if said.get("_type", "location") != "location":
+                intake.leave_out(file, row, f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
+            elif reason := marked_bad(said):
+                intake.leave_out(file, row, reason, unit=unit)
+            else:
+                yield _position(said, row)
+        except DataError as error:
+            intake.refuse(file, row, error.reason, error.remedy, unit=unit)
+
+
+def _lines(file: Path, intake: Intake, progress: Progress | None) -> Iterator[tuple[int, str]]:
+    row = 0
     for block in blocks_of_lines(file, intake, progress=progress):
         for text in block.decode("utf-8").removeprefix("\ufeff").splitlines():
             row += 1
-            if not text.strip():
-                continue
-            try:
-                said = _object(text)
-                if said.get("_type", "location") != "location":
-                    intake.leave_out(file, row, f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
-                    continue
-                yield _position(said, row, owner)
-            except DataError as error:
-                intake.refuse(file, row, error.reason, error.remedy, unit="line")
+            if text.strip():
+                yield row, text
 
 
-def _object(text: str) -> dict[str, Any]:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON ({str(error)[:80]})", remedy="write the line again") from error
+def _object(said: Any) -> dict[str, Any]:
+    if isinstance(said, str):
+        try:
+            said = json.loads(said)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"not JSON ({str(error)[:80]})", remedy="write the line again") from error
     if not isinstance(said, dict):
         raise DataError("not a JSON object", remedy='write a fix as {"time": 0, "lat": 45, "lon": 7}')
     if said.get("_type") == "encrypted":
@@ -89,8 +79,8 @@ def _object(text: str) -> dict[str, Any]:
     return said
 
 
-def _position(said: Mapping[str, Any], row: int, owner: str) -> Position:
+def _position(said: Mapping[str, Any], row: int) -> Position:
     found, _ = parts(said)
-    agent = owner if found.get("agent") in (None, "") else label("agent", found["agent"])
+    agent = None if found.get("agent") in (None, "") else label("agent", found["agent"])
     trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
     return Position(row, agent, trip, found.get("time"), found.get("lat"), found.get("lon"))

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError, Place
 from astray.fixes import Fault, place_faults, plain, without_null_words
-from astray.readers import delimited
+from astray.readers import columnar, delimited
 from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
-from astray.readers.table import is_parquet, parquet_blocks, parquet_schema
 from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
@@ -106,11 +105,11 @@ def iter_porto(
 def _blocks(
     file: Path, batch: int, options: PortoOptions, intake: Intake, progress: Progress | None
 ) -> Iterator[delimited.Block]:
-    if is_parquet(file):
-        names: Sequence[str] = parquet_schema(file).names()
+    if columnar.columnar(file):
+        names: Sequence[str] = columnar.column_names(file)
         where = _positions(file, names)
         columns = [names[i] for i in where.values()]
-        for block in parquet_blocks(file, columns, n_rows=batch, progress=progress):
+        for block in columnar.blocks(file, columns, n_rows=batch, progress=progress):
             yield delimited.Block(block.frame.select(pl.col(names[i]).alias(k) for k, i in where.items()), block.rows)
         return
     dialect = delimited.sniff(file, _score, delimiter=options.delimiter, encoding=options.encoding)

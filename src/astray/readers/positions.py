@@ -1,31 +1,32 @@
-"""Positions of a JSON document, each with what it says of itself, to trajectories."""
+"""Positions of a file, each with what it says of itself, to trajectories."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from astray.errors import DataError
 from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
-from astray.readers.grouping import grouped
-from astray.readers.refusals import Intake, refusing
+from astray.readers.grouping import grouped, in_trips
+from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.times import Clock
 from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
-class JsonOptions:
-    """How positions in JSON are read.
+class FixOptions:
+    """How files that are no tables are read.
 
     Parameters
     ----------
     agent
         Whose trajectories these are, where the file does not say; by default the name of the file's folder.
-    time_unit, time_zone
+    time_unit, time_zone, date_order
         See :class:`astray.times.Clock`.
     zero_ok
         Whether a fix at exactly (0, 0) is meant.
@@ -34,47 +35,100 @@ class JsonOptions:
     agent: str | None = None
     time_unit: str | None = None
     time_zone: str | None = None
+    date_order: str | None = None
     zero_ok: bool = False
 
-    def owner(self, file: Path) -> str:
-        """Whose trajectories those of a file are that do not say it."""
-        return self.agent if self.agent is not None else file.resolve().parent.name
 
+class Position(NamedTuple):
+    """One position: where it stands in the file, whose it is, and its degrees and time as they stand there.
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """One position: degrees and time as they stand in the file, whose it is, and where it stands there."""
+    ``agent`` is None where the file does not say; ``trajectory`` is empty for raw fixes, which are cut into trips.
+    """
 
     row: int
-    agent: str
+    agent: str | None
     trajectory: str
     time: object
     lat: object
     lon: object
 
 
-def trajectories_of(
-    file: Path, positions: Sequence[Position], options: JsonOptions, intake: Intake, *, unit: str
+PositionsOf: TypeAlias = Callable[[Path, Intake, Progress | None], Iterable[Position]]
+
+
+def read_positions(
+    positions_of: PositionsOf,
+    unit: str,
+    files: Sequence[FilePath],
+    *,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    trips: str | None = None,
+    options: FixOptions | None = None,
+    owner: Callable[[Path], str] = lambda file: file.resolve().parent.name,
+) -> Trajectories:
+    """Read files of a format, given how its positions are found.
+
+    ``unit`` is what their rows are called, and ``owner`` whose the fixes of a file are that do not say it.
+    """
+    options = options or FixOptions()
+    paths = [Path(file) for file in files]
+    found: list[Trajectories] = []
+    with Intake(skip_bad, report) as intake:
+        for i, file in enumerate(paths):
+            with intake.sparing_the_rest(file, of=len(paths)):
+                positions = list(positions_of(file, intake, share_of(progress, i, len(paths))))
+                if not positions:
+                    raise intake.nothing(file, "position")
+                positions = _owned(positions, file, options.agent, owner, intake)
+                found.append(_trajectories(file, positions, options, intake, unit))
+            if progress is not None:
+                progress(i + 1, len(paths))
+        if not found:
+            raise intake.nothing(paths[0], "position")
+        return in_trips(Trajectories.concat(found), trips, intake)
+
+
+def _owned(
+    positions: list[Position], file: Path, agent: str | None, owner: Callable[[Path], str], intake: Intake
+) -> list[Position]:
+    """Every position with an agent."""
+    if all(p.agent is not None for p in positions):
+        return positions
+    if agent is None:
+        agent = owner(file)
+        intake.report.named_after[agent] = "folder"
+    return [p if p.agent is not None else p._replace(agent=agent) for p in positions]
+
+
+def _trajectories(
+    file: Path, positions: Sequence[Position], options: FixOptions, intake: Intake, unit: str
 ) -> Trajectories:
     """Trajectories of the positions that can be used; the others are refused or left out."""
-    clock = Clock(options.time_unit, options.time_zone)
+    clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
+    lats, lons = _series([p.lat for p in positions]), _series([p.lon for p in positions])
     with refusing(file, "the positions could not be read", "check them"):
-        lat = numbers("lat", _series([p.lat for p in positions]))
-        lon = numbers("lon", _series([p.lon for p in positions]))
+        lat, lon = numbers("lat", lats), numbers("lon", lons)
         refuse_swapped(lat, lon)
         time, faults = clock.seconds(_series([p.time for p in positions]))
     rows = np.array([p.row for p in positions], dtype=np.int64)
-    good = intake.sift(file, rows, [*place_faults(lat, lon, zero_ok=options.zero_ok), *faults], unit=unit)
-    for remark in clock.remarks():
-        intake.report.assume(file, *remark)
+    faults = [*place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
+    good = intake.sift(file, rows, faults, unit=unit)
+    intake.take_times(file, clock)
     if not good.any():
         raise intake.nothing(file, "position")
     labels = {"agent": [p.agent for p in positions], "trajectory": [p.trajectory for p in positions]}
     return grouped(pl.DataFrame({**labels, "time": time, "lat": lat, "lon": wrapped(lon)}).filter(good))
 
 
+def track_names(file: Path, n: int) -> list[str]:
+    """The names of a file's tracks: as the file, with a number behind if there are several."""
+    return [file.stem] if n == 1 else [f"{file.stem}-{i + 1}" for i in range(n)]
+
+
 def _series(values: Sequence[object]) -> pl.Series:
-    """Values of JSON as numbers if all are, else as text."""
+    """Values as numbers if all are, else as text."""
     if all(type(value) in (int, float) or value is None for value in values):
         try:
             return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)  # type: ignore[arg-type]

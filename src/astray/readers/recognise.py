@@ -1,86 +1,78 @@
-"""Which format a path holds: by the layout of the folder, the first bytes, the header, and last the name."""
+"""Which format files hold: by the layout of the folder, the first bytes, the header, and last the name."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from astray.errors import DataError, Option, Place
-from astray.readers import delimited
+from astray.readers import delimited, packed
+from astray.readers.columnar import column_names, is_columnar
 from astray.readers.columns import recognised
+from astray.readers.fit import is_fit
 from astray.readers.geolife import is_geolife
 from astray.readers.jsonlines import is_jsonlines
+from astray.readers.nmea import is_nmea
 from astray.readers.porto import is_porto
-from astray.readers.refusals import refusing
-from astray.readers.table import is_parquet, parquet_schema
+from astray.readers.sources import SUFFIXES, Asked, files_of, listed
+from astray.readers.takeout import is_takeout
 from astray.readers.text import decoded, opening
 
-FORMATS = ("geolife", "porto", "table", "gpx", "geojson", "jsonlines")
-SUFFIXES = {
-    ".gpx": "gpx",
-    ".geojson": "geojson",
-    ".json": "geojson",
-    ".jsonl": "jsonlines",
-    ".ndjson": "jsonlines",
-    ".csv": "table",
-    ".tsv": "table",
-    ".txt": "table",
-    ".parquet": "table",
-    ".pq": "table",
-}
+FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
+
+_ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
 
-def recognise(path: Path) -> str:
-    """The format of a file or folder, one of :data:`FORMATS`."""
-    with refusing(path, "the path could not be looked at", "check it"):
-        if not path.exists():
-            raise DataError("there is no such file or folder", remedy="check the path")
-        if is_geolife(path):
-            return "geolife"
-    return _of_folder(path) if path.is_dir() else _of_file(path)
+def recognise(path: Asked) -> str:
+    """The format of a file, of a folder or of several files, one of :data:`FORMATS`."""
+    return one_format([file for asked in listed(path) for file in files_of(asked)], str(path))
 
 
-def files_of(path: Path, format: str) -> list[Path]:
-    """The files of one format under a path: the path itself, or all files below a folder, by name."""
-    if not path.is_dir():
-        return [path]
-    with refusing(path, "the folder could not be listed", "check it"):
-        wanted = "table" if format == "porto" else format
-        files = sorted(p for p in path.rglob("*") if SUFFIXES.get(p.suffix.lower()) == wanted and p.is_file())
-    if not files:
-        remedy = f"give a file, or a folder of {', '.join(SUFFIXES)}"
-        raise DataError(f"a folder without {format} files", place=Place(str(path)), remedy=remedy)
-    return files
-
-
-def _of_folder(path: Path) -> str:
-    with refusing(path, "the folder could not be listed", "check it"):
-        found = {SUFFIXES.get(p.suffix.lower()): p for p in sorted(path.rglob("*"), reverse=True) if p.is_file()}
-    found.pop(None, None)
-    if not found:
-        raise DataError(
-            "nothing in this folder is recognised",
-            place=Place(str(path)),
-            remedy=f"give GeoLife's Data folder, or a folder of {', '.join(SUFFIXES)}",
-        )
+def one_format(files: Sequence[Path], where: str) -> str:
+    """The format that all files have; a mixture is refused."""
+    found: dict[str, Path] = {}
+    for file in files:
+        found.setdefault(format_of(file, alone=len(files) == 1), file)
     if len(found) > 1:
-        kinds = " and ".join(sorted(str(kind) for kind in found))
-        remedy = ("choose with ", Option("format", min(map(str, found))))
-        raise DataError(f"the folder holds {kinds} files", place=Place(str(path)), remedy=remedy)
-    kind, first = next(iter(found.items()))
-    return _of_file(first) if kind == "table" else str(kind)
+        kinds = " and ".join(sorted(found))
+        raise DataError(
+            f"it holds {kinds} files", place=Place(where), remedy=("choose with ", Option("format", min(found)))
+        )
+    return next(iter(found))
 
 
-def _of_file(path: Path) -> str:
-    head = opening(path)
-    if is_parquet(path):
-        return "porto" if is_porto(parquet_schema(path).names()) else "table"
-    text = decoded(path, head, None).lstrip("\ufeff \t\r\n")
+def format_of(file: Path, *, alone: bool = True) -> str:
+    """The format of one file; where it cannot be looked at and is not alone, its name decides, and reading says why."""
+    try:
+        return _of_file(file)
+    except DataError:
+        if alone:
+            raise
+        return SUFFIXES.get(file.suffix.lower(), "table")
+
+
+def _of_file(file: Path) -> str:
+    if is_geolife(file):
+        return "geolife"
+    is_packed = packed.is_packed(file)
+    name, head = packed.peek(file) if is_packed else (file, opening(file))
+    if name.suffix.lower() == ".plt":
+        return "geolife"
+    if is_fit(head):
+        return "fit"
+    if is_columnar(name, head):
+        return "porto" if not is_packed and is_porto(column_names(file)) else "table"
+    text = decoded(file, head, None).lstrip("\ufeff \t\r\n")
     if text.startswith("<"):
-        return "gpx"
-    if text.startswith("{"):
-        return "jsonlines" if is_jsonlines(path, text) else "geojson"
-    named = SUFFIXES.get(path.suffix.lower())
-    if named in ("gpx", "geojson", "jsonlines"):
+        root = _ROOT.search(text)
+        return "gpx" if root is None else {"gpx": "gpx", "kml": "kml"}.get(root[1], "tcx")
+    if text.startswith(("{", "[")):
+        return "takeout" if is_takeout(text) else "jsonlines" if is_jsonlines(name, text) else "geojson"
+    if is_nmea(text):
+        return "nmea"
+    named = SUFFIXES.get(name.suffix.lower(), "table")
+    if named != "table":
         return named
-    names = delimited.sniff(path, lambda names: recognised(names) + 5 * is_porto(names)).names
+    names = delimited.sniffed(file, head, lambda names: recognised(names) + 5 * is_porto(names)).names
     return "porto" if is_porto(names) else "table"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from types import TracebackType
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
 from astray.fixes import Fault
-from astray.times import POLARS_ERRORS
+from astray.times import POLARS_ERRORS, Clock
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -72,8 +72,16 @@ class Report:
         What the data did not say and the reader had to suppose; worth checking.
     cut
         How many trips were cut from fixes that name none.
+    refused
+        How many of those left out would have been refused without ``skip_bad``.
+    columns, unused
+        Of tables: which column plays which part, and those that play none.
+    times
+        How the times are written.
+    named_after
+        Agents that the data do not name: each has the name of its "file" or "folder".
     notes
-        What was recognised or repaired without doubt (units, columns that were not used).
+        What was recognised or repaired without doubt.
 
     Examples
     --------
@@ -89,6 +97,11 @@ class Report:
     skipped: list[Skipped] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
     cut: int = 0
+    refused: int = 0
+    columns: dict[str, str] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    times: str = ""
+    named_after: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -116,6 +129,12 @@ class Report:
         """Record a fact, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Change the names of files everywhere."""
+        self.skipped = [replace(s, file=name(s.file), reason=name(s.reason)) for s in self.skipped]
+        self.assumptions = [replace(a, file=name(a.file), reason=name(a.reason)) for a in self.assumptions]
+        self.notes = [name(text) for text in self.notes]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -173,11 +192,22 @@ class Intake:
     ) -> None:
         said = self.report.counts or self.report.assumptions or self.supposed_trips
         if error is None and self._warn and said:
-            warnings.warn(str(self.report), ReadWarning, stacklevel=4)
+            warnings.warn(str(self.report), ReadWarning, stacklevel=3)
+
+    def take_times(self, file: object, clock: Clock) -> None:
+        """Record how the times of a file are written, and what had to be supposed about them."""
+        self.report.times = clock.told()
+        for remark in clock.remarks():
+            self.report.assume(file, *remark)
 
     def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
         """Leave something out that is no error of the file, but say so."""
         self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
+
+    def leave_out_all(self, file: object, rows: NDArray[np.int64], reason: str, *, unit: str = "row") -> None:
+        """The same of many rows."""
+        if len(rows):
+            self.report.add_all((Skipped(str(file), row, reason, unit) for row in rows.tolist()), len(rows), reason)
 
     def refuse(
         self,
@@ -191,6 +221,7 @@ class Intake:
     ) -> None:
         """Refuse the reading because of one place, or leave that place out."""
         if self.skip_bad:
+            self.report.refused += 1
             self.leave_out(file, row, reason, detail=detail, unit=unit)
             return
         raise DataError(
@@ -221,6 +252,7 @@ class Intake:
             good[bad] = False
             if self.skip_bad:
                 places = (Skipped(str(file), int(rows[i]), fault.reason + fault.detail(i), unit) for i in bad.tolist())
+                self.report.refused += len(bad)
                 self.report.add_all(places, len(bad), fault.reason)
             else:
                 i = int(bad[0])
@@ -237,6 +269,7 @@ class Intake:
             if not self.skip_bad or of == 1:
                 raise
             skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))
+            self.report.refused += 1
             self.report.add(skipped, kind="a whole file could not be read")
 
 

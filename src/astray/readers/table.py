@@ -1,27 +1,28 @@
-"""Tables of fixes (CSV and its cousins, Parquet) whose columns go by many names."""
+"""Tables of fixes (CSV and its cousins, Parquet, Arrow) whose columns go by many names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import Call, DataError, Place
+from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
-from astray.readers import delimited
-from astray.readers.columns import Roles, position, recognised, resolve
+from astray.readers import columnar, delimited
+from astray.readers.columns import MARKS, Roles, is_false, marks, position, recognised, resolve
+from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.readers.text import opening
 from astray.times import Clock
 from astray.trajectories import Trajectories
 
-PARQUET_ROWS = 262_144
-"""How many rows of a Parquet file are held at a time."""
+TABLE = Path("the table")
+"""What a table in memory is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class TableOptions:
 
     Parameters
     ----------
-    time, lat, lon, agent, trajectory
+    time, date, lat, lon, agent, trajectory
         The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
-        ``trip_id``, ...). Without an agent column the file's name is the agent; without a trajectory column
-        the fixes of each agent are cut into trips.
+        ``trip_id``, ...). A column of dates counts where the one of times holds times of day. Without an
+        agent column the file's name is the agent; without a trajectory column the fixes of each agent are
+        cut into trips.
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
-    time_unit, time_zone, time_format
+    time_unit, time_zone, time_format, date_order
         See :class:`astray.times.Clock`.
     delimiter, encoding, names
         Of text files only. ``names`` are the columns of a file without a header line.
@@ -45,6 +47,7 @@ class TableOptions:
     """
 
     time: str | None = None
+    date: str | None = None
     lat: str | None = None
     lon: str | None = None
     agent: str | None = None
@@ -54,6 +57,7 @@ class TableOptions:
     time_unit: str | None = None
     time_zone: str | None = None
     time_format: str | None = None
+    date_order: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
     names: Sequence[str] | None = None
@@ -89,6 +93,32 @@ def read_table(
             fixes = pl.concat(parts, how="vertical_relaxed")
         parts.clear()
         return in_trips(_trajectories(fixes, options), trips, intake)
+
+
+def read_frame(
+    table: pl.DataFrame,
+    *,
+    skip_bad: bool = False,
+    report: Report | None = None,
+    trips: str | None = None,
+    options: TableOptions | None = None,
+) -> Trajectories:
+    """Read a table in memory as a file is read; its first row is row 0, and an agent that it does not name is empty."""
+    options = options or TableOptions()
+    names, rows = table.columns, np.arange(table.height)
+    with Intake(skip_bad, report) as intake:
+        parts = _good(
+            TABLE,
+            "",
+            names,
+            lambda wanted: iter([_selected(delimited.Block(table, rows), names, wanted)]),
+            options,
+            intake,
+        )
+        fixes = [part for part, _ in parts]
+        if not fixes:
+            raise intake.nothing(TABLE, "fix")
+        return in_trips(_trajectories(fixes[0], options), trips, intake)
 
 
 def iter_table(
@@ -133,40 +163,17 @@ def iter_table(
             raise intake.nothing(file, "fix")
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether the file begins as Parquet does, or says so by its name."""
-    return opening(path, 8).startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq")
-
-
-def parquet_schema(path: Path) -> pl.Schema:
-    """The columns of a Parquet file."""
-    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
-        return pl.Schema(pl.read_parquet_schema(path))
-
-
-def parquet_blocks(
-    path: Path, columns: Sequence[str], *, n_rows: int = PARQUET_ROWS, progress: Progress | None = None
-) -> Iterator[delimited.Block]:
-    """The wanted columns of a Parquet file, some rows at a time; the first row is row 1."""
-    with refusing(path, "not a whole Parquet file", "write it again; the end of the file may be missing"):
-        lazy = pl.scan_parquet(path, glob=False).select(columns)
-        total = int(lazy.select(pl.len()).collect().item())
-        for start in range(0, total, n_rows):
-            frame = lazy.slice(start, n_rows).collect()
-            yield delimited.Block(frame, np.arange(start + 1, start + 1 + frame.height))
-            if progress is not None:
-                progress(min(start + n_rows, total), total)
-
-
 @dataclass
 class _Source:
     """One table that has been looked at: where its columns are, and how its times are written."""
 
     file: Path
+    owner: str  # of fixes whose agent no column tells
     roles: Roles
     clock: Clock
     options: TableOptions
     looked: bool = field(default=False)
+    dated: bool | None = None  # whether a column of dates counts; as soon as some times were seen
 
     def checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """The good fixes of a block (agent, trajectory, time, lat, lon), and the rows they stood in."""
@@ -174,12 +181,13 @@ class _Source:
             return self._checked(block, intake)
 
     def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        block = self._unmarked(block, intake)
         frame, file, roles = block.frame, self.file, self.roles.positions
         lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
         if not self.looked:
             refuse_swapped(lat, lon)
             self.looked = True
-        seconds, time_faults = self.clock.seconds(frame["time"])
+        seconds, time_faults = self.clock.seconds(self._moments(frame))
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
         faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
@@ -187,7 +195,7 @@ class _Source:
         faults += time_faults
         good = intake.sift(file, block.rows, faults)
         n = frame.height
-        agent = labels.get("agent", pl.repeat(file.stem, n, dtype=pl.String, eager=True))
+        agent = labels.get("agent", pl.repeat(self.owner, n, dtype=pl.String, eager=True))
         data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
         for key, name in self.options.kept.items():
@@ -196,45 +204,79 @@ class _Source:
         fixes = pl.DataFrame(data)
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
 
+    def _moments(self, frame: pl.DataFrame) -> pl.Series:
+        """The times; with the dates beside them, if they are times of day."""
+        if "date" not in frame.columns:
+            return frame["time"]
+        if self.dated is None:
+            self.dated = is_time_of_day(frame["time"])
+        return joined(frame["date"], frame["time"]) if self.dated else frame["time"]
+
+    def _unmarked(self, block: delimited.Block, intake: Intake) -> delimited.Block:
+        """The rows that no column marks as not to be used; the others are left out and counted."""
+        for mark, reason in MARKS.items():
+            if f"mark {mark}" not in block.frame.columns:
+                continue
+            bad = is_false(block.frame[f"mark {mark}"])
+            intake.leave_out_all(self.file, block.rows[bad], reason)
+            block = delimited.Block(block.frame.filter(~bad), block.rows[~bad])
+        return block
+
 
 def _fixes(
     file: Path, options: TableOptions, intake: Intake, progress: Progress | None
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """The good fixes of one table, block by block."""
-    parquet = is_parquet(file)
-    if parquet:
-        names: Sequence[str] = parquet_schema(file).names()
-        dialect = None
-    else:
-        dialect = delimited.sniff(
-            file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
-        )
-        names = dialect.names
-    asked = {role: getattr(options, role) for role in ("time", "lat", "lon", "agent", "trajectory")}
-    roles = resolve(file, names, asked, list(options.kept.values()))
-    wanted = dict(roles.positions) | {key: position(file, names, name) for key, name in options.kept.items()}
-    blocks: Iterator[delimited.Block]
-    if dialect is None:
-        blocks = (
-            delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
-            for block in parquet_blocks(file, list(dict.fromkeys(names[i] for i in wanted.values())), progress=progress)
-        )
-    else:
-        blocks = delimited.blocks(file, dialect, wanted, intake, progress=progress)
+    if columnar.columnar(file):
 
-    source = _Source(file, roles, Clock(options.time_unit, options.time_zone, options.time_format), options)
+        def stored(wanted: Mapping[str, int]) -> Iterator[delimited.Block]:
+            columns = list(dict.fromkeys(names[i] for i in wanted.values()))
+            for block in columnar.blocks(file, columns, progress=progress):
+                yield _selected(block, names, wanted)
+
+        names: Sequence[str] = columnar.column_names(file)
+        return _good(file, file.stem, names, stored, options, intake)
+    dialect = delimited.sniff(
+        file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
+    )
+    written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
+    return _good(file, file.stem, dialect.names, written, options, intake)
+
+
+def _selected(block: delimited.Block, names: Sequence[str], wanted: Mapping[str, int]) -> delimited.Block:
+    return delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
+
+
+def _good(
+    file: Path,
+    owner: str,
+    names: Sequence[str],
+    blocks_of: Callable[[Mapping[str, int]], Iterator[delimited.Block]],
+    options: TableOptions,
+    intake: Intake,
+) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+    """The good fixes of a table whose columns have these names; ``owner`` is the agent where no column is."""
+    asked = {role: getattr(options, role) for role in ("time", "date", "lat", "lon", "agent", "trajectory")}
+    roles = resolve(file, names, asked, list(options.kept.values()))
+    wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
+    wanted |= {key: position(file, names, name) for key, name in options.kept.items()}
+    clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
+    source = _Source(file, owner, roles, clock, options)
     for rival in roles.rivals:
         intake.report.assume(file, rival, "name the column if that is wrong")
-    if roles.unused:
-        intake.report.note(f"{file}: columns not used: {', '.join(roles.unused)}")
-    for block in blocks:
+    if "agent" not in roles.positions:
+        intake.report.named_after[owner] = "file"
+        if roles.unused:
+            reason = f"no column for the agent was recognised, so all fixes are of one, {owner!r}"
+            unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
+            intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
+    intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
+    intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
+    for block in blocks_of(wanted):
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
-    for remark in source.clock.remarks():
-        intake.report.assume(file, *remark)
-    if source.clock.unit not in (None, "s"):
-        intake.report.note(f"{file}: times are in {source.clock.unit}")
+    intake.take_times(file, clock)
 
 
 def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:

@@ -35,7 +35,11 @@ def opening(path: Path, n_bytes: int = 1 << 16) -> bytes:
         raise DataError("the file is empty (0 bytes)", place=place, remedy="write it again or leave it out")
     for magic, name in _PACKED.items():
         if head.startswith(magic):
-            raise DataError(f"the file is packed with {name}", place=Place(str(path)), remedy="unpack it first")
+            raise DataError(
+                f"the file is packed with {name}",
+                place=Place(str(path)),
+                remedy="unpack it first, or pack it with gzip or zip and use astray.read",
+            )
     return head
 
 

@@ -126,7 +126,7 @@ def decide(
     uncertainty
         The spread over the heads. A trip without a single usable fix has none, and is for review.
     history
-        How many past trips stand behind the score.
+        How many past trips stand behind the score. With none the agent is unknown: whatever it scores is for review.
     gamma
         Above this spread the heads disagree: what scored low is for review instead of being called an anomaly.
     min_history
@@ -136,10 +136,13 @@ def decide(
     --------
     >>> decide(np.array([False, True, True, True]), np.array([9, 1, 9, 1]), np.array([50, 50, 50, 2])).tolist()
     ['normal', 'anomaly', 'review', 'review']
+    >>> decide(np.array([False]), np.array([0.1]), np.array([0])).tolist()
+    ['review']
     """
     unusable = np.isnan(np.asarray(uncertainty, np.float64))
     unsure = unusable | (uncertainty > np.asarray(gamma)) | (np.asarray(history) < min_history)
-    return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), NORMAL)
+    unknown = np.asarray(history) <= 0
+    return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), np.where(unknown, REVIEW, NORMAL))
 
 
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:

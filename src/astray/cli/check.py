@@ -1,0 +1,145 @@
+"""``astray check``: how a file of trips would be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Exit, Option
+
+from astray.cli import options as o
+from astray.cli.console import number_of, say
+from astray.errors import AstrayError, Columns, DataError
+from astray.settings import Reading, Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from astray.cli.reading import Source
+    from astray.readers import Report
+    from astray.trajectories import Trajectories
+
+NAMED = 5
+"""Names of a list that are said, at most."""
+
+PICTURES = (".png", ".svg")
+
+
+@o.with_settings(Reading)
+def command(
+    settings: Settings,
+    file: o.Trips,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", metavar="PICTURE", help="Draw the trips: .png or .svg.", show_default=False),
+    ] = None,
+    agent: o.OnlyAgent = None,
+) -> None:
+    """Say how a file of trips would be read: columns, times, agents, trips, what is refused.
+
+    Nothing is learned or written. Rows that cannot be used are listed with the reason; where there are some, or the
+    file cannot be read at all, the exit code is 1. Where columns are not recognised, it suggests the flag that names
+    them.
+
+    [b]Examples[/b]
+
+      astray check past.csv
+      astray check 'tracks/*.gpx' -o tracks.png
+      astray check log.csv --columns lat=Breite,lon=Laenge --time-zone Europe/Berlin
+    """
+    if output is not None and output.suffix.lower() not in PICTURES:
+        raise AstrayError(f"{output}: pictures are {' or '.join(PICTURES)}; give a name that ends so")
+    from astray.cli.reading import Source
+
+    source = Source(file, replace(settings, skip_bad=True), agent)
+    try:
+        trips = source.load()
+    except DataError as error:
+        raise _with_columns(error, source) from error
+    width = max(len(name) for name, _ in _facts(source, trips))
+    for name, said in _facts(source, trips):
+        print(f"{name:<{width}}  {said}")
+    _map(trips)
+    report = source.report
+    if report.counts or report.assumptions:
+        from astray.cli.running import as_flag
+
+        print("\n" + report.told(as_flag))
+    if output is not None:
+        from astray.plots.fixes import fixes_figure
+        from astray.plots.style import save_figure
+
+        save_figure(fixes_figure(trips), output)
+        say(f"drawn in {output}", quiet=settings.quiet)
+    if report.refused:
+        say(f"{number_of(report.refused, 'row')} would be refused; correct them, or add --skip-bad to leave them out")
+        raise Exit(1)
+
+
+def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
+    """What is known of the trips."""
+    import numpy as np
+
+    from astray.times import moment
+
+    report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
+    yield "files", source.name
+    yield "format", source.kind
+    if report.columns:
+        yield "columns", ", ".join(f"{role}={name}" for role, name in report.columns.items())
+        yield "not used", _some(report.unused) or "none"
+    yield "times", report.times or "as the format has them"
+    yield "agents", f"{len(trips.agents):,}: {_some(trips.agents)}{_named_after(report)}"
+    cut = f", {report.cut:,} of them cut at gaps and stays" if report.cut else ", as the file has them"
+    yield "trips", f"{len(trips):,}{cut}"
+    steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
+    often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
+    yield "fixes", f"{trips.n_rows:,}{often}"
+    yield "from", moment(float(time.min()))
+    yield "to", moment(float(time.max()))
+    east = _lon(trips)
+    yield "area", f"latitude {lat.min():.4f} to {lat.max():.4f}, longitude {east.min():.4f} to {east.max():.4f}"
+
+
+def _lon(trips: Trajectories) -> NDArray[np.float64]:
+    from astray.cli.textmap import centred
+
+    return centred(trips.columns["lon"])
+
+
+def _named_after(report: Report) -> str:
+    kinds = set(report.named_after.values())
+    return f" (named after the {kinds.pop()}, for the data name none)" if len(kinds) == 1 else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
+
+
+def _map(trips: Trajectories) -> None:
+    from astray.cli.textmap import text_map
+
+    print()
+    for line in text_map(trips.columns["lat"], trips.columns["lon"]):
+        print(f"  {line}")
+
+
+def _with_columns(error: DataError, source: Source) -> DataError:
+    """The refusal; where columns are missing, with one flag that names all of them."""
+    parts = [part for part in error.remedy if isinstance(part, Columns)] if isinstance(error.remedy, tuple) else []
+    if not parts:
+        return error
+    from astray.readers.guessing import guess
+    from astray.readers.sources import opened
+
+    missing = parts[0].roles
+    with opened(source.path) as given:
+        found = guess(given.files[0], missing, source.options.get("delimiter"))
+    names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in missing)
+    doubt = "check that these are the right ones" if found else "put the columns' names for NAME"
+    flag = f'try --columns "{names}" ({doubt}; agent=NAME and trajectory=NAME may stand there, too)'
+    return DataError(error.reason, place=error.place, remedy=flag)

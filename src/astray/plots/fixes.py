@@ -1,0 +1,49 @@
+"""Where trips went: all of them on one small map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from astray.errors import DataError
+from astray.plots.style import GREY, canvas
+from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 200_000
+"""Fixes that are drawn; of more, every second, third, ... one."""
+
+NAMED = 8
+"""Agents that have a colour and a name of their own, at most."""
+
+
+def fixes_figure(trips: Trajectories) -> Figure:
+    """The trips on a map, a colour an agent."""
+    if not trips.is_gps or not trips.n_rows:
+        raise DataError("there are no fixes to draw", remedy="give trips with time, lat and lon")
+    figure = canvas(6.0, 6.0)
+    axes = figure.add_subplot()
+    lat, lon = trips.columns["lat"], trips.columns["lon"]
+    middle = float(np.degrees(np.angle(np.exp(1j * np.radians(lon)).mean())))
+    east = (lon - middle + 180.0) % 360.0 - 180.0 + middle
+    agents = trips.agents
+    colours = {agent: f"C{i}" for i, agent in enumerate(agents[:NAMED])}
+    step = max(1, trips.n_rows // MOST_ROWS)
+    for i, agent in enumerate(trips.agent_ids.tolist()):
+        rows = slice(int(trips.offsets[i]), int(trips.offsets[i + 1]), step)
+        axes.plot(east[rows], lat[rows], color=colours.get(agent, GREY), lw=0.7, marker=".", ms=1.5, alpha=0.7)
+    axes.set_aspect(1.0 / max(float(np.cos(np.radians(np.median(lat)))), 0.01), adjustable="datalim")
+    axes.set_xlabel("longitude", fontsize=9)
+    axes.set_ylabel("latitude", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.ticklabel_format(useOffset=False)
+    for agent, colour in colours.items():
+        axes.plot([], [], color=colour, label=agent)
+    if len(agents) > NAMED:
+        axes.plot([], [], color=GREY, label=f"{len(agents) - NAMED:,} more")
+    axes.legend(fontsize=8, frameon=False)
+    axes.set_title(f"{len(trips):,} trips of {len(agents):,} agents", loc="left", fontsize=11)
+    return figure

@@ -1,0 +1,62 @@
+"""Which column of a table may play which part, by what stands in it, where no name tells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from astray.errors import DataError
+from astray.fixes import numbers
+from astray.readers import columnar, delimited
+from astray.readers.columns import recognised
+from astray.readers.refusals import Intake
+from astray.times import Clock
+
+ROWS = 1000
+"""Rows that are looked at."""
+
+
+def guess(file: Path, missing: Collection[str], delimiter: str | None = None) -> dict[str, str]:
+    """For each of these parts a column that may play it; a suggestion to a person, never used unasked."""
+    frame = _beginning(file, delimiter)
+    found: dict[str, str] = {}
+    for name in frame.columns:
+        role = _role(frame[name], [role for role in missing if role not in found])
+        if role is not None:
+            found[role] = name
+    return found
+
+
+def _beginning(file: Path, delimiter: str | None) -> pl.DataFrame:
+    if columnar.columnar(file):
+        return next(columnar.blocks(file, columnar.column_names(file), n_rows=ROWS)).frame
+    dialect = delimited.sniff(file, recognised, delimiter=delimiter)
+    wanted = {name: i for i, name in enumerate(dialect.names)}
+    blocks = delimited.blocks(file, dialect, wanted, Intake(True, None), block_bytes=1 << 18)
+    return next(blocks).frame.head(ROWS)
+
+
+def _role(series: pl.Series, missing: Collection[str]) -> str | None:
+    """The first missing part that the values fit: degrees have a fraction, latitudes come before longitudes."""
+    try:
+        degrees = numbers("", series)
+    except DataError:
+        degrees = np.full(len(series), np.nan)
+    known = degrees[np.isfinite(degrees)]
+    if 2 * len(known) > len(series):
+        fractional = float(np.mean(known % 1 != 0)) > 0.9
+        if fractional and np.mean(np.abs(known) <= 90) > 0.9 and "lat" in missing:
+            return "lat"
+        if fractional and np.mean(np.abs(known) <= 180) > 0.9 and "lon" in missing:
+            return "lon"
+        return "time" if "time" in missing and (known > 1e8).all() else None
+    if "time" not in missing:
+        return None
+    try:
+        seconds, _ = Clock(date_order="dmy").seconds(series)
+    except DataError:
+        return None
+    return "time" if 2 * np.isfinite(seconds).sum() > len(series) else None

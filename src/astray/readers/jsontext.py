@@ -1,0 +1,69 @@
+"""JSON documents: whole, or the entries of a long list one after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from astray.errors import DataError, Place
+from astray.readers.refusals import refusing
+from astray.readers.text import decoded, opening
+
+CHUNK = 4 << 20
+_BETWEEN = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
+
+
+def loaded(file: Path) -> Any:
+    """The document in a file."""
+    opening(file, 8)
+    with refusing(file, "the file could not be read", "check it"):
+        content = file.read_bytes()
+    try:
+        return json.loads(decoded(file, content, None).lstrip("\ufeff"))
+    except json.JSONDecodeError as error:
+        place, remedy = Place(str(file), error.lineno, "line"), "the JSON is broken there, export it again"
+        raise DataError(error.msg, place=place, remedy=remedy) from error
+    except (ValueError, RecursionError) as error:
+        place = Place(str(file))
+        raise DataError(f"the JSON cannot be read ({error})", place=place, remedy="export it again") from error
+
+
+def entries(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
+    """The entries of the list that begins where ``start`` ends, without loading the whole file."""
+    opening(file, 8)
+    number = 0
+    with (
+        refusing(file, "the file could not be read", "check it"),
+        open(file, encoding="utf-8-sig", errors="replace") as text,
+    ):
+        buffer = text.read(CHUNK)
+        begin = start.search(buffer)
+        at = len(buffer) if begin is None else begin.end()
+        while begin is not None:
+            at = _skip(buffer, at)
+            if buffer[at : at + 1] == "]":
+                return
+            problem: Exception | None = None
+            try:
+                entry, end = _DECODER.raw_decode(buffer, at)
+            except (ValueError, RecursionError) as error:
+                problem, end = error, len(buffer)
+            if end < len(buffer):
+                number, at = number + 1, end
+                yield entry
+                continue
+            more = text.read(max(CHUNK, len(buffer) - at))  # what stands there may go on
+            if not more:
+                reason = f"the JSON is broken or cut off ({problem or 'the list has no end'})"
+                raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")
+            buffer, at = buffer[at:] + more, 0
+    raise DataError("the list of entries was not found", place=Place(str(file)), remedy="export it again")
+
+
+def _skip(buffer: str, at: int) -> int:
+    between = _BETWEEN.match(buffer, at)
+    return at if between is None else between.end()

@@ -1,0 +1,89 @@
+"""KML: tracks with times (gx:Track, or Track of KML 2.3), and placemarks that are points with a time stamp.
+
+The schemas are those of the Open Geospatial Consortium (KML 2.2 and 2.3) and Google's extension ``gx``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from astray.errors import DataError, Place
+from astray.readers.markup import Document
+from astray.readers.positions import Position, track_names
+from astray.readers.refusals import Intake, Progress
+
+
+def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
+    """The fixes of a file: a placemark with tracks is a trajectory; points with time stamps are cut into trips.
+
+    Lines and areas, which have no time for each vertex, are left out and counted.
+    """
+    document = _Kml(file)
+    document.walk()
+    for mark in document.marks:
+        if mark.drawn:
+            reason = f"a {mark.drawn} without a time for each vertex"
+            intake.leave_out(file, mark.line, reason, unit="line")
+    tracks = [mark for mark in document.marks if mark.coords]
+    points = [mark for mark in document.marks if mark.point is not None and not mark.coords]
+    if not tracks and not any(mark.stamp for mark in points):
+        remedy = "export the recording as a track with times (gx:Track), or as GPX"
+        raise DataError("no track or point in it has times", place=Place(str(file)), remedy=remedy)
+    for name, mark in zip(track_names(file, len(tracks)), tracks, strict=True):
+        if len(mark.whens) != len(mark.coords):
+            reason, remedy = f"{len(mark.whens)} times for {len(mark.coords)} positions", "export the track again"
+            intake.refuse(file, mark.line, reason, remedy, unit="line")
+            continue
+        for when, (line, coord) in zip(mark.whens, mark.coords, strict=True):
+            # An empty coordinate is where the receiver had none at that time.
+            if coord:
+                yield Position(line, None, name, when, *_degrees(coord))
+    for mark in points:
+        yield Position(mark.line, None, "", mark.stamp, *_degrees((mark.point or "").replace(",", " ").split()))
+
+
+def _degrees(parts: list[str]) -> tuple[str | None, str | None]:
+    """Latitude and longitude, which stand in the other order."""
+    return (parts[1], parts[0]) if len(parts) >= 2 else (None, None)
+
+
+@dataclass
+class _Mark:
+    """What one placemark holds."""
+
+    line: int
+    whens: list[str] = field(default_factory=list)
+    coords: list[tuple[int, list[str]]] = field(default_factory=list)
+    stamp: str | None = None
+    point: str | None = None
+    drawn: str = ""  # a geometry that is not read
+
+
+class _Kml(Document):
+    root = "kml"
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.marks: list[_Mark] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "placemark":
+            self.marks.append(_Mark(self.line))
+        elif name in ("linestring", "polygon", "linearring") and "placemark" in self.path:
+            self.marks[-1].drawn = self.marks[-1].drawn or {"linestring": "line"}.get(name, "polygon")
+
+    def end(self, name: str, text: str) -> None:
+        if "placemark" not in self.path:
+            return
+        mark, around = self.marks[-1], self.path[-1]
+        match name:
+            case "when" if around == "track":
+                mark.whens.append(text)
+            case "coord" if around == "track":
+                mark.coords.append((self.line, text.split()))
+            case "when" if around == "timestamp":
+                mark.stamp = text
+            case "coordinates" if around == "point":
+                mark.point = text

@@ -1,0 +1,84 @@
+"""XML files, walked through once without building a tree.
+
+A document type declaration is refused: GPX, KML and TCX have none, and it is the way in for entity bombs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.parsers import expat
+
+from astray.errors import DataError, Place
+from astray.readers.refusals import refusing
+from astray.readers.text import opening
+
+
+class Document:
+    """What a format collects while expat walks through a file: it says what a start and an end of an element mean.
+
+    Names are without their namespace and in lower case; ``path`` is the elements around the one that begins or ends.
+    """
+
+    root = ""
+    """The name that the outermost element must have."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.path: list[str] = []
+        self._outermost: str | None = None
+        self._text: list[str] = []
+        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = lambda text: self._text.append(text)
+        self._parser.StartDoctypeDeclHandler = self._doctype
+
+    @property
+    def line(self) -> int:
+        """Where the walk stands in the file."""
+        return self._parser.CurrentLineNumber
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+
+    def end(self, name: str, text: str) -> None:
+        """An element ends; ``text`` is what stood in it behind the last element inside."""
+
+    def walk(self) -> None:
+        """Walk through the whole file."""
+        opening(self.file, 8)
+        try:
+            with refusing(self.file, "the file could not be read", "check it"), open(self.file, "rb") as stream:
+                self._parser.ParseFile(stream)
+        except expat.ExpatError as error:
+            place, remedy = (
+                Place(str(self.file), error.lineno, "line"),
+                "the XML is broken there, export the track again",
+            )
+            raise DataError(str(error), place=place, remedy=remedy) from error
+        except DataError:
+            raise
+        except (ValueError, LookupError) as error:
+            raise DataError(str(error), place=Place(str(self.file)), remedy="write the file in UTF-8") from error
+        if self._outermost != self.root.lower():
+            reason = f"<{self._outermost}> where <{self.root}> was expected"
+            raise DataError(
+                reason, place=Place(str(self.file), 1, "line"), remedy=f"give a file that begins with <{self.root}>"
+            )
+
+    def _doctype(self, *_: object) -> None:
+        place = Place(str(self.file), self.line, "line")
+        raise DataError("a document type declaration (entities could be a bomb)", place=place, remedy="delete it")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = name.rpartition(" ")[2].lower()
+        self._outermost = self._outermost or name
+        self._text = []
+        self.start(name, attributes)
+        self.path.append(name)
+
+    def _end(self, _: str) -> None:
+        name = self.path.pop()
+        self.end(name, "".join(self._text))
+        self._text = []

@@ -1,0 +1,71 @@
+"""TCX, Garmin's Training Center Database (TrainingCenterDatabasev2.xsd): a trajectory an activity, its laps joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from astray.errors import DataError, Place
+from astray.readers.markup import Document
+from astray.readers.positions import Position, track_names
+from astray.readers.refusals import Intake, Progress
+
+
+def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
+    """The track points of recorded activities; those without a position (a pause, a hall) are left out and counted.
+
+    A course is a plan, not something that was done, and is not read.
+    """
+    document = _Tcx(file)
+    document.walk()
+    activities = [[point for point in activity if point.lat is not None] for activity in document.activities]
+    for activity in document.activities:
+        for point in activity:
+            if point.lat is None:
+                intake.leave_out(file, point.line, "a track point without a position", unit="line")
+    recorded = [activity for activity in activities if activity]
+    if not recorded:
+        reason = "no recorded activity with positions"
+        remedy = "courses and activities in a hall are not read; export an activity recorded outdoors"
+        raise DataError(reason, place=Place(str(file)), remedy=remedy)
+    for name, activity in zip(track_names(file, len(recorded)), recorded, strict=True):
+        for point in activity:
+            yield Position(point.line, None, name, point.time, point.lat, point.lon)
+
+
+@dataclass
+class _Point:
+    line: int
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
+
+
+class _Tcx(Document):
+    root = "TrainingCenterDatabase"
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.activities: list[list[_Point]] = []
+        self._point: _Point | None = None
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "activity":
+            self.activities.append([])
+        elif name == "trackpoint" and "activity" in self.path:
+            self._point = _Point(self.line)
+            self.activities[-1].append(self._point)
+
+    def end(self, name: str, text: str) -> None:
+        if self._point is None:
+            return
+        match name:
+            case "trackpoint":
+                self._point = None
+            case "time" if self.path[-1:] == ["trackpoint"]:
+                self._point.time = text
+            case "latitudedegrees":
+                self._point.lat = text
+            case "longitudedegrees":
+                self._point.lon = text
