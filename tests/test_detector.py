@@ -458,9 +458,11 @@ class TestDecisions:
     def test_the_rule_itself(self) -> None:
         low = np.array([False, True, True, True, False])
         uncertainty = np.array([0.0, 1.5, 1.6, 0.0, np.nan])
-        history = np.array([0, 5, 5, 4, 9])
+        history = np.array([1, 5, 5, 4, 9])
         decided = decide(low, uncertainty, history, gamma=1.5, min_history=5)
         assert decided.tolist() == ["normal", "anomaly", "review", "review", "review"]
+        # Of somebody who has done nothing yet nobody knows what is normal.
+        assert decide(low[:2], uncertainty[:2], np.zeros(2)).tolist() == ["review", "review"]
 
 
 class TestFiles:
