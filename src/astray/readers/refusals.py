@@ -144,6 +144,7 @@ class Report:
             "skipped": rows,
             "assumptions": [[a.file, a.reason, spelled(a.remedy)] for a in self.assumptions],
             "notes": self.notes,
+            "refused": self.refused,
         }
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -155,6 +156,7 @@ class Report:
             self.assume(*assumption)
         for text in values["notes"]:
             self.note(text)
+        self.refused += int(values["refused"])
 
     def __str__(self) -> str:
         return self.told()
