@@ -59,7 +59,7 @@ def test_unknown_formats_and_options_are_refused_with_those_that_are_known(tmp_p
     (tmp_path / "a.csv").write_text("uid,t,lat,lon\na,1372636858,41,-8\n")
     with pytest.raises(DataError, match=r"format='shapefile' is unknown; give one of geolife, porto"):
         read(tmp_path / "a.csv", format="shapefile")
-    with pytest.raises(DataError, match=r"'users' means nothing for the format table; it takes time, lat"):
+    with pytest.raises(DataError, match=r"'users' means nothing for the format table; it takes time, date, lat"):
         read(tmp_path / "a.csv", users=["000"])
     with pytest.raises(DataError, match=r"'lat' means nothing for the format geolife; it takes users, cache"):
         read(tmp_path / "a.csv", format="geolife", lat="y")
