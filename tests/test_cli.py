@@ -316,6 +316,17 @@ def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
     assert astray.load(home / "me.astray").agents == ["me"]
 
 
+def test_merging_everybody_needs_to_be_asked_for(home: Path, tmp_path: Path, capsys: Captured):
+    new = pl.read_csv(home / "new.csv").rename({"agent": "Bus ID"})
+    new.write_csv(tmp_path / "new.csv")
+    command = ["fit", str(tmp_path / "new.csv"), "-o", str(tmp_path / "m.astray")]
+    said = refused(command, capsys)
+    assert "'Bus ID' has 4 different values; if these are the agents, pass --columns agent=Bus ID" in said
+    assert main([*command, "--agent", "me"]) == 0
+    assert "so they are taken for me's" in capsys.readouterr().err
+    assert astray.load(tmp_path / "m.astray").agents == ["me"]
+
+
 def test_a_fleet_names_the_agents_that_it_does_not_know_and_calls_none_of_their_trips_normal(
     home: Path, tmp_path: Path, capsys: Captured
 ):

@@ -657,3 +657,18 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     rows, grown_kb = map(int, out.split())
     assert rows == 1_500_000
     assert grown_kb * 1024 < size / 2
+
+
+def test_everybody_is_not_merged_into_one_unasked(tmp_path: Path) -> None:
+    file = tmp_path / "fixes.csv"
+    rows = [f"{i % 3},{i},{T0 + i},41,-8" for i in range(30)]
+    file.write_text("\n".join(["Unit ID,event_id,t,lat,lon", *rows]) + "\n")
+    with pytest.raises(
+        DataError, match=r"'Unit ID' has 3 different values; if these are the agents, pass agent='Unit ID'"
+    ):
+        read(file)
+    assert read(file, agent="Unit ID").agents == ["0", "1", "2"]
+    assert read(file, one_agent=True).agents == ["fixes"]
+    # A value a row, or one for all, tells no agents apart.
+    file.write_text("\n".join(["study_name,event_id,t,lat,lon", *(f"x,{row[2:]}" for row in rows[:9])]) + "\n")
+    assert read(file).agents == ["fixes"]

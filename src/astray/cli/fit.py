@@ -86,7 +86,7 @@ def command(
     from astray.detectors.agent import IRLDetector
 
     _check(output, agent, pooled)
-    source = Source(file, settings, owner=agent)
+    source = Source(file, settings, owner=agent, one_agent=agent is not None)
     past = source.load()
     source.say_left_out()
     others = None

@@ -43,6 +43,7 @@ class Source:
     settings: Settings
     agent: str | None = None
     owner: str | None = None
+    one_agent: bool = False  # whether fixes that name no agent are meant to be one agent's
     report: Report = field(default_factory=Report)
 
     @property
@@ -56,7 +57,10 @@ class Source:
         """What the reader is told beside the path."""
         s = self.settings
         told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
-        return told | {name: _value(name, text) for name, text in (s.read or {}).items()}
+        told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
+        if (self.agent is not None or self.one_agent) and self.kind == "table":
+            told.setdefault("one_agent", True)
+        return told
 
     @cached_property
     def kind(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ MARKS: Mapping[str, str] = {
 
 DATES = ("date", "utc_date", "gps_date", "date_utc", "local_date", "event_date")
 """Columns of dates, which count where the column of times holds times of day, or where there is none."""
+
+_LIKE_ID = re.compile(r"(?:^|[^A-Za-z])(?i:id|identifier|name|nr|no|number|code)$|[a-z](?:ID|Id|No|Nr|Name)$")
 
 _FALSE = ("false", "f", "0", "no")
 
@@ -48,6 +51,15 @@ def is_false(values: pl.Series) -> NDArray[np.bool_]:
 def marked_bad(said: Mapping[str, Any]) -> str:
     """Why one fix is not to be used, empty if nothing speaks against it: the one-row form of the marks of a table."""
     return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
+
+
+def like_ids(names: Sequence[str]) -> list[str]:
+    """Columns that by their names hold identifiers of something.
+
+    >>> like_ids(["Unit ID", "busNo", "speed", "valid", "rider_name"])
+    ['Unit ID', 'busNo', 'rider_name']
+    """
+    return [name for name in names if _LIKE_ID.search(name)]
 
 
 def recognised(names: Sequence[str]) -> int:

@@ -7,7 +7,9 @@ By the FIT protocol and the profile of the FIT SDK: ``record`` messages hold ``t
 from __future__ import annotations
 
 import importlib
+import struct
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from astray.readers.refusals import Intake, Progress, refusing
 
 DEGREES = 180.0 / 2**31
 """Of a semicircle."""
+
+_OF_DECODING = (struct.error, ValueError, TypeError, LookupError, AssertionError, OverflowError)
+"""What fitdecode raises of damaged files beside its own errors."""
 
 _KINDS = ("activity", "segment", None)
 
@@ -30,10 +35,12 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     """The records of a file that have a position; the others (a pause, a hall) are left out and counted."""
     fitdecode = _decoder(file)
     row = 0
+    # What the checksum has proved whole is read, though devices put fields of their own into it.
+    lenient = {"check_crc": True, "error_handling": fitdecode.ErrorHandling.IGNORE}
     try:
         with (
             refusing(file, "the file could not be read", "check it"),
-            fitdecode.FitReader(str(file), check_crc=True) as messages,
+            fitdecode.FitReader(str(file), **lenient) as messages,
         ):
             for message in messages:
                 if not isinstance(message, fitdecode.FitDataMessage):
@@ -43,19 +50,19 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
                 if message.name != "record":
                     continue
                 row += 1
-                lat, lon, time = (
-                    message.get_value(name, fallback=None) for name in ("position_lat", "position_long", "timestamp")
-                )
-                if lat is None or lon is None:
+                names = ("position_lat", "position_long", "timestamp")
+                lat, lon, time = (message.get_value(name, fallback=None) for name in names)
+                if not isinstance(lat, int) or not isinstance(lon, int):
                     intake.leave_out(file, row, "a record without a position", unit="record")
                     continue
-                seconds = time.timestamp() if hasattr(time, "timestamp") else time
+                seconds = time.timestamp() if isinstance(time, datetime) else time
                 yield Position(row, None, file.stem, seconds, lat * DEGREES, lon * DEGREES)
-    except fitdecode.FitError as error:
-        remedy = "copy the file from the device again"
-        raise DataError(
-            f"the FIT file is damaged ({error})", place=Place(str(file), row, "after record"), remedy=remedy
-        ) from error
+    except (fitdecode.FitError, *_OF_DECODING) as error:
+        if isinstance(error, DataError):
+            raise
+        place, remedy = Place(str(file), row, "after record"), "copy the file from the device again"
+        reason = f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})"
+        raise DataError(reason, place=place, remedy=remedy) from error
     if not row:
         raise DataError(
             "no records in it", place=Place(str(file)), remedy="give an activity that was recorded outdoors"

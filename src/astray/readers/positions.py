@@ -81,8 +81,7 @@ def read_positions(
                 positions = list(positions_of(file, intake, share_of(progress, i, len(paths))))
                 if not positions:
                     raise intake.nothing(file, "position")
-                positions = _owned(positions, file, options.agent, owner, intake)
-                found.append(_trajectories(file, positions, options, intake, unit))
+                found.append(_trajectories(file, positions, options, intake, unit, owner))
             if progress is not None:
                 progress(i + 1, len(paths))
         if not found:
@@ -90,20 +89,13 @@ def read_positions(
         return in_trips(Trajectories.concat(found), trips, intake)
 
 
-def _owned(
-    positions: list[Position], file: Path, agent: str | None, owner: Callable[[Path], str], intake: Intake
-) -> list[Position]:
-    """Every position with an agent."""
-    if all(p.agent is not None for p in positions):
-        return positions
-    if agent is None:
-        agent = owner(file)
-        intake.report.named_after[agent] = "folder"
-    return [p if p.agent is not None else p._replace(agent=agent) for p in positions]
-
-
 def _trajectories(
-    file: Path, positions: Sequence[Position], options: FixOptions, intake: Intake, unit: str
+    file: Path,
+    positions: Sequence[Position],
+    options: FixOptions,
+    intake: Intake,
+    unit: str,
+    owner: Callable[[Path], str],
 ) -> Trajectories:
     """Trajectories of the positions that can be used; the others are refused or left out."""
     clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
@@ -118,8 +110,17 @@ def _trajectories(
     intake.take_times(file, clock)
     if not good.any():
         raise intake.nothing(file, "position")
-    labels = {"agent": [p.agent for p in positions], "trajectory": [p.trajectory for p in positions]}
-    return grouped(pl.DataFrame({**labels, "time": time, "lat": lat, "lon": wrapped(lon)}).filter(good))
+    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
+    if agents.null_count():
+        agent = options.agent
+        if agent is None:
+            agent = owner(file)
+            intake.report.named_after[agent] = "folder"
+        agents = agents.fill_null(agent)
+    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
+    return grouped(
+        pl.DataFrame({"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon)}).filter(good)
+    )
 
 
 def track_names(file: Path, n: int) -> list[str]:

@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.readers import columnar, delimited
-from astray.readers.columns import MARKS, Roles, is_false, marks, position, recognised, resolve
+from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
 from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.times import Clock
 from astray.trajectories import Trajectories
+
+AGAIN = 5
+"""So many rows, on average, have each value of a column that may tell agents apart."""
 
 TABLE = Path("the table")
 """What a table in memory is called in messages."""
@@ -36,6 +39,9 @@ class TableOptions:
         ``trip_id``, ...). A column of dates counts where the one of times holds times of day. Without an
         agent column the file's name is the agent; without a trajectory column the fixes of each agent are
         cut into trips.
+    one_agent
+        Whether, without an agent column, all fixes of a file are one agent's, though a column that is not used looks
+        as if it told several apart; otherwise that is refused.
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
     time_unit, time_zone, time_format, date_order
@@ -62,6 +68,7 @@ class TableOptions:
     encoding: str | None = None
     names: Sequence[str] | None = None
     zero_ok: bool = False
+    one_agent: bool = False
 
     @property
     def kept(self) -> dict[str, str]:
@@ -260,6 +267,8 @@ def _good(
     roles = resolve(file, names, asked, list(options.kept.values()))
     wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
     wanted |= {key: position(file, names, name) for key, name in options.kept.items()}
+    suspects = like_ids(roles.unused) if "agent" not in roles.positions and not options.one_agent else []
+    wanted |= {f"suspect {name}": position(file, names, name) for name in suspects}
     clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
     source = _Source(file, owner, roles, clock, options)
     for rival in roles.rivals:
@@ -272,11 +281,30 @@ def _good(
             intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
-    for block in blocks_of(wanted):
+    for i, block in enumerate(blocks_of(wanted)):
+        if i == 0:
+            _refuse_merging(file, block.frame, suspects)
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
     intake.take_times(file, clock)
+
+
+def _refuse_merging(file: Path, frame: pl.DataFrame, suspects: Sequence[str]) -> None:
+    """Refuse to take all fixes for one agent's where a column looks as if it told several apart."""
+    for name in suspects:
+        n = frame[f"suspect {name}"].n_unique()
+        if 1 < n <= frame.height / AGAIN:
+            raise DataError(
+                f"no column for the agent was recognised, and {name!r} has {n:,} different values",
+                place=Place(str(file), 1),
+                remedy=(
+                    "if these are the agents, pass ",
+                    Option("agent", name),
+                    "; if all fixes are of one, pass ",
+                    Option("one_agent", True),
+                ),
+            )
 
 
 def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:
