@@ -52,9 +52,13 @@ def command(
         for question in detector.questions_:
             print(question)
             print("".join(f"  {name}\n" for name in question.trips), end="")
+        asked = {name for question in detector.questions_ for name in question.trips}
+        others = [name for name in detector.waiting_ if name not in asked]
+        if others:
+            print("Unlike the others:" if asked else "No two of them are alike:")
+            print("".join(f"  {name}\n" for name in others), end="")
         waiting = number_of(len(detector.waiting_), "trip")
-        asked = number_of(len(detector.questions_), "question")
-        say(f"{asked}; {waiting} waiting", quiet=settings.quiet)
+        say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
         return
     if mine is None:
         raise AstrayError("were these trips the agent's own? Say --mine or --not-mine")

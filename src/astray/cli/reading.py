@@ -148,9 +148,10 @@ class Source:
         after = self.report.named_after
         if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
             return trips
-        why = "" if self.agent else ", whom the model is of"
+        chosen = self.agent is not None or self.one_agent  # by --agent, not by the model
+        why = "" if chosen else ", whom the model is of"
         reason = f"it does not say whose trips these are, so they are taken for {owner}'s{why}"
-        self.report.assume(self.name, reason, "" if self.agent else "--agent NAME takes them for another's")
+        self.report.assume(self.name, reason, "" if chosen else "--agent NAME takes them for another's")
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import progress, say
+from astray.cli.console import number_of, progress, say
 from astray.settings import Deciding, Reading, Settings, Streaming
 
 if TYPE_CHECKING:
@@ -111,11 +111,12 @@ def command(
 def _summary(decisions: Mapping[str, int]) -> str:
     """How many trips are what.
 
-    >>> _summary({"normal": 1000, "review": 1})
-    '1,001 trips: 1,000 normal, 0 anomalies, 1 for review'
+    >>> _summary({"normal": 1000, "review": 1}), _summary({"anomaly": 1})
+    ('1,001 trips: 1,000 normal, 0 anomalies, 1 for review', '1 trip: 0 normal, 1 anomaly, 0 for review')
     """
     normal, anomalies, review = (decisions.get(kind, 0) for kind in ("normal", "anomaly", "review"))
-    return f"{sum(decisions.values()):,} trips: {normal:,} normal, {anomalies:,} anomalies, {review:,} for review"
+    wrong = f"{anomalies:,} anomal{'y' if anomalies == 1 else 'ies'}"
+    return f"{number_of(sum(decisions.values()), 'trip')}: {normal:,} normal, {wrong}, {review:,} for review"
 
 
 def _show(tables: list[pl.DataFrame]) -> None:
