@@ -261,6 +261,19 @@ class TestCache:
         read(data, cache=cache, **options)  # type: ignore[arg-type]
         assert not parsed
 
+    def test_a_cache_that_lacks_what_this_version_says_is_written_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        data, cache = tmp_path / "Data", tmp_path / "cache.parquet"
+        write_plt(data, "000", "1")
+        told = Report.to_dict
+        with monkeypatch.context() as earlier:
+            earlier.setattr(Report, "to_dict", lambda report: {k: v for k, v in told(report).items() if k != "refused"})
+            read(data, cache=cache)
+        report = Report()
+        assert len(read(data, cache=cache, report=report)) == 1
+        assert "is written again" in report.notes[0]
+
     def test_what_was_left_out_is_said_again_from_the_cache(self, tmp_path: Path) -> None:
         data, cache = tmp_path / "Data", tmp_path / "cache.parquet"
         write_plt(data, "000", "1", GOOD + "91,0,0,0,1,2008-10-23,02:53:04\r\n")

@@ -11,7 +11,7 @@ import polars as pl
 from astray.atomic import replacing
 from astray.errors import DataError, Place
 from astray.grouping import FIX_COLUMNS
-from astray.readers.refusals import Intake
+from astray.readers.refusals import Intake, Report
 from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
 
@@ -25,6 +25,7 @@ def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
         if metadata.get(_KEY) != key:
             return None
         said = json.loads(metadata[_REPORT])
+        Report().update(said)  # one that another version wrote may lack something
         labels = json.loads(metadata[_TRIPS])
         frame = pl.read_parquet(path, glob=False)
         trips = Trajectories(
