@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from astray.cli.reading import Source
     from astray.readers import Report
     from astray.trajectories import Trajectories
-
-NAMED = 5
-"""Names of a list that are said, at most."""
 
 PICTURES = (".png", ".svg")
 
@@ -83,6 +80,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     """What is known of the trips."""
     import numpy as np
 
+    from astray.cli.reading import some_names
     from astray.times import moment
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
@@ -90,9 +88,9 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     yield "format", source.kind
     if report.columns:
         yield "columns", ", ".join(f"{role}={name}" for role, name in report.columns.items())
-        yield "not used", _some(report.unused) or "none"
+        yield "not used", some_names(report.unused) or "none"
     yield "times", report.times or "as the format has them"
-    yield "agents", f"{len(trips.agents):,}: {_some(trips.agents)}{_named_after(report)}"
+    yield "agents", f"{len(trips.agents):,}: {some_names(trips.agents)}{_named_after(report)}"
     cut = f", {report.cut:,} of them cut at gaps and stays" if report.cut else ", as the file has them"
     yield "trips", f"{len(trips):,}{cut}"
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
@@ -113,11 +111,6 @@ def _lon(trips: Trajectories) -> NDArray[np.float64]:
 def _named_after(report: Report) -> str:
     kinds = set(report.named_after.values())
     return f" (named after the {kinds.pop()}, for the data name none)" if len(kinds) == 1 else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
 
 
 def _map(trips: Trajectories) -> None:

@@ -139,7 +139,7 @@ class Source:
         if not agents:
             remedy = "look at the file, and at the options"
             return DataError("no trip in it can be used", place=Place(self.name), remedy=remedy)
-        there = f"there are {said_agents(agents)}"
+        there = f"there are {some_names(agents)}"
         return DataError(f"no trip of agent {self.agent!r}", place=Place(self.name), remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
@@ -179,21 +179,21 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
     unknown = unknown_agents(detector, trips)
     if not unknown:
         return
-    reason = f"the model does not know {said_agents(unknown)}"
+    reason = f"the model does not know {some_names(unknown)}"
     if isinstance(detector, FleetDetector):
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
 
 
-def said_agents(agents: Sequence[str]) -> str:
-    """Some agents by name, the others by number.
+def some_names(names: Sequence[str]) -> str:
+    """The first names of a list, the others by number.
 
-    >>> said_agents(["ana"]), said_agents([f"p{i}" for i in range(7)])
+    >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
     ('ana', 'p0, p1, p2, p3, p4 and 2 more')
     """
-    rest = f" and {len(agents) - NAMED:,} more" if len(agents) > NAMED else ""
-    return ", ".join(agents[:NAMED]) + rest
+    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

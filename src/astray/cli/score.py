@@ -57,7 +57,7 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, only_agent, said_agents, unknown_agents
+    from astray.cli.reading import Source, cut, only_agent, some_names, unknown_agents
     from astray.cli.workers import Question, Scorer, answers
     from astray.processes import cores
     from astray.writers import check_target, table_writer
@@ -102,7 +102,7 @@ def command(
     if unknown:
         remedy = "astray enroll MODEL FILE lets it know them" if known is None else f"--agent {known} leaves them out"
         say(
-            f"the model does not know {said_agents(list(unknown))}: their {sum(unknown.values()):,} trips are for "
+            f"the model does not know {some_names(list(unknown))}: their {sum(unknown.values()):,} trips are for "
             f"review; {remedy}",
             quiet=settings.quiet,
         )

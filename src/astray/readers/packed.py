@@ -141,6 +141,7 @@ def _refusing(path: Path) -> Iterator[None]:
     except DataError as error:
         error.place = error.place or place
         raise
+    # zipfile raises NotImplementedError on an archive that is packed in a way which it cannot unpack.
     except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile, NotImplementedError) as error:
         what = str(error) or type(error).__name__
         raise DataError(f"it cannot be unpacked ({what})", place=place, remedy="pack or fetch it again") from error
