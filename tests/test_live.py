@@ -278,6 +278,43 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
                 assert s.trip.end == s.time
 
 
+def test_a_known_destination_tells_where_the_trip_will_stop(detector: IRLDetector, unseen: Trajectories) -> None:
+    featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
+    assert featurizer is not None
+    assert detector.reward_.trip is not None
+    fixes = fixes_of(unseen[:1])
+    there, elsewhere = fixes[-1][1:], (fixes[0][1] + 0.02, fixes[0][2])
+    rows = featurizer.rows(as_trip(fixes))
+    half = rows.prefixes(np.array([0.5]))
+    expected = {}
+    for destination in (there, elsewhere, None):
+        told = None if destination is None else np.array([featurizer.projection.place(*destination)])
+        reward = trip_rewards(detector.reward_.trip, featurizer.measure(replace(half, destinations=told))[1])
+        expected[destination] = trip_normality(reward, agent_model.unfinished).normality[0]
+    assert len({round(float(n), 6) for n in expected.values()}) == 3
+    until = float(half.steps.time[-1])
+    for destination, normality in expected.items():
+        session = detector.open("p00", stay=None)
+        for k, fix in enumerate(fix for fix in fixes if fix[0] <= until):
+            # It may become known on the way, and holds until another one is given.
+            score = session.update(fix, "", elsewhere if k == 0 and destination else destination if k == 3 else None)
+        assert score.trip is not None
+        assert score.trip.normality == pytest.approx(normality, abs=1e-9)
+        for fix in fixes:
+            if fix[0] > until:
+                session.update(fix)
+        final = session.close()
+        assert final is not None
+        assert_equal(final, detector, as_trip(fixes))  # what counts in the end is where it did stop
+        assert session.destination is None
+
+
+@pytest.mark.parametrize("wrong", [(95.0, 7.0), (math.nan, 7.0)])
+def test_a_destination_that_is_no_place_is_refused(detector: IRLDetector, wrong: tuple[float, float]) -> None:
+    with pytest.raises(DataError, match="latitude"):
+        detector.open("p00").update((0.0, 45.0, 7.0), destination=wrong)
+
+
 def test_what_is_said_of_a_trip_so_far_does_not_depend_on_what_comes(
     detector: IRLDetector, unseen: Trajectories
 ) -> None:
@@ -571,14 +608,15 @@ def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     fixes = there + stay + wild + back
     make: Callable[[], Session] = lambda: detector.open("p00", reorder=reorder, stay=600.0)  # noqa: E731
     whole = make()
-    expected = [s for fix in fixes for s in whole.push(fix)]
+    goals = [end[1:] if i % 40 == 5 else None for i in range(len(fixes))]
+    expected = [s for fix, goal in zip(fixes, goals, strict=True) for s in whole.push(fix, "", goal)]
     session, said = make(), []
     for i, fix in enumerate(fixes):
         if i % 7 == 0:
             snapshot = Snapshot(session.snapshot().numbers)
             session = make()
             session.restore(snapshot)
-        said += session.push(fix)
+        said += session.push(fix, "", goals[i])
     assert str(said) == str(expected)  # as text, for not a number equals nothing
     assert str(session.close()) == str(whole.close())
 

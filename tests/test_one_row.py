@@ -31,6 +31,7 @@ class World:
     featurizer: Featurizer
     maker: int
     exact: bool  # whether past trips count 1
+    destination: tuple[float, float] | None = None  # in metres
 
 
 def walk(rng: np.random.Generator, lat: float, lon: float, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,7 +77,13 @@ def worlds(draw: st.DrawFn) -> World:
         featurizer = featurizer.among(past)
     if draw(st.booleans()):
         featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(draw(st.sampled_from(AGENTS))))
-    return World(trip, featurizer, int(featurizer.popularity.number_of(trip.agent_ids.tolist())[0]), half_life is None)
+    destination = None
+    if draw(st.booleans()):  # where the last past trip ended, or nearby
+        beside = rng.normal(0, draw(st.sampled_from([0.0, 400.0])), 2)
+        x, y = featurizer.projection.place(float(parts[-1].columns["lat"][-1]), float(parts[-1].columns["lon"][-1]))
+        destination = x + float(beside[0]), y + float(beside[1])
+    maker = int(featurizer.popularity.number_of(trip.agent_ids.tolist())[0])
+    return World(trip, featurizer, maker, half_life is None, destination)
 
 
 def same(one: object, many: object) -> None:
@@ -108,7 +115,9 @@ def test_live_equals_batch(world: World) -> None:
         featurizer.frame,
         interval=featurizer.config.interval,
         maker=world.maker,
+        destination=world.destination,
     )
+    there = None if world.destination is None else np.array([world.destination])
     maker = np.array([world.maker]) if world.maker >= 0 else None
     motion = np.isin([s.name for s in featurizer.statistics], MOTION)
     so_far: list[int] = []
@@ -125,7 +134,8 @@ def test_live_equals_batch(world: World) -> None:
             running.add(step, one.keys, one.familiar)
             so_far.append(i)
             if len(so_far) < 8 or len(so_far) % 5 == 0:
-                prefix = replace(featurizer.trip_rows(steps[np.array(so_far)], 1), finished=np.array([False]))
+                prefix = featurizer.trip_rows(steps[np.array(so_far)], 1)
+                prefix = replace(prefix, finished=np.array([False]), destinations=there)
                 expected = featurizer.measure(prefix, None, maker)[1][0]
                 found = running.values[0]
                 same(np.isnan(found), np.isnan(expected))

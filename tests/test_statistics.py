@@ -208,11 +208,29 @@ def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(featurizer: 
     rows = featurizer.rows(mine)
     part = rows.prefixes(np.full(len(mine), 0.5))
     _, found = featurizer.measure(part)
-    assert np.array_equal(np.isnan(found).all(axis=0), members(featurizer.statistics, "end"))
-    assert np.isnan(found).any(axis=0).sum() == members(featurizer.statistics, "end").sum()
+    missing = members(featurizer.statistics, "end") | members(featurizer.statistics, "destination")
+    assert np.array_equal(np.isnan(found).all(axis=0), missing)
+    assert np.isnan(found).any(axis=0).sum() == missing.sum()
     assert not np.isnan(featurizer.measure(rows)[1]).any()
     lengths = np.ceil(0.5 * rows.lengths)
     assert np.array_equal(part.lengths, lengths)
+
+
+def test_a_destination_tells_where_a_trip_that_goes_on_will_stop(featurizer: Featurizer, mine: Trajectories) -> None:
+    rows, told = featurizer.rows(mine), np.arange(len(mine)) % 2 == 0
+    whole = featurizer.measure(rows)[1]
+    found = featurizer.measure(rows.prefixes(np.full(len(mine), 0.5), told))[1]
+    where, end = (members(featurizer.statistics, group) for group in ("destination", "end"))
+    np.testing.assert_array_equal(found[told][:, where], whole[told][:, where])
+    assert np.isnan(found[~told][:, where]).all()
+    assert np.isnan(found[:, end]).all()
+    # The same, whether trips stand alone or together with others.
+    part = rows.prefixes(np.full(len(mine), 0.5), told)
+    both = TripRows.concat([part[np.arange(3)], rows, part[np.arange(3, len(mine))]])
+    again = featurizer.measure(both)[1]
+    np.testing.assert_allclose(again[:3], found[:3], atol=1e-5)
+    np.testing.assert_allclose(again[3 : 3 + len(mine)], whole, atol=1e-5)
+    np.testing.assert_allclose(again[3 + len(mine) :], found[3:], atol=1e-5)
 
 
 def test_without_others_what_is_said_of_them_is_missing(mine: Trajectories) -> None:
@@ -227,7 +245,7 @@ def test_every_group_has_members_and_names_tell_what_is_meant(featurizer: Featur
     for group in GROUPS:
         assert 0 < members(known, group).sum() < len(known) / 2
     for statistic in known:
-        if "end" in statistic.groups:
+        if {"end", "destination"} & statistic.groups:
             assert any(word in statistic.name for word in ("stop", "way back", "last"))
 
 

@@ -8,7 +8,7 @@ memories of different lengths.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,10 +52,13 @@ class SharingConfig:
     least_trips: int = 10  # an agent with fewer does not teach
     max_trips: int = 400  # of one agent
     memories: int = 3  # of each agent: one of all its trips, the others shorter
+    in_time: bool = True  # whether a shorter memory is of a stretch of time; or else of trips drawn at random
     shortest: int = 3  # trips of a shorter memory, at least;
-    longest: int = 120  # and at most
+    longest: float = 0.8  # and the share of its trips, at most
     demonstrations: int = 100  # trips that an agent shows with its whole memory
     short_demonstrations: int = 60  # and with a shorter one
+    new: float = 0.75  # share of these that it does not remember; in time, they came after those that it does
+    soon: int = 120  # being among so many that followed
     others: float = 2.0  # trips of other agents for each demonstration
     imagined: int = 30  # counterfactual trips of each aspect for each memory
     reference: int = 200  # normal trips of each band of history that say what is usual
@@ -82,23 +85,34 @@ def teachers(
     population = Population.of(some, blank)
     found = []
     for agent in chosen.tolist():
-        own = some.agent(agent)
+        own = some.agent(agent).in_time()
         whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
         names = np.array(trip_names(own))
-        for turn in range(sharing.memories):
-            order = rng.permutation(len(own))
-            low, high = np.log(sharing.shortest), np.log(max(min(len(own) - 1, sharing.longest), sharing.shortest))
-            size = len(own) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(own) - 1)
-            featurizer = whole.forget(names[order[size:]].tolist())
-            shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
-            if turn:  # half of the trips are new to a shorter memory
-                half = sharing.short_demonstrations // 2
-                shown = np.concatenate([order[:size][:half], order[size:][:half]])
+        for remembered, shown in _memories(len(own), sharing, rng):
+            featurizer = whole.forget(np.delete(names, remembered).tolist())
             world = TripWorld.of(own[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
     return found
+
+
+def _memories(n: int, sharing: SharingConfig, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    """Of ``n`` trips in the order of time those that an agent remembers, and those that it shows: once for each memory.
+
+    The first memory is of all trips. Where each other one is of a stretch of time, and most of what it shows came after
+    it, the reward learns what becomes of habits.
+    """
+    yield np.arange(n), rng.permutation(n)[: sharing.demonstrations]
+    longest = max(sharing.longest * n, sharing.shortest)
+    for _ in range(sharing.memories - 1):
+        size = min(round(np.exp(rng.uniform(np.log(sharing.shortest), np.log(longest)))), n - 1)
+        n_new = round(sharing.new * sharing.short_demonstrations)
+        first = int(rng.integers(max(n - size - n_new, 0) + 1))
+        order = np.arange(n) if sharing.in_time else rng.permutation(n)
+        remembered, following = order[first : first + size], order[first + size :][: sharing.soon]
+        shown = rng.permutation(remembered)[: sharing.short_demonstrations - n_new], rng.permutation(following)[:n_new]
+        yield remembered, np.concatenate(shown)
 
 
 def share(
@@ -237,6 +251,8 @@ class GoingOnConfig(SharingConfig):
 
     least_agents: int = 12  # few would teach their own ways as everybody's
     memories: int = 2
+    in_time: bool = False
+    new: float = 0.5
     demonstrations: int = 60
     short_demonstrations: int = 40
     imagined: int = 20

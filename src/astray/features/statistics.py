@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +47,9 @@ HOURS = 3.0  # of the day, in which trips that begin at about the same time begi
 
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
 MOTION = ("length", "duration", "speed", "straightness", "standing", "highest speed", "spread of speed")
-GROUPS = ("population", "clock", "end")
-"""Statistics that may be missing together: there are no other agents, no clock, or the trip goes on."""
+GROUPS = ("population", "clock", "destination", "end")
+"""Statistics that may be missing together: there are no other agents, no clock, or the trip goes on, whose destination
+may be known all the same."""
 
 
 class TripHabit(NamedTuple):
@@ -69,6 +70,16 @@ class TripHabit(NamedTuple):
         if self.now[::-1] == self.past != self.now:
             said = "the way back"
         return f"{said} {self.size:g} m" if self.size else said
+
+    @property
+    def tells_how_far(self) -> bool:
+        """Whether it is known only when the trip has ended: how long it was to where it stopped."""
+        return "stop" in self.now and not {"length", "duration"}.isdisjoint(self.now)
+
+    @property
+    def tells_where(self) -> bool:
+        """Whether it is known as soon as it is known where the trip stops."""
+        return "stop" in self.now and not self.tells_how_far
 
 
 def _same(*parts: str, size: float = 0.0) -> TripHabit:
@@ -115,7 +126,10 @@ class TripRows:
     n_trips
         How many trips there are; ``steps.trip`` counts into them.
     finished
-        Whether each trip has ended; if not, where it stops is not known.
+        Whether each trip has ended; if not, where it stops is known from its destination alone.
+    destinations
+        Where trips that go on are meant to stop: (trips, 2), metres, not a number where that is not known; None: of no
+        trip.
     """
 
     steps: Steps
@@ -123,6 +137,7 @@ class TripRows:
     frame: Frame
     n_trips: int
     finished: NDArray[np.bool_]
+    destinations: NDArray[np.float64] | None = None
 
     @classmethod
     def of(
@@ -154,14 +169,24 @@ class TripRows:
         count = np.searchsorted(self.steps.trip, trips, side="right") - first
         rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
         steps = replace(self.steps[rows], trip=np.repeat(np.arange(len(trips)), count))
-        return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips])
+        destinations = None if self.destinations is None else self.destinations[trips]
+        return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips], destinations)
 
-    def prefixes(self, share: Array) -> TripRows:
-        """The same trips as far as a ``share`` of their rows, rounded up, and not finished."""
+    def prefixes(self, share: Array, told: Array | None = None) -> TripRows:
+        """The same trips as far as a ``share`` of their rows, rounded up, and not finished.
+
+        ``told`` says of which trips it is known where they will stop.
+        """
         wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
         place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
         rows = np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
-        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, np.zeros(self.n_trips, np.bool_))
+        destinations = None
+        if told is not None:
+            destinations = np.full((self.n_trips, 2), np.nan)
+            destinations[self.present] = self.steps.location[self.starts + self.lengths - 1]
+            destinations[~told] = np.nan
+        going_on = np.zeros(self.n_trips, np.bool_)
+        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on, destinations)
 
     @staticmethod
     def concat(parts: Sequence[TripRows]) -> TripRows:
@@ -173,7 +198,18 @@ class TripRows:
             parts[0].frame,
             int(firsts[-1]),
             np.concatenate([p.finished for p in parts]),
+            np.concatenate([p._destinations for p in parts]),
         )
+
+    @property
+    def _destinations(self) -> NDArray[np.float64]:
+        """Where each trip is meant to stop; not a number where that is not known."""
+        return np.full((self.n_trips, 2), np.nan) if self.destinations is None else self.destinations
+
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """Which trips have stopped, or have a known destination."""
+        return self.finished | ~np.isnan(self._destinations[:, 0])
 
     # ---------------------------------------------------------------- whole trips
 
@@ -221,7 +257,11 @@ class TripRows:
     def _words(self) -> Keys:
         """What the keys of each present trip are made of: (trips, words, grids)."""
         n, ends = len(self.starts), self.starts + self.lengths - 1
-        both = self.frame.projection.to_grid(self.steps.location[np.concatenate([self.starts, ends])])[:, :, None]
+        stops = self.steps.location[ends]
+        if self.destinations is not None:
+            known = (self.told & ~self.finished)[self.present]
+            stops[known] = self.destinations[self.present[known]]
+        both = self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops]))[:, :, None]
         places = {"start": both[:, :n], "stop": both[:, n:]}
         began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
         bands = {
@@ -297,7 +337,8 @@ def statistics_of(habits: tuple[Habit, ...], popularity_cells: tuple[float, ...]
         return Statistic(f"{habit.name}: {what}", _those(groups))
 
     def over_trips(habit: TripHabit) -> Statistic:
-        return Statistic(habit.name, _those({"clock": "hour" in habit.now, "end": "stop" in habit.now}))
+        groups = {"clock": "hour" in habit.now, "destination": habit.tells_where, "end": habit.tells_how_far}
+        return Statistic(habit.name, _those(groups))
 
     def over_others(size: float, what: str) -> Statistic:
         return Statistic(f"others {size:g} m: {what}", _those({"population": True, "end": what == "last"}))
@@ -373,6 +414,7 @@ def statistics(
     parts = [over.reshape(len(starts), -1), alike, rows.motion, others.reshape(len(starts), -1), np.log1p(past)]
     found[present] = np.column_stack(parts)
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
+    found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
         found[:, members(known, "population")] = np.nan
     return found
@@ -401,10 +443,8 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _NUMBER = {word: w for w, word in enumerate(_WORDS)}
 _BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
 _GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
-_GOING_ON_KEYS = [
-    (int(_SALTS[h, grid]), grid, [w for w in _LOOKED_UP[h].tolist() if w]) for h in _GOING_ON for grid in range(GRIDS)
-]
-"""The keys of a trip that goes on: of each the salt, the grid, and the numbers of its words."""
+_TOLD = [h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where]
+"""What is counted of a trip that goes on, and, if its destination is known, of where it will stop."""
 
 
 class RunningStatistics:
@@ -421,12 +461,14 @@ class RunningStatistics:
         Where and when the trip is.
     maker
         The number of the agent that makes it, among those of the popularity; -1 for none.
+    destination
+        Where it is meant to stop, in metres, if that is known.
     """
 
     __slots__ = (
-        *("_alike", "_frame", "_high", "_low", "_maker", "_memory", "_motion", "_motion_values", "_new", "_others"),
-        *("_over", "_place_keys", "_places", "_popularity", "_rows", "_sums", "_there", "_there_new", "_there_sum"),
-        *("_values", "_width", "_window", "_words"),
+        *("_alike", "_destination", "_frame", "_high", "_low", "_maker", "_memory", "_motion", "_motion_values"),
+        *("_new", "_others", "_over", "_place_keys", "_places", "_popularity", "_rows", "_sums", "_there"),
+        *("_there_new", "_there_sum", "_values", "_width", "_window", "_words"),
     )
 
     def __init__(
@@ -438,8 +480,10 @@ class RunningStatistics:
         *,
         interval: float,
         maker: int = -1,
+        destination: tuple[float, float] | None = None,
     ) -> None:
         self._memory, self._popularity, self._frame, self._maker = memory, popularity, frame, maker
+        self._destination = destination
         self._places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
         n, sizes = len(habits), len(popularity.cells)
         # Where the trip stops is not known yet, nor, without a population, where others go: that stays not a number.
@@ -484,6 +528,13 @@ class RunningStatistics:
             if self._places:
                 self._others[:, 1] = self._there
             self._words = _first_words(step, self._frame)
+            self._count_ends()
+
+    def head_for(self, destination: tuple[float, float] | None) -> None:
+        """Set where the trip is meant to stop, in metres; None: not known any more."""
+        self._destination = destination
+        if self._rows:
+            self._count_ends()
 
     @property
     def values(self) -> Floats:
@@ -508,13 +559,27 @@ class RunningStatistics:
             return
         for w, word in zip(_BANDS, now, strict=True):
             self._words[w] = word
-        keys = []
-        for salt, grid, numbers in _GOING_ON_KEYS:
-            key = salt
-            for w in numbers:
-                key = mix_one(key, self._words[w][grid])
-            keys.append(key)
-        self._alike[_GOING_ON] = few_familiarity(np.array(keys, np.uint64).reshape(-1, GRIDS), self._memory)
+        self._alike[_GOING_ON] = self._counted(_GOING_ON)
+
+    def _count_ends(self) -> None:
+        """Look up the past trips that ended where this one is meant to; not a number if that is not known."""
+        if self._destination is None:
+            self._alike[_TOLD] = np.nan
+            return
+        x, y = self._frame.projection.grid_place(*self._destination)
+        for w, (part, size) in enumerate(_WORDS):
+            if part == "stop":
+                self._words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
+        self._alike[_TOLD] = self._counted(_TOLD)
+
+    def _counted(self, habits: Sequence[int]) -> Floats:
+        """The familiarity of the trip by some habits, all of whose words are known."""
+        keys = [
+            reduce(mix_one, (self._words[w][grid] for w in _LOOKED_UP[h].tolist() if w), int(_SALTS[h, grid]))
+            for h in habits
+            for grid in range(GRIDS)
+        ]
+        return few_familiarity(np.array(keys, np.uint64).reshape(-1, GRIDS), self._memory)
 
 
 def _first_words(step: Step, frame: Frame) -> list[list[int]]:

@@ -104,7 +104,7 @@ KDD19 = LearnConfig(
 
 TRIPS = LearnConfig(
     # Agents, of which there are few, are what the prior counts against: it must not be wide.
-    reward=RewardConfig(heads=2, networks=5, prior_variance=1.0),
+    reward=RewardConfig(heads=2, networks=5, prior_variance=0.3),
     # Where an agent is, is told by where others are: places that nobody goes to would teach to trust every street.
     explorers=tuple(name for name in DEFAULT_EXPLORERS if name not in KINDS["place"]),
     iterations=60,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from astray.features.featurizer import Featurizer, trip_names
 from astray.features.paths import resample
-from astray.features.statistics import GROUPS, TripRows, members
+from astray.features.statistics import TripRows, members
 from astray.irl.counterfactuals import explore
 from astray.irl.population import Population
 from astray.irl.world import Rows
@@ -20,16 +20,17 @@ from astray.trajectories import Trajectories
 Array = NDArray[Any]
 
 SHORTEST, LONGEST = 0.1, 0.9  # share of a trip that a prefix holds
+TOLD = 0.5  # share of the prefixes whose destination is known
 
 
 @dataclass(frozen=True, eq=False)
 class TripWorld:
     """Whole GPS trips of one agent: a row of the learner is a trip's statistics, and a trajectory has one row.
 
-    Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on. All that is
-    compared is seen through a memory that lacks one trip: the demonstrations through one that lacks themselves, what
-    they are compared with through one that lacks a trip drawn at random. Otherwise a count of all trips would tell them
-    apart.
+    Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on, with a known
+    destination or without. All that is compared is seen through a memory that lacks one trip: the demonstrations
+    through one that lacks themselves, what they are compared with through one that lacks a trip drawn at random.
+    Otherwise a count of all trips would tell them apart.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class TripWorld:
     @property
     def groups(self) -> list[NDArray[np.bool_]]:
         """Statistics that may be missing together."""
-        return [members(self.featurizer.statistics, group) for group in GROUPS if group != "end"]
+        return [members(self.featurizer.statistics, group) for group in ("population", "clock")]
 
     def demonstrations(self) -> Rows:
         """What the agent did, each trip left out of the memory."""
@@ -98,7 +99,8 @@ class TripWorld:
         self, rows: TripRows, without: Array | None, trip: Array | None = None, maker: Array | None = None
     ) -> Rows:
         """Whole trips, then prefixes of them."""
-        parts = [rows, rows.prefixes(self.rng.uniform(SHORTEST, LONGEST, rows.n_trips))]
+        share, told = self.rng.uniform(SHORTEST, LONGEST, rows.n_trips), self.rng.random(rows.n_trips) < TOLD
+        parts = [rows, rows.prefixes(share, told)]
         found = []
         for part in parts:
             _, features = self.featurizer.measure(part, without, maker)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from astray.errors import DataError
-from astray.fixes import REQUIRED, label, parts
+from astray.features.projection import Place
+from astray.fixes import REQUIRED, label, parts, place
 from astray.live.fix import read_fix
 from astray.times import seconds_of
 
@@ -28,6 +29,7 @@ class Message(NamedTuple):
     lon: float
     context: Mapping[str, Any]
     trip: str = ""  # its name, where the feed names trips
+    destination: Place | None = None  # where the trip is meant to end (lat, lon), where the feed knows that
 
 
 class Refused(NamedTuple):
@@ -41,13 +43,14 @@ def parse(line: Line) -> Message | Refused:
     """One line of JSON.
 
     A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; UTC where no zone is
-    named), ``lat``, ``lon`` and ``agent``, and ``trip`` where the feed names trips. The names that tables use
+    named), ``lat``, ``lon`` and ``agent``; ``trip`` where the feed names trips, and ``destination`` ([lat, lon]) where
+    it knows where the trip is meant to end. The names that tables use
     (``lng``, ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are
     kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which
     the trips of agents that have been silent for too long are over.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
-    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='')
+    Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='', destination=None)
     >>> parse('{"uid": 17, "tst": 60, "lat": NaN, "lng": 7}')
     Refused(reason='not JSON: NaN is not a number', agent=None)
     >>> parse('{"agent": "a", "time": 0, "lat": 95, "lon": 7}')
@@ -68,6 +71,7 @@ def parse(line: Line) -> Message | Refused:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
     if said.get("_type", "location") != "location":
         return Refused(f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
+    goal = said.pop("destination", None)
     found, context = parts(said)
     agent: str | None = None
     try:
@@ -78,9 +82,23 @@ def parse(line: Line) -> Message | Refused:
             return Message(kind, agent, seconds_of(found.get("time")), math.nan, math.nan, context)
         time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED))
         trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
-        return Message(kind, agent, time, lat, lon, context, trip)
+        return Message(kind, agent, time, lat, lon, context, trip, None if goal is None else _destination(goal))
     except DataError as error:
         return Refused(error.reason, agent)
+
+
+def _destination(given: object) -> Place:
+    """A destination, checked as a fix is.
+
+    >>> _destination([45, 7]), _destination({"lat": 45, "lng": 7})
+    ((45.0, 7.0), (45.0, 7.0))
+    """
+    if isinstance(given, Mapping):
+        found = parts(given)[0]
+        given = [found.get("lat"), found.get("lon")]
+    if not isinstance(given, list) or len(given) != 2:
+        raise DataError(f"the destination {given!r:.60} is no place", remedy="give it as [lat, lon]")
+    return place(*given)
 
 
 def bounded(lines: Iterable[Line]) -> Iterator[Line]:

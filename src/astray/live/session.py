@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from astray.errors import DataError
 from astray.features.faults import FAULT_NAMES
 from astray.features.projection import Place
+from astray.fixes import place
 from astray.live.fix import one_fix, read_fix
 from astray.live.score import Score, TripScore
 from astray.live.trip import OpenTrip
@@ -104,10 +105,11 @@ class Session:
         self.context = dict(context or {})
         self._cutter = Cutter(self.rules)
         self._named = ""  # the name that the feed gives to the open trip, if it names trips
+        self.destination: Place | None = None  # of the open trip or, at rest, of the next one
         self._near: Place | None = None
         self._settled: float | None = None
         self._newest = -math.inf
-        self._pending: list[tuple[float, int, float, float, str]] = []
+        self._pending: list[tuple[float, int, float, float, str, Place | None]] = []
         self._order = 0
         self._second = (0, 0)  # the last full second, and how many fixes it has had
         self._open: OpenTrip | None = None
@@ -125,7 +127,7 @@ class Session:
 
     # ---------------------------------------------------------------- fixes
 
-    def update(self, fix: Fix, trip: str = "") -> Score:
+    def update(self, fix: Fix, trip: str = "", destination: Place | None = None) -> Score:
         """Take in a fix and give the score of the newest one that is settled.
 
         Without a ``reorder`` window that is this fix. With one it is an earlier fix (``score.time`` says which), or,
@@ -138,22 +140,26 @@ class Session:
         trip
             The name of its trip, where whoever sends the fixes knows it. Such a trip ends when another name comes, and
             not at a gap or a stay.
+        destination
+            Where the trip is meant to end (lat, lon), if that is known, as of a booked ride: then it is compared with
+            past trips that ended there while it still goes on. It holds until another one is given or the trip ends.
         """
-        scores = self.push(fix, trip)
+        scores = self.push(fix, trip, destination)
         if scores:
             return scores[-1]
         time = self._newest if self._settled is None else self._settled
         return self._unscored(time, "")
 
-    def push(self, fix: Fix, trip: str = "") -> list[Score]:
+    def push(self, fix: Fix, trip: str = "", destination: Place | None = None) -> list[Score]:
         """Take in a fix and give the scores of all fixes that are settled by it, in the order of time."""
         time, lat, lon = read_fix(fix)
+        goal = None if destination is None else place(*destination)
         if self._settled is not None and time < self._settled:
             return [self._unscored(time, LATE)]
         if self.reorder == 0:
-            return [self._settle(time, lat, lon, trip)]
+            return [self._settle(time, lat, lon, trip, goal)]
         self._order += 1
-        heapq.heappush(self._pending, (time, self._order, lat, lon, trip))
+        heapq.heappush(self._pending, (time, self._order, lat, lon, trip, goal))
         self._newest = max(self._newest, time)
         return self._settle_until(self._newest - self.reorder)
 
@@ -195,20 +201,22 @@ class Session:
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
         while self._pending and (self._pending[0][0] <= time or len(self._pending) > MAX_PENDING):
-            t, _, lat, lon, trip = heapq.heappop(self._pending)
-            scores.append(self._settle(t, lat, lon, trip))
+            t, _, lat, lon, trip, destination = heapq.heappop(self._pending)
+            scores.append(self._settle(t, lat, lon, trip, destination))
         return scores
 
     # ---------------------------------------------------------------- one settled fix
 
-    def _settle(self, time: float, lat: float, lon: float, name: str) -> Score:
+    def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
         second, rate = math.floor(time), 1
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
         self._settled, self._second = time, (second, rate)
-        return self._unscored(time, TOO_OFTEN) if rate > MAX_RATE else self._score((time, lat, lon), name)
+        if rate > MAX_RATE:
+            return self._unscored(time, TOO_OFTEN)
+        return self._score((time, lat, lon), name, destination)
 
-    def _score(self, fix: Spot, name: str) -> Score:
+    def _score(self, fix: Spot, name: str, destination: Place | None) -> Score:
         """The receiver's fault, a fix at rest, or one of a trip, which may begin or end with it."""
         ended = None
         if name != self._named:
@@ -217,6 +225,10 @@ class Session:
         cut = self._cutter.update(*fix, named=bool(name))
         if cut.ended:
             ended = self._end(cut.ended)
+        if destination is not None:
+            self.destination = destination
+            if self._open is not None:
+                self._open.head_for(destination)
         if cut.start is not None:
             if self._near is None:
                 self._near = cut.start[1:]
@@ -232,7 +244,7 @@ class Session:
         score, last = trip.so_far, cut.last or ("long" if trip.full else "")
         if last:
             score = ended = trip.finished()._replace(ended=last)
-            self._open = None
+            self._open = self.destination = None
             if name:
                 self._cutter = Cutter(self.rules)  # what else comes under this name is a trip again
             else:
@@ -244,7 +256,7 @@ class Session:
         if self._open is None:
             return None
         final = self._open.finished()._replace(ended=why)
-        self._open = None
+        self._open = self.destination = None
         return final
 
     def _unscored(self, time: float, fault: str, ended: TripScore | None = None) -> Score:
@@ -264,10 +276,11 @@ class Session:
         snapshot = Snapshot()
         snapshot.put(self._settled, self._order, *self._second, *(self._near or (None, None)))
         snapshot.put(len(self._pending))
-        for time, order, lat, lon, name in sorted(self._pending):
-            snapshot.put(time, order, lat, lon)
+        for time, order, lat, lon, name, destination in sorted(self._pending, key=lambda fix: fix[:2]):
+            snapshot.put(time, order, lat, lon, *(destination or (None, None)))
             snapshot.put_text(name)
         snapshot.put_text(self._named)
+        snapshot.put(*(self.destination or (None, None)))
         self._cutter.save(snapshot)
         snapshot.put(self._open is not None)
         if self._open is not None:
@@ -278,14 +291,20 @@ class Session:
         """Take up what :meth:`snapshot` gave; the session must have the same agent, model and settings."""
         self._settled, self._order = snapshot.maybe(), snapshot.count()
         self._second = (int(snapshot.take()), snapshot.count())
-        lat, lon = snapshot.maybe(), snapshot.maybe()
-        self._near = None if lat is None or lon is None else (lat, lon)
-        self._pending = [
-            (snapshot.take(), snapshot.count(), snapshot.take(), snapshot.take(), snapshot.text())
-            for _ in range(snapshot.count())
-        ]
+        self._near = _maybe_place(snapshot)
+        self._pending = []
+        for _ in range(snapshot.count()):
+            fix = snapshot.take(), snapshot.count(), snapshot.take(), snapshot.take()
+            destination = _maybe_place(snapshot)
+            self._pending.append((*fix, snapshot.text(), destination))
         self._newest = max((p[0] for p in self._pending), default=-math.inf)
         self._named = snapshot.text()
+        self.destination = _maybe_place(snapshot)
         self._cutter = Cutter(self.rules)
         self._cutter.restore(snapshot)
         self._open = OpenTrip.restored(self, snapshot) if snapshot.take() else None
+
+
+def _maybe_place(snapshot: Snapshot) -> Place | None:
+    lat, lon = snapshot.maybe(), snapshot.maybe()
+    return None if lat is None or lon is None else (lat, lon)

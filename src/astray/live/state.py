@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
 
 KIND = "watch"
-VERSION = 5
+VERSION = 6
 
 
 @dataclass

@@ -169,7 +169,8 @@ class Stream:
             state = self._of(agent, context)
         except DataError as error:
             return self._refuse(error.reason, agent)
-        for score in state.session.push((message.time, message.lat, message.lon), message.trip):
+        fix = message.time, message.lat, message.lon
+        for score in state.session.push(fix, message.trip, message.destination):
             self._report(agent, state, score)
         return None
 

@@ -27,6 +27,7 @@ from astray.snapshot import Snapshot
 from astray.times import moment
 
 if TYPE_CHECKING:
+    from astray.features.projection import Place
     from astray.live.session import Session
     from astray.scoring.scores import AgentModel
 
@@ -48,9 +49,9 @@ class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("_closes", "_counted", "_last", "_maker", "_rows", "_running", "_scored", "_segment", "_statistics", "_tick"),
-        *("agent", "agent_model", "alert", "eps", "faults", "features", "fixes", "gamma", "given"),
-        *("history", "min_history", "name", "one", "open_eps", "path", "reward", "start", "segment"),
+        *("_closes", "_counted", "_destination", "_last", "_maker", "_rows", "_running", "_scored", "_segment"),
+        *("_statistics", "_tick", "agent", "agent_model", "alert", "eps", "faults", "features", "fixes", "gamma"),
+        *("given", "history", "min_history", "name", "one", "open_eps", "path", "reward", "segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -70,6 +71,7 @@ class OpenTrip:
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
+        self._destination = session.destination
         self._tick = -1
         self._last: Step | None = None
         self._running: TripScore | None = None
@@ -91,6 +93,7 @@ class OpenTrip:
                 featurizer.frame,
                 interval=featurizer.config.interval,
                 maker=self._maker,
+                destination=None if self._destination is None else featurizer.projection.place(*self._destination),
             )
         self._rows = rows
         self._counted = 0  # rows that are in the running sums
@@ -132,6 +135,12 @@ class OpenTrip:
             self._score_so_far()
             self._watch(time)
         return normality, uncertainty, self.reward.step.aspects[aspect]
+
+    def head_for(self, destination: Place) -> None:
+        """Set where the trip is meant to end (lat, lon); the next row is scored by it."""
+        self._destination = destination
+        if self._statistics is not None:
+            self._statistics.head_for(self.agent_model.featurizer.projection.place(*destination))
 
     def _tick_of(self, step: Step) -> int:
         """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
