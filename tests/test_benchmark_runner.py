@@ -236,7 +236,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path):
 
 
 def test_one_failure_does_not_stop_the_others_and_is_tried_again(tmp_path: Path):
-    wanted = cases(TINY, ["cold-start"], seeds=[0])
+    wanted = cases(TINY, ["p9"], seeds=[0])
     outcome = run(TINY, [FarFromTheMiddle(broken_for="p01")], wanted, tmp_path)
     assert len(outcome.failed) == len(wanted) / 2
     assert "lower the learning rate" in outcome.failed[0].error

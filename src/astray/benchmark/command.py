@@ -33,7 +33,7 @@ def command(
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        Option("--protocol", "-p", metavar="P1,...", help="p1 to p6, cold-start, or all, where the data allow it."),
+        Option("--protocol", "-p", metavar="P1,...", help="p1 to p6, p9, or all, where the data allow it."),
     ] = None,
     methods: Annotated[
         list[str] | None,

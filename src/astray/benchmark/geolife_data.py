@@ -171,7 +171,7 @@ class GeoLife:
         """One person, one draw."""
         s = case.setting
         if s.family != "person":
-            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6 and the cold start")
+            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6 and P9")
         key = f"geolife-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
         strangers = Strangers(key, lambda: self._strangers(case.seed))
         beside = self.data.companions([case.subject])

@@ -2,7 +2,7 @@
 
 A case is one draw (whom to test, the seed, the rate of anomalies, ...); what it stands for is made from the data set by
 :meth:`Dataset.trial`. Cases that several protocols share are run once: P5 looks at the scores of P1 or P2, P4 at those
-of P3, and P6 and the cold start begin where P1 ends.
+of P3, and P6 and P9 begin where P1 ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RATES = (0.05, 0.1)
 SPLITS = ("random", "chronological")
 READINGS = ("matched", "cap")
 CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
-HISTORIES = (5, 20, 50)
+HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 """The shares of a trip that have been seen, for the observed-ratio curve."""
 
@@ -139,7 +139,7 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
         "p1": _P1,
         "p5": _P1[:2],
         "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
-        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
+        "p9": (*(Setting(history=n) for n in HISTORIES), Setting()),
     },
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2},
     "simulated": {
@@ -148,7 +148,7 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
         "p4": _P3,
         "p5": _P1[:2],
         "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
-        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
+        "p9": (*(Setting(history=n) for n in HISTORIES), Setting()),
     },
 }
 """Data set to protocol to what is drawn."""
@@ -158,7 +158,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
     """The protocols asked for, in their order; ``all`` is every one that the data set has.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
-    (['p2', 'p5'], ['p1', 'p5', 'p6', 'cold-start'])
+    (['p2', 'p5'], ['p1', 'p5', 'p6', 'p9'])
     """
     known = PROTOCOLS[dataset]
     wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]

@@ -25,7 +25,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p4": further_tables.p4,
     "p5": further_tables.p5,
     "p6": further_tables.p6,
-    "cold-start": further_tables.cold_start,
+    "p9": further_tables.p9,
 }
 
 _FEATURES = "location, start, time since the start and velocity of each step"

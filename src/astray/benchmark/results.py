@@ -115,7 +115,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
 
 def deciding(methods: Iterable[str], metric: str) -> list[str]:
     """The ways to decide that a metric can tell apart: being sure does not change a ranking, nor a p-value."""
-    if metric == "f1_default":
+    if metric in ("f1_default", "false_alarm_rate"):
         return [m for m in methods if not m.endswith((SURE, MEAN_ONLY))]
     return [m for m in methods if metric in ("recall", "precision", "f1") or not m.endswith(SURE)]
 
