@@ -280,6 +280,37 @@ def test_the_same_key_gives_the_same_draw_and_another_seed_another(people: Traje
     np.testing.assert_array_equal(one.lesson.train.columns["lat"], two.lesson.train.columns["lat"])
 
 
+def test_a_stream_is_that_of_the_draw_by_time_and_an_intruder_is_one_stranger(people: Trajectories) -> None:
+    by_time, stream, intruded = (
+        draw(people, Case(Setting(rate=0.4, split="chronological", reading=reading), "006", 2))
+        for reading in ("", "strangers", "intruder")
+    )
+    starts = stream.test.columns["time"][stream.test.offsets[:-1]]
+    assert (np.diff(starts) >= 0).all()
+    assert sorted(stream.source.tolist()) == sorted(by_time.source.tolist())
+    assert of(stream, "") == of(intruded, "") == sorted(of(by_time, ""), key=lambda name: int(name.split("/t")[1]))
+    assert paths(intruded.lesson.train) == paths(by_time.lesson.train)
+    at = np.flatnonzero(intruded.kind == "intruder")
+    assert len(at) == 10
+    assert at[-1] - at[0] < 20
+    names = [name.split("/t") for name in of(intruded, "intruder")]
+    assert len({who for who, _ in names}) == 1
+    numbers = [int(number) for _, number in names]
+    assert numbers == list(range(numbers[0], numbers[0] + 10))  # one after the other, as they were made
+    population = intruded.lesson.population
+    assert population is not None
+    assert names[0][0] not in {"006", *population.agents}
+    # A stranger's trip is made at about the time of the own ones around it.
+    starts = intruded.test.columns["time"][intruded.test.offsets[:-1]]
+    own = starts[intruded.kind == ""]
+    assert own.min() - WEEK / 2 <= starts[at].min() <= starts[at].max() <= own.max() + WEEK / 2
+
+
+def test_a_stream_that_is_too_short_for_an_intruder_is_refused(people: Trajectories) -> None:
+    with pytest.raises(DataError, match=r"10 trips are too few for an intruder who makes 10 of 20 in a row"):
+        draw(people, Case(Setting(rate=0.5, split="chronological", reading="intruder"), "006", 2))
+
+
 def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaned: Cleaned = clean(people)
     assert cleaned.account["trips left"] == len(people)

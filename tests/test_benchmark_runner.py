@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +22,11 @@ from astray.benchmark import manifest, runner
 from astray.benchmark.command import command
 from astray.benchmark.methods import (
     METHODS,
+    STREAMING,
     Fitted,
     FittedDetector,
     Lesson,
+    Person,
     Seconds,
     Shared,
     Strangers,
@@ -37,6 +39,7 @@ from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
 from astray.errors import DataError, TrainingError
+from astray.features.featurizer import trip_names
 from astray.storage.pretrained import pretrained
 from astray.trajectories import Trajectories
 
@@ -236,7 +239,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path):
 
 
 def test_one_failure_does_not_stop_the_others_and_is_tried_again(tmp_path: Path):
-    wanted = cases(TINY, ["cold-start"], seeds=[0])
+    wanted = cases(TINY, ["p9"], seeds=[0])
     outcome = run(TINY, [FarFromTheMiddle(broken_for="p01")], wanted, tmp_path)
     assert len(outcome.failed) == len(wanted) / 2
     assert "lower the learning rate" in outcome.failed[0].error
@@ -277,6 +280,131 @@ def test_the_trips_file_is_written_last_for_it_says_that_a_case_is_finished(tmp_
     )
     run(TINY, [FarFromTheMiddle()], [Case(Setting(injected=True), "p00", 0)], tmp_path)
     assert order == [runner.FIXES, runner.PARTS, runner.TRIPS]
+
+
+# -------------------------------------------------------------------- streams
+
+
+STREAM = Setting(split="chronological", reading="strangers")
+INTRUDER = Setting(split="chronological", reading="intruder")
+
+
+@dataclass(eq=False)
+class Diary:
+    """A stream method that writes down what it is told, in the order in which it is told."""
+
+    name: str = "diary"
+    lines: list[tuple[str, str, bool]] = field(default_factory=list)
+    seconds: Seconds = Seconds(0.5)
+
+    def begin(self, lesson: Lesson, seed: int) -> Diary:
+        self.lines.clear()
+        return self
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        (name,) = trip_names(trip)
+        self.lines.append(("scored", name, False))
+        middle = _Middle(39.9, 116.4).trips(trip)
+        return middle.with_columns(flagged=pl.lit(len(self.lines) % 4 == 1))
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        (name,) = trip_names(trip)
+        self.lines.append(("learned", name, person([name])))
+        return len(self.lines) % 3
+
+
+def test_a_stream_is_the_test_set_of_the_same_draw_in_the_order_of_time():
+    plain, stream = (TINY.trial(Case(s, "p00", 0)) for s in (Setting(split="chronological"), STREAM))
+    assert sorted(stream.source.tolist()) == sorted(plain.source.tolist())
+    starts = stream.test.columns["time"][stream.test.offsets[:-1]]
+    assert (np.diff(starts) >= 0).all()
+    assert stream.lesson.train.columns["time"].max() < starts[stream.kind == ""].min()
+    assert set(stream.source[stream.kind != ""]) == set(plain.source[plain.kind != ""])
+
+
+def test_an_intruder_makes_half_of_the_trips_in_a_row_and_is_one_person():
+    trial = Simulated(people=3, days=30).trial(Case(INTRUDER, "p00", 1))
+    at = np.flatnonzero(trial.kind == "intruder")
+    assert len(at) == min(10, len(trial.test) // 3)
+    assert at[-1] - at[0] < 2 * len(at)
+    intruders = {name.split("/")[0] for name in trial.source[at]}
+    assert len(intruders) == 1
+    assert intruders < {"p01", "p02"}  # of those who are tested; the crowd is what the reward learns from
+    own = trial.test[np.flatnonzero(trial.kind == "")]
+    assert (np.diff(own.columns["time"][own.offsets[:-1]]) > 0).all()
+
+
+def test_every_trip_of_a_stream_is_scored_before_anything_is_learned_from_it():
+    case, diary = Case(STREAM, "p00", 0), Diary()
+    trial = TINY.trial(case)
+    tables = runner.score(trial, case, diary)
+    names = trip_names(trial.test)
+    assert [line[:2] for line in diary.lines] == [(what, n) for n in names for what in ("scored", "learned")]
+    assert [own for what, _, own in diary.lines if what == "learned"] == (trial.kind == "").tolist()
+    stream, trips = tables[runner.STREAMS], tables[runner.TRIPS]
+    assert stream["answers"].to_list() == [(2 * i + 2) % 3 for i in range(len(names))]
+    assert stream["flagged"].to_list() == [i % 2 == 0 for i in range(len(names))]
+    assert stream["score"].to_list() == trips["score"].to_list()
+    assert "flagged" not in trips.columns  # all tables of trips are alike
+
+
+def test_streams_are_for_the_methods_that_follow_them_and_nothing_else_is(tmp_path: Path):
+    wanted = [Case(STREAM, "p00", 0), Case(Setting(), "p00", 0)]
+    outcome = run(TINY, [Diary(), FarFromTheMiddle()], wanted, tmp_path)
+    assert (outcome.ran, outcome.failed) == (2, ())
+    assert list(files(tmp_path)) == [
+        "person/rate=0.05,split=random/p00/seed-0/middle.parquet",
+        "stream/reading=strangers/p00/seed-0/diary.parquet",
+    ]
+    assert list(files(tmp_path, runner.STREAMS)) == ["stream/reading=strangers/p00/seed-0/diary.parquet"]
+
+
+@pytest.fixture(scope="module")
+def intruded() -> Trial:
+    return Simulated(people=3, days=30).trial(Case(INTRUDER, "p00", 1))
+
+
+def test_the_ways_remember_what_they_say(intruded: Trial):
+    case = Case(INTRUDER, "p00", 1)
+    names, own = np.array(trip_names(intruded.test)), intruded.kind == ""
+    past = set(trip_names(intruded.lesson.train))
+    for spec in STREAMING:
+        contender = method(spec)
+        stream = runner.score(intruded, case, contender)[runner.STREAMS]
+        fleet = Shared().fit(intruded.lesson, 1).detector  # the same fleet, in which the person begins anew
+        assert set(fleet.members_["p00"].memory.trip_ids) == past
+        follower = contender.begin(intruded.lesson, 1)
+        assert follower.fleet is fleet
+        answers = 0
+        flagged = []
+        for i in range(len(names)):
+            trip = intruded.test[i : i + 1]
+            flagged.append(follower.score(trip)["flagged"][0])
+            answers += follower.learn(trip, lambda asked: all(own[names.tolist().index(n)] for n in asked))
+        assert stream["flagged"].to_list() == flagged
+        learned = set(fleet.members_["p00"].memory.trip_ids) - past
+        calm = set(names[~np.array(flagged)])
+        expected = {
+            "stream-a-nothing": set(),
+            "stream-b-unflagged": calm,
+            "stream-d-everything": set(names),
+            "stream-e-normal": set(names[own]),
+        }
+        if spec == "stream-c-asked":
+            assert answers == stream["answers"].sum() > 0
+            assert calm <= learned <= calm | set(names[own])
+        else:
+            assert (learned, answers) == (expected[spec], 0), spec
+
+
+def test_the_number_of_workers_changes_nothing_in_a_stream(tmp_path: Path):
+    data = Simulated(people=2, days=21)
+    wanted = cases(data, ["p7"], seeds=[0])
+    contenders = methods(["stream-b-unflagged,stream-d-everything"])
+    run(data, contenders, wanted, tmp_path / "one", workers=1)
+    run(data, contenders[::-1], wanted[::-1], tmp_path / "two", workers=2)
+    assert scores(tmp_path / "one").equals(scores(tmp_path / "two"))
+    assert len(scores(tmp_path / "one"))
 
 
 # -------------------------------------------------------------------- the manifest
@@ -347,6 +475,7 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path):
 
 def test_every_method_has_a_name_and_an_unknown_one_is_refused():
     assert [m.name for m in methods([",".join(METHODS)])] == list(METHODS)
+    assert [m.name for m in methods(["stream", "lof"])] == [*STREAMING, "lof"]
     with pytest.raises(DataError, match=r"no method named 'magic'; there are astray"):
         method("magic")
 
@@ -539,6 +668,7 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
         (["simulated", "-o", "x", "--rate", "few"], "give shares"),
         (["simulated", "-o", "x", "-m", "magic"], "no method named 'magic'"),
         (["simulated", "-o", "x", "--only-report"], "holds no results yet"),
+        (["simulated", "-o", "x", "-p", "p7", "-m", "lof"], "a stream is for stream-a-nothing"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_leaves_nothing(

@@ -225,6 +225,32 @@ def test_a_mean_counts_every_person_the_same_and_has_an_interval_around_it():
     assert found.low < 0.5 < found.high
 
 
+def stream_of(case: Case, method: str, kind: list[str], flagged: list[bool], answers: int = 0) -> pl.DataFrame:
+    """The table of a stream as the runner writes it; what is flagged scores lowest."""
+    key = case_table(case, method, [""], [0.0]).select(measures.KEY).row(0, named=True)
+    rows = {
+        "score": np.where(flagged, -3.0, 0.0),
+        "flagged": flagged,
+        "trip": np.arange(len(kind)),
+        "kind": kind,
+        "answers": [answers] + [0] * (len(kind) - 1),
+    }
+    return pl.DataFrame(rows).with_columns(pl.lit(value).alias(name) for name, value in key.items())
+
+
+STREAM = Setting(split="chronological", reading="strangers")
+
+
+def test_false_alarms_of_a_stream_are_those_of_its_first_and_last_third():
+    kind = ["", "", "strangers", "", "", "", "", "strangers", ""]
+    flagged = [True, False, True, False, True, False, False, False, False]
+    case = Case(STREAM, "017", 0)
+    table = stream_of(case, "stream-c-asked", kind, flagged, answers=3)
+    row = measures.of_streams(table[::-1]).row(0, named=True)  # whatever order the rows are read in
+    assert (row["early"], row["late"], row["answers"]) == (0.5, 0.0, 3)
+    assert (row["recall"], row["precision"]) == (0.5, pytest.approx(1 / 3))
+
+
 # -------------------------------------------------------------------- tables
 
 
@@ -466,6 +492,31 @@ def test_what_a_guess_would_get_of_prefixes_stands_below_them(cities: dict[str, 
     last = dict(zip(table.heads, table.rows[-1], strict=True))
     assert (last["method"], last["90 %"], last["10 %"]) == ("base rate", 0.5, None)
     assert [row[0] for row in cities["p4_seen_auroc"].rows] == ["lof"]
+
+
+def test_a_stream_has_a_table_for_strangers_and_one_for_an_intruder_with_the_gain_on_the_same_draws(tmp_path: Path):
+    ways = ["stream-a-nothing", "stream-b-unflagged"]
+    for reading, hits in (("strangers", (False, True)), ("intruder", (True, False))):
+        for subject in ("017", "128"):
+            case = Case(Setting(split="chronological", reading=reading), subject, 0)
+            for way, hit in zip(ways, hits, strict=True):
+                stream = stream_of(case, way, ["", "", "", reading], [False, False, False, hit])
+                trips = case_table(case, way, ["", "", "", reading], [0.0, 0.0, 0.0, -3.0 * hit])
+                runner.write(tmp_path, runner.Job(case, way), {runner.TRIPS: trips, runner.STREAMS: stream})
+    said = {
+        **{"dataset": "geolife", "settings": {}, "data_sha256": "d" * 64, "codes": [], "protocols": ["p7"]},
+        **{"methods": ways, "seeds": [0], "commands": ["astray benchmark geolife"], "versions": {}, "machine": "a"},
+    }
+    (tmp_path / manifest.NAME).write_text(json.dumps(said))
+    found = {table.name: table for table in report(tmp_path)}
+    assert set(found) == {"p7_strangers", "p7_intruder", "costs_stream"}
+    for name, gain in (("p7_strangers", 0.75), ("p7_intruder", -0.75)):
+        nothing, unflagged = (dict(zip(found[name].heads, row, strict=True)) for row in found[name].rows)
+        assert nothing["AP gained"] is None
+        assert unflagged["AP gained"].mean == pytest.approx(gain)
+        assert (unflagged["F1"].mean, unflagged["draws"]) == (1.0 if gain > 0 else 0.0, 2)
+    head = (tmp_path / "report.md").read_text().split("###")[0]
+    assert "- stream-b-unflagged: astray-shared in a stream, which learns from every trip that it does not flag" in head
 
 
 def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):

@@ -33,7 +33,7 @@ def command(
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        Option("--protocol", "-p", metavar="P1,...", help="p1 to p6, cold-start, or all, where the data allow it."),
+        Option("--protocol", "-p", metavar="P1,...", help="p1 to p9, or all, where the data allow it."),
     ] = None,
     methods: Annotated[
         list[str] | None,
@@ -41,7 +41,7 @@ def command(
             "--methods",
             "-m",
             metavar="A,B,...",
-            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts.",
+            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts; stream: P7.",
         ),
     ] = None,
     seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
@@ -88,7 +88,7 @@ def command(
       astray benchmark geolife --data Data -p p1 -m astray,astray:heads=20 -o heads
     """
     from astray.benchmark import manifest, runner
-    from astray.benchmark.methods import METHODS, OWN_BACKGROUND
+    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
     from astray.benchmark.report import report
@@ -97,8 +97,11 @@ def command(
     if dataset not in PROTOCOLS:
         raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
     rates, splits = shares(rate or []), words(split or [])
-    wanted = list(chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits))
-    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else METHODS))
+    asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
+    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING)))
+    wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
+    if not wanted:
+        raise DataError(f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join(STREAMING)}")
     draws = numbers(seeds)
     failed: tuple[runner.Done, ...] = ()
     source: Dataset | None = None

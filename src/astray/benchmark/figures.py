@@ -238,13 +238,13 @@ def _contamination(results: Results) -> Named:
     return [("contamination", figure)] if figure else []
 
 
-def _cold_start(results: Results) -> Named:
+def _from_nothing(results: Results) -> Named:
     # All trips come last, not first.
     every = 10**9
     figures = results.figures().with_columns(pl.col("history").replace(0, every))
     x = "history", "trips learned from", lambda n: "all" if n == every else str(n)
-    figure = lines_figure(results, figures, x, {"auroc": "AUROC", "ap": "average precision"}, "Cold start")
-    return [("cold_start", figure)] if figure else []
+    figure = lines_figure(results, figures, x, {"auroc": "AUROC", "ap": "average precision"}, "From nothing")
+    return [("from_nothing", figure)] if figure else []
 
 
 def _observed(results: Results) -> Named:
@@ -339,5 +339,5 @@ _FIGURES: dict[str, Callable[[Results], Named]] = {
     "p4": _observed,
     "p5": _review,
     "p6": _contamination,
-    "cold-start": _cold_start,
+    "p9": _from_nothing,
 }

@@ -1,4 +1,4 @@
-"""The tables of P3 to P6 and of the cold start: kinds of anomaly, where and when, uncertainty, contamination."""
+"""The tables of P3 to P6 and of P9: kinds of anomaly, where and when, uncertainty, contamination, from nothing."""
 
 from __future__ import annotations
 
@@ -182,11 +182,17 @@ def p6(results: Results) -> list[Table]:
     return _against("p6", title, results, "contamination", percent, metrics, changed=(0.05,))
 
 
-def cold_start(results: Results) -> list[Table]:
-    """After few trips."""
-    title = f"Cold start {results.dataset}: {{}} after so many trips"
-    metrics = {"auroc": "AUROC", "ap": "average precision"}
-    return _against("cold_start", title, results, "history", lambda n: str(n) if n else "all", metrics)
+def p9(results: Results) -> list[Table]:
+    """From nothing: after few trips."""
+    title = f"P9 {results.dataset}: {{}} after so many trips"
+    metrics = {
+        "auroc": "AUROC",
+        "ap": "average precision",
+        "f1": "F1",
+        "f1_default": f"F1 at p ≤ {measures.RATE:g}",
+        "false_alarm_rate": f"false alarms at p ≤ {measures.RATE:g}",
+    }
+    return _against("p9", title, results, "history", lambda n: str(n) if n else "all", metrics)
 
 
 def _against(

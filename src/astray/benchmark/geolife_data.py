@@ -1,4 +1,4 @@
-"""GeoLife for the protocols: cleaned of short trips and copies, and drawn into trials, one person at a time (P1, P6).
+"""GeoLife for the protocols: cleaned of short trips and copies, and drawn into trials, one person at a time.
 
 The users are split in halves by the seed: trips that are submitted as somebody else's, or left in a training set, come
 from one half; the population of the background and the strangers that a shared reward is learned from come from the
@@ -22,6 +22,7 @@ from astray.benchmark.injectors import submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import claim, in_time
+from astray.benchmark.streams import intruder, intrusion
 from astray.errors import DataError
 from astray.readers import Report, read_geolife
 from astray.trajectories import Trajectories
@@ -170,8 +171,8 @@ class GeoLife:
     def trial(self, case: Case) -> Trial:
         """One person, one draw."""
         s = case.setting
-        if s.family != "person":
-            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6 and the cold start")
+        if s.family not in ("person", "stream"):
+            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6, P7 and P9")
         key = f"geolife-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
         strangers = Strangers(key, lambda: self._strangers(case.seed))
         beside = self.data.companions([case.subject])
@@ -197,6 +198,9 @@ def draw(
     contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
     weeks to the time of a trip of the person's, so that dates tell nothing. ``companions`` are trips that others made
     together with the person: nobody else's behaviour, and so left out.
+
+    A stream of strangers is the test set of the same draw by time, in the order of time. The ten trips of an intruder
+    are consecutive ones of one stranger.
     """
     s, person = case.setting, case.subject
     who = crc32(person.encode())
@@ -209,14 +213,19 @@ def draw(
             "from; test somebody else"
         )
     train, normal = split(trips, own, n_normal, s.split, rng)
-    beside = np.zeros(0, np.int64) if companions is None else companions
-    foreign, crowd = (np.setdiff1d(half[trips.agent_ids[half] != person], beside) for half in halves(trips, case.seed))
+    along = np.zeros(0, np.int64) if companions is None else companions
+    foreign, crowd = (np.setdiff1d(half[trips.agent_ids[half] != person], along) for half in halves(trips, case.seed))
     foreign = rng.permutation(foreign)
     anomalies, foreign = foreign[:ANOMALIES], foreign[ANOMALIES:]
     if len(anomalies) < ANOMALIES:
         raise DataError(f"only {len(anomalies)} trips of other users can be injected; read more users")
     crowd = np.sort(rng.permutation(crowd)[:population])
     places = rng.choice(normal, ANOMALIES, replace=False)
+    order = rng.permutation(len(normal) + ANOMALIES)  # so that the place in the set tells nothing
+    if s.reading == "intruder":
+        anomalies = intruder(trips, np.r_[anomalies, foreign], ANOMALIES, rng)
+        beside, order = intrusion(len(normal), ANOMALIES, rng)
+        places = normal[beside]
 
     later = np.random.default_rng([case.seed, 3, who])
     if s.history:
@@ -231,8 +240,9 @@ def draw(
     learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, when)]))
     test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places)])
     source = np.array([f"{trips.agent_ids[i]}/{trips.trajectory_ids[i]}" for i in np.r_[normal, anomalies]])
-    kind = np.r_[np.full(len(normal), ""), np.full(ANOMALIES, "agent-swap")]
-    order = rng.permutation(len(test))  # so that the place in the set tells nothing
+    kind = np.r_[np.full(len(normal), ""), np.full(ANOMALIES, s.reading or "agent-swap")]
+    if s.reading == "strangers":
+        order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
     test = claim(test[order], person, "test")
     guards.no_path_twice(learned, test)
     lesson = Lesson(claim(learned, person, "trip"), trips[crowd], strangers)

@@ -28,7 +28,8 @@ _NO_MATTER = {"cli", "plots", "explain", "live", "writers.py", "processes.py"} |
     f"benchmark/{part}"
     for part in (
         *("ablation.py", "command.py", "examples.py", "figures.py", "further_tables.py", "manifest.py"),
-        *("measures.py", "metrics", "paper.py", "paper_tables.py", "report.py", "results.py", "tables.py"),
+        *("measures.py", "metrics", "paper.py", "paper_tables.py", "report.py", "results.py", "stream_tables.py"),
+        "tables.py",
     )
 }
 

@@ -149,6 +149,28 @@ def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
+def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
+    """What a stream was like, of each draw and method: ranking, decisions as they were made, and answers asked for.
+
+    ``early`` and ``late`` are the shares of normal trips that were flagged in the first and in the last third.
+    """
+    rows = []
+    for case in streams.sort("trip").partition_by(*KEY, maintain_order=True):
+        score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
+        flagged, third = case["flagged"].to_numpy(), max(len(case) // 3, 1)
+        alarms = [flagged[part][~label[part]] for part in (slice(third), slice(-third, None))]
+        rows.append(
+            {
+                **_key(case),
+                **_ranked(score, label),
+                **metrics.decisions(flagged, label)._asdict(),
+                **{w: float(a.mean()) if len(a) else np.nan for w, a in zip(("early", "late"), alarms, strict=True)},
+                "answers": int(case["answers"].sum()),
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     """Is the uncertainty worth something? Each draw of the methods that know theirs, in three orders of deferral.
 

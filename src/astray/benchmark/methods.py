@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -97,6 +97,42 @@ class Method(Protocol):
         """Learn; the same lesson and seed give the same scores."""
 
 
+Person = Callable[[Iterable[str]], bool]
+"""Somebody who knows whether trips, by name, are mostly the subject's own."""
+
+
+class Follower(Protocol):
+    """A method that has learned from the past and follows a stream, trip by trip (P7)."""
+
+    @property
+    def seconds(self) -> Seconds:
+        """What learning from the past took."""
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        """One row, as :meth:`Fitted.trips` gives it, and ``flagged``: what is decided. Nothing is learned."""
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """Go on learning from the trip that was scored last; says how many answers a person was asked for.
+
+        Nothing is fitted anew. Only a bound asks ``person`` about trips without counting it.
+        """
+
+
+@runtime_checkable
+class StreamMethod(Protocol):
+    """A method that goes on learning, not begun yet."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the tables call it."""
+
+    def begin(self, lesson: Lesson, seed: int) -> Follower:
+        """Learn from the past; the same lesson, seed and stream give the same scores."""
+
+
+Contender = Method | StreamMethod
+
+
 # -------------------------------------------------------------------- astray
 
 
@@ -161,47 +197,59 @@ class Own:
 
 
 @dataclass(eq=False)
+class _Taught:
+    """A fleet that has learned from strangers, what that took, and who is enrolled beside them."""
+
+    key: tuple[str, int]
+    fleet: FleetDetector
+    seconds: float
+    guests: tuple[str, ...] = ()
+
+
+_taught: dict[str, _Taught] = {}
+"""The last fleet with some options. It is learned in a minute or two, and serves every case and way of one seed."""
+
+
+@dataclass(frozen=True)
 class Shared:
     """One :class:`~astray.FleetDetector`, learned from strangers; the person tested is enrolled, which is counting.
 
-    The reward is kept from case to case as long as the strangers and the seed are the same.
+    The reward is kept from case to case, in this process, as long as the strangers, the seed and the options are the
+    same.
     """
 
     name: str = "astray-shared"
     options: Mapping[str, Any] = field(default_factory=dict)
-    _kept: tuple[tuple[str, int], FleetDetector, float] | None = field(default=None, init=False, repr=False)
-    _enrolled: tuple[str, ...] = field(default=(), init=False, repr=False)
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Enrol the person; learn the shared reward first if need be."""
         if lesson.strangers is None:
             raise DataError(f"{self.name} needs trips of people who are not tested, and this data set has none")
-        fleet, shared = self._fleet(lesson.strangers, seed)
+        taught = self._taught(lesson.strangers, seed)
+        fleet = taught.fleet
         # Those that the reward was learned from stay: where they go is part of what it sees.
-        for agent in self._enrolled:
+        for agent in taught.guests:
             fleet.forget(agent)
-        self._enrolled = ()
-        taught = set(fleet.agents).intersection(lesson.train.agents)
-        if taught:
-            raise DataError(
-                f"{min(taught)!r} is tested, and stands among those that the shared reward was learned from"
-            )
+        taught.guests = ()
+        among = set(fleet.agents).intersection(lesson.train.agents)
+        if among:
+            raise DataError(f"{min(among)!r} is tested, and stands among those that the shared reward was learned from")
         began = time.process_time()
         fleet.enroll(lesson.train)
-        self._enrolled = tuple(lesson.train.agents)
-        return FittedDetector(fleet, Seconds(time.process_time() - began, shared=shared))
+        taught.guests = tuple(lesson.train.agents)
+        return FittedDetector(fleet, Seconds(time.process_time() - began, shared=taught.seconds))
 
-    def _fleet(self, strangers: Strangers, seed: int) -> tuple[FleetDetector, float]:
+    def _taught(self, strangers: Strangers, seed: int) -> _Taught:
         from astray.detectors.fleet import FleetDetector
 
-        key = strangers.key, seed
-        if self._kept is None or self._kept[0] != key:
-            self._kept, self._enrolled = None, ()
+        key, options = (strangers.key, seed), json.dumps(dict(self.options), sort_keys=True)
+        if options not in _taught or _taught[options].key != key:
+            _taught.pop(options, None)  # there need not be two in memory
             trips = strangers.trips()
             began = time.process_time()
             fleet = FleetDetector(**{"seed": seed, **self.options}).fit(trips)
-            self._kept = key, fleet, time.process_time() - began
-        return self._kept[1:]
+            _taught[options] = _Taught(key, fleet, time.process_time() - began)
+        return _taught[options]
 
 
 # -------------------------------------------------------------------- baselines
@@ -342,10 +390,13 @@ METHODS = (*_ASTRAY, *BASELINES)
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES)
 """The methods for data in which everybody is one pool, so that there are no others."""
 
+STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
+"""The names of the methods that follow a stream (P7)."""
+
 _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
 
-def method(spec: str) -> Method:
+def method(spec: str) -> Contender:
     """A method by its name, or by a name and options, set off by colons: values are JSON, or else plain text.
 
     >>> method("lof").name
@@ -365,17 +416,26 @@ def method(spec: str) -> Method:
             options[key] = value
     if base in _ASTRAY:
         return _ASTRAY[base](spec, options)
+    if base in STREAMING:
+        from astray.benchmark.streaming import FleetStream
+
+        return FleetStream(spec, base, options)
     if base in BASELINES:
         return BaselineMethod(spec, base, options)
-    raise DataError(f"no method named {base!r}; there are {', '.join(METHODS)}")
+    raise DataError(f"no method named {base!r}; there are {', '.join((*METHODS, *STREAMING))}")
 
 
-def methods(specs: Iterable[str]) -> list[Method]:
-    """Methods by their names; one text may hold several, with commas between them. ``ablation`` is astray in parts.
+_GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": STREAMING}
+
+
+def methods(specs: Iterable[str]) -> list[Contender]:
+    """Methods by their names; one text may hold several, with commas between them.
+
+    ``ablation`` is astray in parts, ``stream`` is astray in all ways to go on learning.
 
     >>> [m.name for m in methods(["astray,lof", 'astray:weights={"policy": 0, "explore": 1}'])]
     ['astray', 'lof', 'astray:weights={"policy": 0, "explore": 1}']
     """
     wanted = [one.strip() for spec in specs for one in _OUTSIDE_BRACKETS.split(spec) if one.strip()]
-    named = [one for spec in wanted for one in ((WHOLE, *VARIANTS) if spec == "ablation" else (spec,))]
+    named = [one for spec in wanted for one in _GROUPS.get(spec, (spec,))]
     return [method(spec) for spec in dict.fromkeys(named)]

@@ -2,7 +2,7 @@
 
 A case is one draw (whom to test, the seed, the rate of anomalies, ...); what it stands for is made from the data set by
 :meth:`Dataset.trial`. Cases that several protocols share are run once: P5 looks at the scores of P1 or P2, P4 at those
-of P3, and P6 and the cold start begin where P1 ends.
+of P3, and P6 and P9 begin where P1 ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ Value = float | str
 RATES = (0.05, 0.1)
 SPLITS = ("random", "chronological")
 READINGS = ("matched", "cap")
+STREAMS = ("strangers", "intruder")
 CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
-HISTORIES = (5, 20, 50)
+HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 """The shares of a trip that have been seen, for the observed-ratio curve."""
+
+
+_FAMILIES = {"": "person"} | dict.fromkeys(STREAMS, "stream")  # other readings are of a pool
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,13 @@ class Setting:
     split: str = "random"  # or chronological: train on the past
     contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
     history: int = 0  # so many training trips only; 0 for all
-    reading: str = ""  # of P2: matched or cap
+    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder
     injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
 
     @property
     def family(self) -> str:
-        """Which kind of draw: one model a person, one for a pool, or injected anomalies."""
-        return "injected" if self.injected else "pool" if self.reading else "person"
+        """Which kind of draw: one model a person, a person's stream, one model of a pool, or injected anomalies."""
+        return "injected" if self.injected else _FAMILIES.get(self.reading, "pool")
 
     @property
     def name(self) -> str:
@@ -86,7 +90,7 @@ class Trial:
     lesson
         What may be learned from. Nothing of the test set is in it.
     test
-        The trips to score, all submitted as the subject's own.
+        The trips to score, all submitted as the subject's own; of a stream in the order in which they are met.
     kind
         One a test trip: what is wrong with it; empty for a normal trip. No method sees it.
     source
@@ -133,23 +137,14 @@ class Dataset(Protocol):
 _P1 = tuple(Setting(rate=rate, split=split) for split, rate in itertools.product(SPLITS, RATES))
 _P2 = tuple(Setting(rate=rate, reading=reading) for reading, rate in zip(READINGS, (0.1, 0.5), strict=True))
 _P3 = (Setting(injected=True),)
+_P6 = tuple(Setting(contamination=c) for c in CONTAMINATIONS)
+_P7 = tuple(Setting(split="chronological", reading=stream) for stream in STREAMS)
+_P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
-    "geolife": {
-        "p1": _P1,
-        "p5": _P1[:2],
-        "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
-        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
-    },
+    "geolife": {"p1": _P1, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2},
-    "simulated": {
-        "p1": _P1,
-        "p3": _P3,
-        "p4": _P3,
-        "p5": _P1[:2],
-        "p6": tuple(Setting(contamination=c) for c in CONTAMINATIONS),
-        "cold-start": (*(Setting(history=n) for n in HISTORIES), Setting()),
-    },
+    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
 }
 """Data set to protocol to what is drawn."""
 
@@ -158,7 +153,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
     """The protocols asked for, in their order; ``all`` is every one that the data set has.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
-    (['p2', 'p5'], ['p1', 'p5', 'p6', 'cold-start'])
+    (['p2', 'p5'], ['p1', 'p5', 'p6', 'p7', 'p9'])
     """
     known = PROTOCOLS[dataset]
     wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]

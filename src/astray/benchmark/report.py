@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark import ablation, further_tables, measures, paper_tables
+from astray.benchmark import ablation, further_tables, measures, paper_tables, stream_tables
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
+from astray.benchmark.methods import STREAMING
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, read
 from astray.benchmark.tables import Table, write
@@ -25,9 +26,11 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p4": further_tables.p4,
     "p5": further_tables.p5,
     "p6": further_tables.p6,
-    "cold-start": further_tables.cold_start,
+    "p7": stream_tables.p7,
+    "p9": further_tables.p9,
 }
 
+_FOLLOWING = "astray-shared in a stream"
 _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
     "astray-alone": "astray without other people's trips",
@@ -42,6 +45,19 @@ _KEY = {
     **{f"{name}-location": f"{name} on the location alone" for name in ("lof", "ocsvm", "iforest")},
     "fnn-ae": f"feed-forward autoencoder of {_FEATURES}, by its error",
     "lstm-ae": f"LSTM autoencoder of {_FEATURES}, by its error",
+} | {
+    name: f"{_FOLLOWING}, {learned}"
+    for name, learned in zip(
+        STREAMING,
+        (
+            "which learns nothing after the training period",
+            "which learns from every trip that it does not flag",
+            "likewise, and asks about flagged trips that are alike; somebody who knows answers",
+            "which learns from every trip",
+            "which learns from every trip of the person's own: a bound, for nobody knows them",
+        ),
+        strict=True,
+    )
 }
 
 
@@ -65,7 +81,11 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     made += [parts] if parts else []
     every = scores.collect()
     present = [m for m in manifest["methods"] if m in set(every["method"].unique())]
-    made.append(_costs(every, present, manifest["commands"]))
+    in_stream = pl.col("family") == "stream"
+    for name, title, part in (("costs", "Costs", ~in_stream), ("costs_stream", "Costs of a stream", in_stream)):
+        trips = every.filter(part)
+        those = [m for m in present if m in set(trips["method"].unique())]
+        made += [_costs(name, title, trips, those, manifest["commands"])] if those else []
     write(made, out / "tables")
     text = "\n".join([_head(manifest), *key(present, manifest), "", *(table.markdown() for table in made)])
     with replacing(out / "report.md") as file:
@@ -73,7 +93,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     return made
 
 
-def _costs(trips: pl.DataFrame, present: Sequence[str], commands: Sequence[str]) -> Table:
+def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], commands: Sequence[str]) -> Table:
     """Processor seconds, and how many times those of the first method they are."""
     alike = trips.filter(pl.col("method").n_unique().over(*measures.DRAW) == len(present))
     found = measures.costs(alike if len(alike) else trips)
@@ -98,7 +118,7 @@ def _costs(trips: pl.DataFrame, present: Sequence[str], commands: Sequence[str])
     note = f"Median processor seconds of a draw, {same}, one thread each. astray calibrates itself as part of its fit."
     if len(commands) > 1:
         note += " Not all rows come from one command, so that the machine may have been more or less busy."
-    return Table("costs", "Costs", columns, tuple(rows), note)
+    return Table(name, title, columns, tuple(rows), note)
 
 
 def _ratio(a: float, b: float) -> float | None:

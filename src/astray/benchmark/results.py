@@ -63,6 +63,10 @@ class Results:
         """The figures of trips that have been seen in part; see :func:`astray.benchmark.measures.of_prefixes`."""
         return self._figures(runner.PARTS, measures.of_prefixes)
 
+    def streams(self) -> pl.DataFrame | None:
+        """The figures of streams; see :func:`astray.benchmark.measures.of_streams`."""
+        return self._figures(runner.STREAMS, measures.of_streams)
+
     def _figures(self, table: str, measure: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame | None:
         # One method at a time, for the scores of fixes are many; and once, for several tables want them.
         if (table, self.settings) not in self._kept:
@@ -115,7 +119,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
 
 def deciding(methods: Iterable[str], metric: str) -> list[str]:
     """The ways to decide that a metric can tell apart: being sure does not change a ranking, nor a p-value."""
-    if metric == "f1_default":
+    if metric in ("f1_default", "false_alarm_rate"):
         return [m for m in methods if not m.endswith((SURE, MEAN_ONLY))]
     return [m for m in methods if metric in ("recall", "precision", "f1") or not m.endswith(SURE)]
 

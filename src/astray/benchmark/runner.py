@@ -1,6 +1,7 @@
 """Running cases: spread over processes, each finished one a file, so that a run may stop and go on at any point.
 
-Under the results folder stand ``trips/``, ``fixes/`` and ``prefixes/``, each with one Parquet file a case and method.
+Under the results folder stand ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file a case
+and method.
 A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all.
 """
 
@@ -21,12 +22,13 @@ import numpy as np
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark.methods import Fitted, Method
-from astray.benchmark.protocols import PREFIXES, Case, Dataset, Trial, prefixes
+from astray.benchmark.methods import Contender, Fitted, Seconds, StreamMethod
+from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes
 from astray.errors import AstrayError
+from astray.features.featurizer import trip_names
 from astray.processes import spread
 
-TRIPS, FIXES, PARTS = "trips", "fixes", "prefixes"
+TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -38,7 +40,7 @@ class Job(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The file of its results, under each of the three folders."""
+        """The file of its results, under each of the folders."""
         return f"{self.case.name}/{slug(self.method)}.parquet"
 
 
@@ -70,19 +72,19 @@ class Outcome:
 
 def run(
     dataset: Dataset,
-    methods: Sequence[Method],
+    methods: Sequence[Contender],
     cases: Sequence[Case],
     out: Path,
     *,
     workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    """Run every method on every case that has no file yet.
+    """Run every method on every case that has no file yet; a stream is for the methods that follow streams.
 
     What goes wrong in one case (an :class:`~astray.errors.AstrayError`) is reported at the end, and the others go on;
     the next run tries it again. The results do not depend on the number of workers.
     """
-    jobs = [Job(case, method.name) for case in cases for method in methods]
+    jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
     waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
     failed: list[Done] = []
     took: dict[str, list[float]] = {}
@@ -98,6 +100,11 @@ def run(
             left = time_left(took, rest, workers)
             progress(Progress(len(jobs) - len(waiting) + finished, len(jobs), left, done))
     return Outcome(len(waiting) - len(failed), len(jobs) - len(waiting), tuple(failed))
+
+
+def able(method: Contender, setting: Setting) -> bool:
+    """Whether draws are of the kind that a method is for: a stream, or anything else."""
+    return isinstance(method, StreamMethod) == (setting.family == "stream")
 
 
 def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) -> float:
@@ -128,33 +135,18 @@ def slug(name: str) -> str:
 # -------------------------------------------------------------------- one case
 
 
-def score(trial: Trial, case: Case, method: Method) -> dict[str, pl.DataFrame]:
-    """Fit a method on a trial and score it: the tables of trips and, where the truth is known, of fixes and prefixes.
+def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame]:
+    """Fit a method on a trial and score it: the table of trips, and those of fixes and prefixes, or of a stream.
 
     Times are processor seconds, so that a busy machine does not blur them.
     """
+    if isinstance(method, StreamMethod):
+        return _streamed(trial, case, method)
     fitted = method.fit(trial.lesson, case.seed)
     began = time.process_time()
     scored = fitted.trips(trial.test)
-    seconds = time.process_time() - began
-    number = np.arange(len(trial.test), dtype=np.int32)
-    key = [
-        pl.lit(value).alias(name)
-        for name, value in {**asdict(case.setting), "subject": case.subject, "seed": case.seed}.items()
-    ]
-    key += [pl.lit(case.setting.family).alias("family"), pl.lit(method.name).alias("method")]
-    trips = scored.with_columns(
-        *key,
-        pl.Series("trip", number),
-        pl.Series("source", trial.source),
-        pl.Series("kind", trial.kind),
-        pl.lit(fitted.seconds.fit).alias("fit_seconds"),
-        pl.lit(fitted.seconds.calibrate).alias("calibrate_seconds"),
-        pl.lit(fitted.seconds.shared).alias("shared_seconds"),
-        pl.lit(seconds).alias("score_seconds"),
-        pl.lit(len(trial.lesson.train)).alias("n_train"),
-    )
-    tables = {TRIPS: trips}
+    key = _key(case, method)
+    tables = {TRIPS: _trips(trial, key, scored, fitted.seconds, time.process_time() - began)}
     if trial.truth is not None:
         test, row = trial.test, trial.test.trajectory_of_row
         since = test.columns["time"] - test.columns["time"][test.offsets[:-1]][row]
@@ -169,6 +161,52 @@ def score(trial: Trial, case: Case, method: Method) -> dict[str, pl.DataFrame]:
         ).with_columns(*key)
         tables[PARTS] = _prefixes(trial, trial.truth, fitted).with_columns(*key)
     return tables
+
+
+def _key(case: Case, method: Contender) -> list[pl.Expr]:
+    """What every row of a case's tables says."""
+    named = {**asdict(case.setting), "subject": case.subject, "seed": case.seed}
+    named |= {"family": case.setting.family, "method": method.name}
+    return [pl.lit(value).alias(name) for name, value in named.items()]
+
+
+def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
+    """The table of trips: their scores, what they are, and what it took."""
+    return scored.with_columns(
+        *key,
+        pl.Series("trip", np.arange(len(trial.test), dtype=np.int32)),
+        pl.Series("source", trial.source),
+        pl.Series("kind", trial.kind),
+        pl.lit(took.fit).alias("fit_seconds"),
+        pl.lit(took.calibrate).alias("calibrate_seconds"),
+        pl.lit(took.shared).alias("shared_seconds"),
+        pl.lit(scoring).alias("score_seconds"),
+        pl.lit(len(trial.lesson.train)).alias("n_train"),
+    )
+
+
+def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.DataFrame]:
+    """Follow a stream: each trip is scored and decided before anything is learned from it.
+
+    The table of the stream says what was flagged, and how many answers were asked for after each trip.
+    """
+    follower = method.begin(trial.lesson, case.seed)
+    foreign = dict(zip(trip_names(trial.test), (trial.kind != "").tolist(), strict=True))
+    began = time.process_time()
+    rows, answers = [], []
+    for i in range(len(trial.test)):
+        trip = trial.test[i : i + 1]
+        rows.append(follower.score(trip))
+        answers.append(follower.learn(trip, lambda names: bool(np.mean([foreign[n] for n in names]) < 0.5)))
+    seconds = time.process_time() - began
+    scored, key = pl.concat(rows), _key(case, method)
+    stream = scored.select("score", "flagged").with_columns(
+        *key,
+        pl.Series("trip", np.arange(len(scored), dtype=np.int32)),
+        pl.Series("kind", trial.kind),
+        pl.Series("answers", answers, dtype=pl.Int32),
+    )
+    return {TRIPS: _trips(trial, key, scored.drop("flagged"), follower.seconds, seconds), STREAMS: stream}
 
 
 def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
@@ -219,7 +257,7 @@ class Worker:
     """What a process keeps from job to job: the data, the methods, and the trial that was made last."""
 
     dataset: Dataset
-    methods: Sequence[Method]
+    methods: Sequence[Contender]
     out: Path
     _last: tuple[Case, Trial] | None = field(default=None, init=False)
 
@@ -237,7 +275,7 @@ class Worker:
 
 
 def _performed(
-    dataset: Dataset, methods: Sequence[Method], jobs: Sequence[Job], out: Path, workers: int
+    dataset: Dataset, methods: Sequence[Contender], jobs: Sequence[Job], out: Path, workers: int
 ) -> Iterator[Done]:
     """Run the jobs, in this process or in others, and give each as it is done.
 

@@ -20,6 +20,7 @@ from astray.benchmark import guards
 from astray.benchmark.injectors import INJECTORS, NEED_A_POOL, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
+from astray.benchmark.streams import intruder, intrusion
 from astray.errors import DataError
 from astray.features.featurizer import trip_names
 from astray.simulate import ANOMALY_KINDS, Simulation, city
@@ -29,6 +30,7 @@ Ints = NDArray[np.int64]
 
 TEST_SHARE = 0.25  # of a person's trips
 SUBSTITUTED = 1 / 3  # of the unseen trips, in P3, are the ones that something goes wrong in
+INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short for so many
 
 
 @dataclass(frozen=True)
@@ -85,23 +87,33 @@ class Simulated:
         tested = np.isin(trips.agent_ids, self.subjects(s))
         crowd = trips[~tested]
         others = rng.permutation(np.flatnonzero(tested & (trips.agent_ids != case.subject)))
+        order: Ints | None = None
         if s.injected:
             unseen, changed = np.split(unseen, [len(unseen) - round(SUBSTITUTED * len(unseen))])
             wrong = _gone_wrong(sim, changed, others, anomalies_for(len(unseen), s.rate), rng)
+        elif s.reading == "intruder":
+            foreign = intruder(trips, others, min(INTRUDED, len(unseen) // 2), rng)
+            others = np.setdiff1d(others, foreign)
+            beside, order = intrusion(len(unseen), len(foreign), rng)
+            swapped = _submitted(trips, foreign, unseen[beside])
+            wrong = _labelled(swapped, s.reading, source=trip_names(trips[foreign]))
         else:
             foreign, others = np.split(others, [anomalies_for(len(unseen), s.rate)])
             swapped = _submitted(trips, foreign, rng.choice(unseen, len(foreign)))
-            wrong = _labelled(swapped, "agent-swap", source=trip_names(trips[foreign]))
+            wrong = _labelled(swapped, s.reading or "agent-swap", source=trip_names(trips[foreign]))
         strays = others[: round(s.contamination / (1.0 - s.contamination) * len(train))]
-        beside = rng.choice(train, len(strays))
+        along = rng.choice(train, len(strays))
         if s.history:
             train = rng.permutation(train)[: s.history] if s.split == "random" else train[-s.history :]
         guards.no_trip_twice(train=train, unseen=unseen, others=others, population=np.flatnonzero(~tested))
         normal = _labelled(trips[unseen], "")
         test = Trajectories.concat([normal, wrong])
-        shuffled = np.random.default_rng([case.seed, 2, int(case.subject[1:])])  # the same whatever was learned from
-        test = test[shuffled.permutation(len(test))]  # so that the place in the set tells nothing
-        learned = in_time(Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, beside)]))
+        if s.reading == "strangers":
+            order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
+        elif order is None:  # so that the place in the set tells nothing; the same whatever was learned from
+            order = np.random.default_rng([case.seed, 2, int(case.subject[1:])]).permutation(len(test))
+        test = test[order]
+        learned = in_time(Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, along)]))
         guards.no_path_twice(learned, test)
         lesson = Lesson(
             claim(learned, case.subject, "trip"),
