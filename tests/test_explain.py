@@ -16,8 +16,9 @@ from astray.explain.ways import AHEAD, BESIDE, SHOWN, expected_ways, followed, w
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.projection import Projection
-from astray.features.statistics import TripHabit, statistics_of
+from astray.features.statistics import statistics_of
 from astray.features.steps import Steps
+from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
 from astray.scoring.decisions import ByHour
 

@@ -58,7 +58,7 @@ class TestTeachers:
                 assert LITTLE.shortest <= len(remembered) < own
                 # Most of what is shown came after what a shorter memory holds; what it holds is one stretch of time.
                 new = [trip for name, trip in zip(world.names, world.trips, strict=True) if name not in remembered]
-                assert 1 <= len(new) <= LITTLE.new * LITTLE.short_demonstrations
+                assert 1 <= len(new) <= LITTLE.later * LITTLE.short_demonstrations
                 start = trips.agent(world.agent).columns["time"][trips.agent(world.agent).offsets[:-1]]
                 held = np.isin(np.sort(start), world.featurizer.memory.times)
                 assert np.diff(np.flatnonzero(held)).max(initial=1) == 1

@@ -13,8 +13,9 @@ from astray.features.context import ContextSpec
 from astray.features.familiarity import DEFAULT_HABITS, Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig, StepFeatures
 from astray.features.memory import Forgetting
-from astray.features.statistics import MOTION, RunningStatistics
+from astray.features.statistics import RunningStatistics
 from astray.features.steps import OpenPath, Step, chosen
+from astray.features.trip_rows import MOTION
 from astray.scoring.normality import Calibration, Location, one_normality, step_normality, trip_normality
 from astray.scoring.segments import OpenSegment, leaving, segments
 

@@ -14,19 +14,8 @@ from numpy.typing import NDArray
 from astray import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
 from astray.features.grid import cell
-from astray.features.statistics import (
-    END_CELLS,
-    GROUPS,
-    HOURS,
-    LENGTH_BANDS,
-    OVER_STEPS,
-    SPEED_BANDS,
-    TRIP_HABITS,
-    TripRows,
-    members,
-    statistics_of,
-    windows,
-)
+from astray.features.statistics import GROUPS, OVER_STEPS, members, statistics_of, windows
+from astray.features.trip_rows import END_CELLS, HOURS, LENGTH_BANDS, SPEED_BANDS, TRIP_HABITS, TripRows
 from astray.irl.population import Population
 from astray.simulate import city
 

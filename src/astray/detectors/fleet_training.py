@@ -51,13 +51,12 @@ class SharingConfig:
     least_agents: int = 2  # without so many that teach, nothing is learned
     least_trips: int = 10  # an agent with fewer does not teach
     max_trips: int = 400  # of one agent
-    memories: int = 3  # of each agent: one of all its trips, the others shorter
-    in_time: bool = True  # whether a shorter memory is of a stretch of time; or else of trips drawn at random
-    shortest: int = 3  # trips of a shorter memory, at least;
+    memories: int = 3  # of each agent: one of all its trips, the others of a stretch of time
+    shortest: int = 3  # trips of such a shorter memory, at least;
     longest: float = 0.8  # and the share of its trips, at most
     demonstrations: int = 100  # trips that an agent shows with its whole memory
     short_demonstrations: int = 60  # and with a shorter one
-    new: float = 0.75  # share of these that it does not remember; in time, they came after those that it does
+    later: float = 0.75  # share of these that were made after those that it remembers: people change
     soon: int = 120  # being among so many that followed
     others: float = 2.0  # trips of other agents for each demonstration
     imagined: int = 30  # counterfactual trips of each aspect for each memory
@@ -100,18 +99,17 @@ def teachers(
 def _memories(n: int, sharing: SharingConfig, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
     """Of ``n`` trips in the order of time those that an agent remembers, and those that it shows: once for each memory.
 
-    The first memory is of all trips. Where each other one is of a stretch of time, and most of what it shows came after
-    it, the reward learns what becomes of habits.
+    The first memory is of all trips. Each other one is of a stretch of time; much of what it shows came after it, so
+    that the reward learns what becomes of habits.
     """
     yield np.arange(n), rng.permutation(n)[: sharing.demonstrations]
     longest = max(sharing.longest * n, sharing.shortest)
     for _ in range(sharing.memories - 1):
         size = min(round(np.exp(rng.uniform(np.log(sharing.shortest), np.log(longest)))), n - 1)
-        n_new = round(sharing.new * sharing.short_demonstrations)
-        first = int(rng.integers(max(n - size - n_new, 0) + 1))
-        order = np.arange(n) if sharing.in_time else rng.permutation(n)
-        remembered, following = order[first : first + size], order[first + size :][: sharing.soon]
-        shown = rng.permutation(remembered)[: sharing.short_demonstrations - n_new], rng.permutation(following)[:n_new]
+        n_later = round(sharing.later * sharing.short_demonstrations)
+        first = int(rng.integers(max(n - size - n_later, 0) + 1))
+        remembered, later = np.arange(first, first + size), np.arange(first + size, n)[: sharing.soon]
+        shown = rng.permutation(remembered)[: sharing.short_demonstrations - n_later], rng.permutation(later)[:n_later]
         yield remembered, np.concatenate(shown)
 
 
@@ -250,9 +248,7 @@ class GoingOnConfig(SharingConfig):
     """How agents teach a reward that goes on learning."""
 
     least_agents: int = 12  # few would teach their own ways as everybody's
-    memories: int = 2
-    in_time: bool = False
-    new: float = 0.5
+    later: float = 0.5
     demonstrations: int = 60
     short_demonstrations: int = 40
     imagined: int = 20

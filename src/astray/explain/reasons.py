@@ -23,15 +23,8 @@ from numpy.typing import NDArray
 from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
-from astray.features.statistics import (
-    DURATION_BANDS,
-    LENGTH_BANDS,
-    MOTION,
-    OVER_STEPS,
-    SPEED_BANDS,
-    TRIP_HABITS,
-    TripHabit,
-)
+from astray.features.statistics import OVER_STEPS
+from astray.features.trip_rows import DURATION_BANDS, LENGTH_BANDS, MOTION, SPEED_BANDS, TRIP_HABITS, TripHabit
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.normality import Calibration, over_heads
 from astray.trajectories import Trajectories

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.familiarity import Habit
-from astray.features.statistics import END_CELLS, TripHabit
+from astray.features.trip_rows import END_CELLS, TripHabit
 
 Floats = NDArray[np.float64]
 

@@ -18,8 +18,9 @@ from astray.features.memory import Forgetting, Memory
 from astray.features.paths import paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
-from astray.features.statistics import TRIP_HABITS, Statistic, TripRows, statistics, statistics_of
+from astray.features.statistics import Statistic, statistics, statistics_of
 from astray.features.steps import Step, Steps, chosen, steps_of
+from astray.features.trip_rows import TRIP_HABITS, TripRows
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

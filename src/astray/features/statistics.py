@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,298 +26,36 @@ from astray.features.familiarity import (
     Habit,
     familiarity,
     few_familiarity,
-    keys_of,
     word_of,
 )
-from astray.features.grid import cell, cells
-from astray.features.hashing import mix, mix_one
+from astray.features.grid import cell
+from astray.features.hashing import mix_one
 from astray.features.memory import Memory
 from astray.features.popularity import Popularity
-from astray.features.steps import Step, Steps
+from astray.features.steps import Step
+from astray.features.trip_rows import (
+    DURATION_BANDS,
+    LENGTH_BANDS,
+    LOOKED_UP,
+    MOTION,
+    SALTS,
+    SLOTS,
+    SPEED_BANDS,
+    TRIP_HABITS,
+    WORDS,
+    TripHabit,
+    TripRows,
+)
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
-END_CELLS = (500.0, 2000.0)  # metres: cells in which trips begin and end
 WINDOW = 120.0  # seconds of the lowest and highest stretch
-LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands to a factor e: trips that are about as long, as fast
-HOURS = 3.0  # of the day, in which trips that begin at about the same time begin
-
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
-MOTION = ("length", "duration", "speed", "straightness", "standing", "highest speed", "spread of speed")
 GROUPS = ("population", "clock", "destination", "end")
 """Statistics that may be missing together: there are no other agents, no clock, or the trip goes on, whose destination
 may be known all the same."""
-
-
-class TripHabit(NamedTuple):
-    """What two trips must have in common: among the past trips are counted those whose ``past`` is this one's ``now``.
-
-    The parts of a trip are its ``start`` and ``stop`` (cells of ``size`` metres), the ``hour`` at which it began, and
-    bands of its ``length``, ``duration`` and ``speed``.
-    """
-
-    now: tuple[str, ...]
-    past: tuple[str, ...]
-    size: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The habit in a few words."""
-        said = " and ".join(self.now) if self.now == self.past else f"{self.now[0]} where past trips {self.past[0]}"
-        if self.now[::-1] == self.past != self.now:
-            said = "the way back"
-        return f"{said} {self.size:g} m" if self.size else said
-
-    @property
-    def tells_how_far(self) -> bool:
-        """Whether it is known only when the trip has ended: how long it was to where it stopped."""
-        return "stop" in self.now and not {"length", "duration"}.isdisjoint(self.now)
-
-    @property
-    def tells_where(self) -> bool:
-        """Whether it is known as soon as it is known where the trip stops."""
-        return "stop" in self.now and not self.tells_how_far
-
-
-def _same(*parts: str, size: float = 0.0) -> TripHabit:
-    return TripHabit(parts, parts, size)
-
-
-TRIP_HABITS = (
-    *(
-        habit
-        for size in END_CELLS
-        for habit in (
-            _same("start", size=size),
-            _same("stop", size=size),
-            TripHabit(("start",), ("stop",), size),
-            TripHabit(("stop",), ("start",), size),
-            _same("start", "stop", size=size),
-            TripHabit(("stop", "start"), ("start", "stop"), size),
-            _same("start", "hour", size=size),
-            _same("stop", "hour", size=size),
-            _same("start", "stop", "length", size=size),
-            _same("start", "stop", "duration", size=size),
-        )
-    ),
-    _same("hour"),
-    _same("length"),
-    _same("duration"),
-    _same("speed"),
-)
-"""What is counted of whole trips."""
-
-
-@dataclass(frozen=True, eq=False)
-class TripRows:
-    """Steps of trips with the keys that memories know them by: made once, then seen through any agent's memory.
-
-    Attributes
-    ----------
-    steps
-        One row a step, trip by trip.
-    keys
-        Their keys: (rows, habits, grids).
-    frame
-        Where and when they are.
-    n_trips
-        How many trips there are; ``steps.trip`` counts into them.
-    finished
-        Whether each trip has ended; if not, where it stops is known from its destination alone.
-    destinations
-        Where trips that go on are meant to stop: (trips, 2), metres, not a number where that is not known; None: of no
-        trip.
-    """
-
-    steps: Steps
-    keys: Keys
-    frame: Frame
-    n_trips: int
-    finished: NDArray[np.bool_]
-    destinations: NDArray[np.float64] | None = None
-
-    @classmethod
-    def of(
-        cls, steps: Steps, habits: Sequence[Habit], frame: Frame, n_trips: int, finished: bool | Array = True
-    ) -> TripRows:
-        """The rows of steps."""
-        ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
-        return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
-
-    @property
-    def present(self) -> NDArray[np.int64]:
-        """The trips that have a row."""
-        return self.steps.trip[self.starts]
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """The first row of each trip that has one."""
-        trip = self.steps.trip
-        return np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]]) if len(trip) else np.zeros(0, np.int64)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """How many rows each of these trips has."""
-        return np.diff(self.starts, append=len(self.steps))
-
-    def __getitem__(self, trips: Array) -> TripRows:
-        """Some trips, by their positions, in any order; a trip without rows stays one."""
-        first = np.searchsorted(self.steps.trip, trips)
-        count = np.searchsorted(self.steps.trip, trips, side="right") - first
-        rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-        steps = replace(self.steps[rows], trip=np.repeat(np.arange(len(trips)), count))
-        destinations = None if self.destinations is None else self.destinations[trips]
-        return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips], destinations)
-
-    def prefixes(self, share: Array, told: Array | None = None) -> TripRows:
-        """The same trips as far as a ``share`` of their rows, rounded up, and not finished.
-
-        ``told`` says of which trips it is known where they will stop.
-        """
-        wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
-        place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
-        rows = np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
-        destinations = None
-        if told is not None:
-            destinations = np.full((self.n_trips, 2), np.nan)
-            destinations[self.present] = self.steps.location[self.starts + self.lengths - 1]
-            destinations[~told] = np.nan
-        going_on = np.zeros(self.n_trips, np.bool_)
-        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on, destinations)
-
-    @staticmethod
-    def concat(parts: Sequence[TripRows]) -> TripRows:
-        """Trips one after the other; they must be of one frame, or already have their keys."""
-        firsts = np.cumsum([0, *(p.n_trips for p in parts)])
-        return TripRows(
-            Steps.concat([replace(p.steps, trip=p.steps.trip + f) for p, f in zip(parts, firsts, strict=False)]),
-            np.concatenate([p.keys for p in parts]),
-            parts[0].frame,
-            int(firsts[-1]),
-            np.concatenate([p.finished for p in parts]),
-            np.concatenate([p._destinations for p in parts]),
-        )
-
-    @property
-    def _destinations(self) -> NDArray[np.float64]:
-        """Where each trip is meant to stop; not a number where that is not known."""
-        return np.full((self.n_trips, 2), np.nan) if self.destinations is None else self.destinations
-
-    @property
-    def told(self) -> NDArray[np.bool_]:
-        """Which trips have stopped, or have a known destination."""
-        return self.finished | ~np.isnan(self._destinations[:, 0])
-
-    # ---------------------------------------------------------------- whole trips
-
-    @cached_property
-    def motion(self) -> NDArray[np.float64]:
-        """Of each present trip what :data:`MOTION` names: (trips, 7)."""
-        steps, starts, lengths = self.steps, self.starts, self.lengths
-        vx, vy = steps.velocity.T
-        speed = np.sqrt(vx * vx + vy * vy)
-        moved = np.hypot(*np.diff(steps.location, axis=0, prepend=steps.location[:1]).T) * ~steps.first
-        passed = np.diff(steps.time, prepend=steps.time[:1]) * ~steps.first
-
-        def total(values: Array) -> Array:
-            return np.add.reduceat(np.asarray(values, np.float64), starts)
-
-        # The first row of a path has no speed of its own yet.
-        moving = np.maximum(total(~steps.first), 1)
-        length, duration = total(moved), np.maximum(total(passed), 1.0)
-        mean = total(speed * ~steps.first) / moving
-        square = total(speed * speed * ~steps.first) / moving
-        apart = np.hypot(*(steps.location[starts + lengths - 1] - steps.location[starts]).T)
-        return np.column_stack(
-            [
-                np.log1p(length),
-                np.log(duration),
-                np.log1p(length / duration),
-                apart / (length + 100.0),
-                total((speed < STANDING) & ~steps.first) / moving,
-                np.log1p(np.maximum.reduceat(speed, starts)),
-                np.log1p(np.sqrt(np.maximum(square - mean * mean, 0.0))),
-            ]
-        )
-
-    @cached_property
-    def looked_up(self) -> Keys:
-        """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
-        return _mixed(self._words, _LOOKED_UP)
-
-    @cached_property
-    def remembered(self) -> Keys:
-        """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
-        return _mixed(self._words, _REMEMBERED)
-
-    @cached_property
-    def _words(self) -> Keys:
-        """What the keys of each present trip are made of: (trips, words, grids)."""
-        n, ends = len(self.starts), self.starts + self.lengths - 1
-        stops = self.steps.location[ends]
-        if self.destinations is not None:
-            known = (self.told & ~self.finished)[self.present]
-            stops[known] = self.destinations[self.present[known]]
-        both = self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops]))[:, :, None]
-        places = {"start": both[:, :n], "stop": both[:, n:]}
-        began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
-        bands = {
-            "hour": began,
-            "length": LENGTH_BANDS * self.motion[:, 0],
-            "duration": DURATION_BANDS * self.motion[:, 1],
-            "speed": SPEED_BANDS * self.motion[:, 2],
-        }
-        shifts = np.array(SHIFTS)
-        words = np.zeros((n, len(_WORDS), GRIDS), np.uint64)
-        for w, (part, size) in enumerate(_WORDS):
-            if part in places:
-                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(places[part], size, shifts))
-                words[:, w] = mix(row, column)
-            elif part in bands:
-                band = np.floor(bands[part][:, None] + shifts).astype(np.int64)
-                words[:, w] = (band % SLOTS if part == "hour" else band).view(np.uint64)
-        return words
-
-
-SLOTS = round(24 / HOURS)  # of the day
-_NO_WORD = ("", 0.0)
-_WORDS = tuple(
-    dict.fromkeys(
-        [
-            _NO_WORD,
-            *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now),
-        ]
-    )
-)
-"""What keys of trips are made of, each with its size; the first is none."""
-
-
-def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
-    """For each habit the numbers of its words, (habits, most words); 0 where it has no more."""
-    number = {word: i for i, word in enumerate(_WORDS)}
-    rows = [[number[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
-    most = max(map(len, rows))
-    return np.array([row + [0] * (most - len(row)) for row in rows])
-
-
-_LOOKED_UP = _word_numbers([(h.now, h.size) for h in TRIP_HABITS])
-_REMEMBERED = _word_numbers([(h.past, h.size) for h in TRIP_HABITS])
-# What is counted under a key is what past trips had: two habits that ask for the same share the key.
-_KINDS = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
-_SALTS = np.array(
-    [[(1 << 32) + GRIDS * _KINDS.index((h.past, h.size)) + g for g in range(GRIDS)] for h in TRIP_HABITS], np.uint64
-)
-
-
-def _mixed(words: Keys, numbers: NDArray[np.int64]) -> Keys:
-    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word."""
-    keys = np.broadcast_to(_SALTS, (len(words), *_SALTS.shape)).copy()
-    for column in numbers.T:
-        here = np.flatnonzero(column)
-        keys[:, here] = mix(keys[:, here], words[:, column[here]])
-    return keys
 
 
 class Statistic(NamedTuple):
@@ -440,7 +177,7 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 # -------------------------------------------------------------------- a trip that goes on
 
 
-_NUMBER = {word: w for w, word in enumerate(_WORDS)}
+_NUMBER = {word: w for w, word in enumerate(WORDS)}
 _BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
 _GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
 _TOLD = [h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where]
@@ -567,7 +304,7 @@ class RunningStatistics:
             self._alike[_TOLD] = np.nan
             return
         x, y = self._frame.projection.grid_place(*self._destination)
-        for w, (part, size) in enumerate(_WORDS):
+        for w, (part, size) in enumerate(WORDS):
             if part == "stop":
                 self._words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
         self._alike[_TOLD] = self._counted(_TOLD)
@@ -575,7 +312,7 @@ class RunningStatistics:
     def _counted(self, habits: Sequence[int]) -> Floats:
         """The familiarity of the trip by some habits, all of whose words are known."""
         keys = [
-            reduce(mix_one, (self._words[w][grid] for w in _LOOKED_UP[h].tolist() if w), int(_SALTS[h, grid]))
+            reduce(mix_one, (self._words[w][grid] for w in LOOKED_UP[h].tolist() if w), int(SALTS[h, grid]))
             for h in habits
             for grid in range(GRIDS)
         ]
@@ -587,7 +324,7 @@ def _first_words(step: Step, frame: Frame) -> list[list[int]]:
     x, y = frame.projection.grid_place(*step.location)
     began = (step.time + frame.utc_offset) % DAY / DAY * SLOTS
     words: list[list[int]] = []
-    for part, size in _WORDS:
+    for part, size in WORDS:
         if part == "start":
             words.append([word_of(cell(x, y, size, shift)) for shift in SHIFTS])
         elif part == "hour":

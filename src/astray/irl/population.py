@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from astray.features.featurizer import Featurizer
 from astray.features.paths import resample
-from astray.features.statistics import TripRows
+from astray.features.trip_rows import TripRows
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from astray.features.featurizer import Featurizer, trip_names
 from astray.features.paths import resample
-from astray.features.statistics import TripRows, members
+from astray.features.statistics import members
+from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
 from astray.irl.population import Population
 from astray.irl.world import Rows

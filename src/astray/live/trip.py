@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import StepFeatures
-from astray.features.statistics import RunningStatistics, TripRows, statistics
+from astray.features.statistics import RunningStatistics, statistics
 from astray.features.steps import OpenPath, Step
+from astray.features.trip_rows import TripRows
 from astray.live.fix import one_fix
 from astray.live.rows import Rows
 from astray.live.score import LiveSegment, TripScore

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from astray.features.featurizer import Featurizer, trip_names
 from astray.features.memory import Memory
-from astray.features.statistics import TripRows
+from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.decisions import level
