@@ -25,7 +25,6 @@ from astray.benchmark.injectors import submitted_as
 from astray.benchmark.metrics import auroc, average_precision
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import claim, in_time
-from astray.features.featurizer import trip_names
 
 WAYS = ("a nothing", "b unflagged", "c with questions", "d everything", "e every normal")
 
@@ -69,7 +68,7 @@ def intruder(data: GeoLife, trial: Trial, case: Case) -> tuple[Trajectories, np.
 def run(fleet: FleetDetector, trips: Trajectories, foreign: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Scores, flags and the number of answers."""
     scores, flagged, answers = np.zeros(len(trips)), np.zeros(len(trips), bool), 0
-    strange = dict(zip(trip_names(trips), foreign.tolist(), strict=True))
+    strange = dict(zip(trips.ids, foreign.tolist(), strict=True))
     for i in range(len(trips)):
         trip = trips[i : i + 1]
         scores[i] = np.nan_to_num(fleet.score_samples(trip)[0])

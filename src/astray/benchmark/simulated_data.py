@@ -21,7 +21,6 @@ from astray.benchmark.injectors import INJECTORS, NEED_A_POOL, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.errors import DataError
-from astray.features.featurizer import trip_names
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray.trajectories import Trajectories
 
@@ -91,7 +90,7 @@ class Simulated:
         else:
             foreign, others = np.split(others, [anomalies_for(len(unseen), s.rate)])
             swapped = _submitted(trips, foreign, rng.choice(unseen, len(foreign)))
-            wrong = _labelled(swapped, "agent-swap", source=trip_names(trips[foreign]))
+            wrong = _labelled(swapped, "agent-swap", source=list(map(str, trips[foreign].ids)))
         strays = others[: round(s.contamination / (1.0 - s.contamination) * len(train))]
         beside = rng.choice(train, len(strays))
         if s.history:
@@ -153,7 +152,7 @@ def _labelled(
     """The fixes of some trips with what is wrong with them; by default it is wrong with all of each, or with none."""
     columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
     columns["anomalous"] = np.full(trips.n_rows, bool(kind)) if anomalous is None else anomalous
-    said = {"kind": [kind] * len(trips), "source": trip_names(trips) if source is None else source}
+    said = {"kind": [kind] * len(trips), "source": list(map(str, trips.ids)) if source is None else source}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, said)
 
 

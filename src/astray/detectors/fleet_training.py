@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from astray.detectors.resuming import one_thread, revive
 from astray.detectors.training import remember, sample
 from astray.errors import DataError
-from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.popularity import Popularity
 from astray.features.statistics import members
 from astray.irl.population import Population
@@ -84,12 +84,12 @@ def teachers(
     for agent in chosen.tolist():
         own = some.agent(agent)
         whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
-        names = np.array(trip_names(own))
+        ids = own.ids
         for turn in range(sharing.memories):
             order = rng.permutation(len(own))
             low, high = np.log(sharing.shortest), np.log(max(min(len(own) - 1, sharing.longest), sharing.shortest))
             size = len(own) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(own) - 1)
-            featurizer = whole.forget(names[order[size:]].tolist())
+            featurizer = whole.forget(ids[i] for i in order[size:])
             shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
             if turn:  # half of the trips are new to a shorter memory
                 half = sharing.short_demonstrations // 2
@@ -206,9 +206,9 @@ def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[Tr
         longer = np.flatnonzero(band > b)
         lacking = max(IN_A_BAND - int((band == b).sum()), 0)
         for i in rng.permutation(longer)[:lacking].tolist():
-            ids = rng.permutation(np.array(worlds[i].featurizer.memory.trip_ids))
-            kept = int(rng.integers(int(low), int(high)))
-            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[kept:].tolist())))
+            ids = worlds[i].featurizer.memory.trip_ids
+            order, kept = rng.permutation(len(ids)), int(rng.integers(int(low), int(high)))
+            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[k] for k in order[kept:])))
     return found
 
 
