@@ -39,7 +39,6 @@ from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
 from astray.errors import DataError, TrainingError
-from astray.features.featurizer import trip_names
 from astray.storage.pretrained import pretrained
 from astray.trajectories import Trajectories
 
@@ -302,13 +301,13 @@ class Diary:
         return self
 
     def score(self, trip: Trajectories) -> pl.DataFrame:
-        (name,) = trip_names(trip)
+        (name,) = trip.ids
         self.lines.append(("scored", name, False))
         middle = _Middle(39.9, 116.4).trips(trip)
         return middle.with_columns(flagged=pl.lit(len(self.lines) % 4 == 1))
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        (name,) = trip_names(trip)
+        (name,) = trip.ids
         self.lines.append(("learned", name, person([name])))
         return len(self.lines) % 3
 
@@ -338,7 +337,7 @@ def test_every_trip_of_a_stream_is_scored_before_anything_is_learned_from_it():
     case, diary = Case(STREAM, "p00", 0), Diary()
     trial = TINY.trial(case)
     tables = runner.score(trial, case, diary)
-    names = trip_names(trial.test)
+    names = trial.test.ids
     assert [line[:2] for line in diary.lines] == [(what, n) for n in names for what in ("scored", "learned")]
     assert [own for what, _, own in diary.lines if what == "learned"] == (trial.kind == "").tolist()
     stream, trips = tables[runner.STREAMS], tables[runner.TRIPS]
@@ -366,8 +365,8 @@ def intruded() -> Trial:
 
 def test_the_ways_remember_what_they_say(intruded: Trial):
     case = Case(INTRUDER, "p00", 1)
-    names, own = np.array(trip_names(intruded.test)), intruded.kind == ""
-    past = set(trip_names(intruded.lesson.train))
+    names, own = intruded.test.ids, intruded.kind == ""
+    past = set(intruded.lesson.train.ids)
     for spec in STREAMING:
         contender = method(spec)
         stream = runner.score(intruded, case, contender)[runner.STREAMS]
@@ -380,19 +379,20 @@ def test_the_ways_remember_what_they_say(intruded: Trial):
         for i in range(len(names)):
             trip = intruded.test[i : i + 1]
             flagged.append(follower.score(trip)["flagged"][0])
-            answers += follower.learn(trip, lambda asked: all(own[names.tolist().index(n)] for n in asked))
+            answers += follower.learn(trip, lambda asked: all(own[names.index(n)] for n in asked))
         assert stream["flagged"].to_list() == flagged
         learned = set(fleet.members_["p00"].memory.trip_ids) - past
-        calm = set(names[~np.array(flagged)])
+        calm = {n for n, f in zip(names, flagged, strict=True) if not f}
+        mine = {n for n, o in zip(names, own, strict=True) if o}
         expected = {
             "stream-a-nothing": set(),
             "stream-b-unflagged": calm,
             "stream-d-everything": set(names),
-            "stream-e-normal": set(names[own]),
+            "stream-e-normal": mine,
         }
         if spec == "stream-c-asked":
             assert answers == stream["answers"].sum() > 0
-            assert calm <= learned <= calm | set(names[own])
+            assert calm <= learned <= calm | mine
         else:
             assert (learned, answers) == (expected[spec], 0), spec
 

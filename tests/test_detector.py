@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import astray
-from astray import ByContext, ByHour, IRLDetector, Trajectories
+from astray import ByContext, ByHour, IRLDetector, Trajectories, TripId
 from astray.detectors.resuming import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
 from astray.explain import familiar_words
 from astray.features.context import ContextSpec
 from astray.features.encoders import FamiliarityEncoder
-from astray.features.featurizer import FeaturizerConfig, trip_names
+from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.irl.config import LearnConfig
 from astray.irl.dynamics import Integrator
@@ -340,10 +340,9 @@ class TestNames:
         renamed = Trajectories(
             trips.columns, trips.offsets, trips.agent_ids, [f"2008/{i}" if i % 2 else f"{i}" for i in range(len(trips))]
         )
-        assert renamed.called(["1"]).sum() == 0
         quick = IRLDetector().fit(renamed)
         quick.partial_fit(anomalous=["2", "p00/2008/3"])
-        assert quick.anomalous_ == {"p00/2", "p00/2008/3"}
+        assert quick.anomalous_ == {TripId("p00", "2"), TripId("p00", "2008/3")}
         with pytest.raises(DataError, match="'1'"):
             quick.partial_fit(anomalous=["1"])
 
@@ -613,18 +612,18 @@ class TestFiles:
 
 
 @pytest.fixture(scope="module")
-def with_strays() -> tuple[Trajectories, Trajectories, set[str]]:
+def with_strays() -> tuple[Trajectories, Trajectories, set[TripId]]:
     """Of one person, with a trip of eight others each among them; of three further people; and the eight names."""
     trips = city(people=12, days=21, seed=0).trips
     strays = Trajectories.concat([trips.agent(f"p{i:02d}")[3:4] for i in range(4, 12)])
     mixed = Trajectories.concat([trips.agent("p00"), renamed(strays, *(f"stray-{i}" for i in range(8)))])
     mine = Trajectories(mixed.columns, mixed.offsets, np.full(len(mixed), "p00"), mixed.trajectory_ids)
     crowd = Trajectories.concat([trips.agent(f"p{i:02d}") for i in (1, 2, 3)])
-    return mine, crowd, {f"p00/stray-{i}" for i in range(8)}
+    return mine, crowd, {TripId("p00", f"stray-{i}") for i in range(8)}
 
 
 @pytest.fixture(scope="module")
-def suspicious(with_strays: tuple[Trajectories, Trajectories, set[str]]) -> IRLDetector:
+def suspicious(with_strays: tuple[Trajectories, Trajectories, set[TripId]]) -> IRLDetector:
     mine, crowd, _ = with_strays
     return IRLDetector(**QUICK, seed=0).fit(mine, population=crowd)
 
@@ -633,18 +632,18 @@ class TestStrays:
     """Somebody else's trips among those that it is to learn from."""
 
     def test_they_are_suspected_and_neither_remembered_nor_kept(
-        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]]
+        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
     ) -> None:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
         assert found
         assert found <= strays
         assert suspicious.featurizer_ is not None
-        assert set(suspicious.featurizer_.memory.trip_ids) == set(trip_names(mine)) - found
-        assert not found & set(trip_names(suspicious.kept_))
+        assert set(suspicious.featurizer_.memory.trip_ids) == set(mine.ids) - found
+        assert not found & set(suspicious.kept_.ids)
         assert len(suspicious.own_.trips) == len(suspicious.featurizer_.memory)
 
     def test_the_agents_own_are_hardly_ever_suspected_and_none_when_not_asked_for(
-        self, with_strays: tuple[Trajectories, Trajectories, set[str]], mine: Trajectories
+        self, with_strays: tuple[Trajectories, Trajectories, set[TripId]], mine: Trajectories
     ) -> None:
         mixed, others, strays = with_strays
         assert IRLDetector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
@@ -667,13 +666,13 @@ class TestStrays:
         assert not set(suspicious.suspects_[:2]) & set(again.featurizer_.memory.trip_ids)
 
     def test_given_again_they_are_judged_anew(
-        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[str]], tmp_path: Path
+        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[TripId]], tmp_path: Path
     ) -> None:
         suspicious.save(tmp_path / "m.astray")
         mine, first = with_strays[0], suspicious.suspects_[0]
         for strays in (True, False):
             again = opened(tmp_path / "m.astray").set_params(strays=strays)
-            again.partial_fit(mine[np.array(trip_names(mine)) == first])
+            again.partial_fit(mine[mine.isin([first])])
             assert again.featurizer_ is not None
             doubted = first in again.suspects_
             assert doubted or not strays
@@ -754,8 +753,7 @@ class TestGoingOn:
         mixed = Trajectories.concat([new[:4], poison])
         detector.partial_fit(mixed, y=[1] * 4 + [-1] * 6)
         assert detector.featurizer_ is not None
-        names = {*detector.featurizer_.memory.trip_ids, *detector.kept_.trajectory_ids.tolist()}
-        assert not names & {*poison.trajectory_ids.tolist(), *(f"p01/{t}" for t in poison.trajectory_ids)}
+        assert not {*detector.featurizer_.memory.trip_ids, *detector.kept_.ids} & set(poison.ids)
         assert set(new[:4].trajectory_ids.tolist()) <= set(detector.kept_.trajectory_ids.tolist())
 
     def test_what_proved_anomalous_is_taken_out(self, detector: IRLDetector, others: Trajectories) -> None:
@@ -770,7 +768,7 @@ class TestGoingOn:
         assert detector.posterior_ is weights
         assert (detector.score_samples(later) < fooled).all()
         assert not set(poison.trajectory_ids.tolist()) & set(detector.kept_.trajectory_ids.tolist())
-        assert not any(t.startswith("p01/") for t in detector.featurizer_.memory.trip_ids)
+        assert not any(t.agent == "p01" for t in detector.featurizer_.memory.trip_ids)
 
     def test_even_if_nothing_is_left(self, tmp_path: Path) -> None:
         trips = straight(50, "t0")
@@ -800,7 +798,7 @@ class TestGoingOn:
         quick = IRLDetector()
         quick.partial_fit(mine[:5], anomalous=[str(mine.trajectory_ids[0])])
         assert quick.n_trips_ == 4
-        assert quick.anomalous_ == {f"p00/{mine.trajectory_ids[0]}"}
+        assert quick.anomalous_ == {mine.ids[0]}
         with pytest.raises(DataError, match="nothing to learn from"):
             IRLDetector().partial_fit()
 
@@ -809,7 +807,7 @@ class TestGoingOn:
         detector = IRLDetector(featurizer=featurizer).fit(mine)
         detector.partial_fit(new[:4])
         assert detector.featurizer_ is not None
-        names = {t.split("/")[1] for t in detector.featurizer_.memory.trip_ids}
+        names = {t.trajectory for t in detector.featurizer_.memory.trip_ids}
         assert names == {*mine.trajectory_ids[-6:].tolist(), *new.trajectory_ids[:4].tolist()}
         assert set(detector.kept_.trajectory_ids.tolist()) <= names
 
@@ -941,9 +939,12 @@ class TestExplanations:
         name = str(new.trajectory_ids[2])
         assert detector.explain(new, name).trajectory == name
         assert detector.explain(new, f"p00/{name}").trajectory == name
+        assert detector.explain(new, TripId("p00", name)).id == TripId("p00", name)
         assert detector.explain(new, -1).trajectory == str(new.trajectory_ids[-1])
-        with pytest.raises(DataError, match="no trajectory is called 'x'"):
+        with pytest.raises(DataError, match="no trip named 'x'"):
             detector.explain(new, "x")
+        with pytest.raises(DataError, match="2 trajectories are called"):
+            detector.explain(Trajectories.concat([new, new]), name)
         with pytest.raises(DataError, match="asked of"):
             detector.explain(new, len(new))
 

@@ -305,7 +305,7 @@ class TestOwnScales:
         after = fleet.members_["p06"].own.trips
         assert np.array_equal(after, np.delete(before, [3, 4], axis=0))
         fleet.enroll(trips[3:5])
-        assert fleet.members_["p06"].memory.trip_ids[-2:] == tuple(f"p06/{t}" for t in trips.trajectory_ids[3:5])
+        assert fleet.members_["p06"].memory.trip_ids[-2:] == tuple(trips[3:5].ids)
         assert np.array_equal(fleet.members_["p06"].own.trips[:-2], after)
         assert not np.isnan(fleet.members_["p06"].own.trips).any()
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from astray import Trajectories
+from astray import Trajectories, TripId
 from astray.errors import DataError
 from astray.features.encoders import FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import DAY, DEFAULT_HABITS, Frame, Habit, familiarity, keys_by_trip, keys_of
 from astray.features.faults import REPEATED, TELEPORT
-from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.features.projection import Projection
 from astray.features.steps import Steps
@@ -394,8 +394,8 @@ def test_a_trip_seen_once_is_not_familiar_with_itself():
 def test_looking_at_a_remembered_trip_is_looking_with_it_forgotten():
     trips = wander(6, 10.0)
     featurizer = featurizer_of(trips)
-    blind = featurizer.forget(["ana/3"])
-    assert blind.memory.trip_ids == tuple(f"ana/{k}" for k in (0, 1, 2, 4, 5))
+    blind = featurizer.forget([TripId("ana", "3")])
+    assert blind.memory.trip_ids == tuple(TripId("ana", f"{k}") for k in (0, 1, 2, 4, 5))
     n = n_habits(featurizer)
     np.testing.assert_array_equal(
         featurizer.featurize(trips[3]).features[:, :n], blind.featurize(trips[3]).features[:, :n]
@@ -477,8 +477,7 @@ def test_what_is_remembered_does_not_depend_on_how_often_the_receiver_spoke():
 
 def test_trips_are_remembered_by_agent_and_trajectory():
     fixes = Trajectories.from_fixes(time=[0, 0], lat=[45, 45], lon=[7, 7], agent=["a", "b"], trajectory=["1", "1"])
-    assert trip_names(fixes) == ["a/1", "b/1"]
-    assert featurizer_of(fixes).memory.trip_ids == ("a/1", "b/1")
+    assert featurizer_of(fixes).memory.trip_ids == (TripId("a", "1"), TripId("b", "1"))
 
 
 def test_nothing_to_look_at_gives_no_rows():
@@ -492,7 +491,7 @@ def test_nothing_to_look_at_gives_no_rows():
 def test_a_view_forgets_as_it_was_told():
     trips = wander(5, 30.0)
     featurizer = featurizer_of(trips, forgetting=Forgetting(max_trips=2))
-    assert featurizer.memory.trip_ids == ("ana/3", "ana/4")
+    assert featurizer.memory.trip_ids == (TripId("ana", "3"), TripId("ana", "4"))
 
 
 def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():

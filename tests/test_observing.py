@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import astray
-from astray import FleetDetector, IRLDetector, Trajectories
+from astray import FleetDetector, IRLDetector, Trajectories, TripId
 from astray.detectors.inbox import LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox
 from astray.detectors.observing import ALIKE, Question, _alike
 from astray.errors import DataError
-from astray.features.featurizer import trip_names
 from astray.features.memory import Memory
 from astray.simulate import city
 
@@ -41,8 +40,8 @@ def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: IRLDetector
     assert len(learned) >= 0.8 * len(own)
     assert detector.n_trips_ == 60 + len(learned) == len(detector.featurizer_.memory) == len(detector.own_.trips)
     waiting = set(observed.table.filter(observed.table["became"] == "waiting")["trajectory"].to_list())
-    assert waiting == {name.split("/")[1] for name in detector.inbox_.waiting.trip_ids}
-    assert not waiting & {name.split("/")[1] for name in detector.featurizer_.memory.trip_ids}
+    assert waiting == {trip.trajectory for trip in detector.inbox_.waiting.trip_ids}
+    assert not waiting & {trip.trajectory for trip in detector.featurizer_.memory.trip_ids}
 
 
 def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, people: Trajectories) -> None:
@@ -75,7 +74,7 @@ def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDe
     assert "were flagged" in observed.drift[0]
     before = detector.score_samples(theirs[5:10])
     detector.answer(detector.questions_[0], mine=False)
-    assert set(trip_names(theirs)) & detector.anomalous_
+    assert set(theirs.ids) & detector.anomalous_
     np.testing.assert_allclose(detector.score_samples(theirs[5:10]), before, atol=1e-6)
     again = submitted(people.agent("p01")[:20], "p00", "again")
     assert (detector.observe(again).table["became"] == "refused").sum() >= 5  # what is alike does not even wait
@@ -95,9 +94,9 @@ def test_a_new_habit_that_is_confirmed_becomes_normal(detector: IRLDetector, peo
 
 
 def test_only_what_waits_can_be_answered(detector: IRLDetector) -> None:
-    with pytest.raises(DataError, match="waiting for an answer"):
-        detector.answer(Question("p00", ("p00/nothing",)), mine=True)
-    with pytest.raises(DataError, match="waiting for an answer"):
+    with pytest.raises(DataError, match="no trip named 'p00/nothing' is among the 0 trips that wait for an answer"):
+        detector.answer(Question("p00", (TripId("p00", "nothing"),)), mine=True)
+    with pytest.raises(DataError, match="no trip was named"):
         detector.answer([], mine=True)
 
 
@@ -172,7 +171,7 @@ def test_waiting_trips_may_be_decided_on_by_an_update(detector: IRLDetector, peo
     detector.partial_fit(anomalous=[first])
     assert first in detector.anomalous_
     assert first in detector.inbox_.rejected.trip_ids
-    detector.partial_fit(theirs[trip_names(theirs).index(second)])
+    detector.partial_fit(theirs[theirs.ids.index(second)])
     assert detector.featurizer_ is not None
     assert second in (*detector.featurizer_.memory.trip_ids, *detector.suspects_)
     assert not {first, second} & set(detector.inbox_.waiting.trip_ids)

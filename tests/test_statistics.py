@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from astray import Trajectories
-from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.grid import cell
 from astray.features.statistics import GROUPS, OVER_STEPS, members, statistics_of, windows
 from astray.features.trip_rows import END_CELLS, HOURS, LENGTH_BANDS, SPEED_BANDS, TRIP_HABITS, TripRows
@@ -102,7 +102,7 @@ def ends(featurizer: Featurizer, trips: Trajectories, size: float, shift: float)
 def test_ends_are_counted_by_hand_each_trip_left_out(featurizer: Featurizer, mine: Trajectories) -> None:
     """In how many past trips it began or ended here, travelled this way, or back."""
     found, column = looked(featurizer, mine), columns(featurizer)
-    remembered = {name.split("/")[1] for name in featurizer.memory.trip_ids}
+    remembered = {trip.trajectory for trip in featurizer.memory.trip_ids}
     past = [i for i, name in enumerate(mine.trajectory_ids.tolist()) if name in remembered]
     assert 0 < len(past) < len(mine)
     for size in END_CELLS:
@@ -125,7 +125,7 @@ def test_ends_are_counted_by_hand_each_trip_left_out(featurizer: Featurizer, min
 def test_bands_of_hour_length_and_speed_are_counted_by_hand(featurizer: Featurizer, mine: Trajectories) -> None:
     found = looked(featurizer, mine)
     remembered = set(featurizer.memory.trip_ids)
-    past = [i for i, name in enumerate(trip_names(mine)) if name in remembered]
+    past = [i for i, name in enumerate(mine.ids) if name in remembered]
     names = {s.name: i for i, s in enumerate(featurizer.statistics)}
     of_motion = found[:, len(featurizer.statistics) - 1 - 4 * len(featurizer.popularity.cells) - 7 :]
     length, speed = of_motion[:, 0].astype(np.float64), of_motion[:, 2].astype(np.float64)

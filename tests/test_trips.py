@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from astray import IRLDetector, Trajectories
 from astray.cli import main
 from astray.errors import DataError
+from astray.features.featurizer import INTERVALS
+from astray.live.trip import MAX_ROWS
 from astray.readers import ReadWarning, Report, iter_read, read
 from astray.simulate import city
 from astray.snapshot import Snapshot
@@ -115,6 +117,10 @@ def test_a_stay_ends_a_trip_and_the_next_begins_with_the_last_fix_at_rest() -> N
 def test_a_trip_ends_after_the_longest_time_in_any_case() -> None:
     trips = cut(life(walk(0, 200, 0.0)), TripRules(longest=3600.0))
     assert [t.columns["time"][0] for t in trips] == [0.0, 3600.0, 7200.0, 10_800.0]
+
+
+def test_a_live_trip_has_room_for_as_long_as_a_trip_in_a_file_lasts() -> None:
+    assert TripRules().longest / INTERVALS[0] + 1 < MAX_ROWS
 
 
 def test_cutting_keeps_agents_context_and_columns_apart() -> None:

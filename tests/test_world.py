@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from astray import Trajectories
+from astray import Trajectories, TripId
 from astray.errors import DataError
 from astray.features.context import Context, ContextSpec
 from astray.features.familiarity import DAY, WEEK, Habit
@@ -479,7 +479,7 @@ def test_demonstrations_say_which_trip_they_are_of():
 def test_trips_that_the_view_remembers_are_not_remembered_twice():
     fixes = fixes_of([curve(0), curve(1)])
     featurizer = Featurizer.of(fixes, FeaturizerConfig(), np.random.default_rng(0)).remember(fixes[:1])
-    assert GeoWorld.of(fixes, featurizer).featurizer.memory.trip_ids == ("ana/0", "ana/1")
+    assert GeoWorld.of(fixes, featurizer).featurizer.memory.trip_ids == (TripId("ana", "0"), TripId("ana", "1"))
 
 
 def test_a_world_needs_one_step_at_least():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from astray.scoring.decisions import ByContext, ByHour
     from astray.storage import load
     from astray.trajectories import Trajectories
+    from astray.trip_ids import TripId
 
 __version__ = "0.2.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "FleetDetector",
     "IRLDetector",
     "Trajectories",
+    "TripId",
     "__version__",
     "load",
     "read",
@@ -38,6 +40,7 @@ _HOMES = {
     "FleetDetector": "astray.detectors.fleet",
     "IRLDetector": "astray.detectors.agent",
     "Trajectories": "astray.trajectories",
+    "TripId": "astray.trip_ids",
     "load": "astray.storage",
     "read": "astray.readers",
 }

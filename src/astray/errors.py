@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 
@@ -73,6 +73,20 @@ def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = st
     """``place: reason; remedy``, without what is empty."""
     words = f"{place}: {reason}" if place else reason
     return f"{words}; {spelled(remedy, spelling)}" if remedy else words
+
+
+NAMED = 5
+"""Names of a list that are said, at most."""
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first names of a list, the others by number.
+
+    >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
+    ('ana', 'p0, p1, p2, p3, p4 and 2 more')
+    """
+    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
 
 
 class AstrayError(Exception):

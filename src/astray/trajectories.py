@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
 from astray.grouping import FIX_COLUMNS, Grouped, as_text, check, group_fixes, group_frame, join_steps
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -235,6 +236,11 @@ class Trajectories:
         return list(dict.fromkeys(self.agent_ids.tolist()))
 
     @property
+    def ids(self) -> list[TripId]:
+        """What each trajectory is called: its agent and its own id."""
+        return list(map(TripId, self.agent_ids.tolist(), self.trajectory_ids.tolist()))
+
+    @property
     def trajectory_of_row(self) -> NDArray[np.int64]:
         """For each row the position of its trajectory."""
         return np.repeat(np.arange(len(self)), self.lengths)
@@ -300,16 +306,15 @@ class Trajectories:
             raise DataError(f"no trajectory of agent {agent_id!r}; there are {len(self.agents)} agents: {known}, ...")
         return self[chosen]
 
-    def called(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Which trajectories are meant by names: ids of trajectories, or, where agents share ids, agent/trajectory.
+    def isin(self, ids: Iterable[TripId]) -> NDArray[np.bool_]:
+        """Which trajectories have one of these ids.
 
         >>> trips = Trajectories.from_fixes(time=[0, 0], lat=[0, 0], lon=[0, 0], agent=["a", "b"], trajectory="1")
-        >>> trips.called(["1"]), trips.called(["b/1"])
-        (array([ True,  True]), array([False,  True]))
+        >>> trips.isin([TripId("b", "1")])
+        array([False,  True])
         """
-        wanted = set(names)
-        pairs = zip(self.agent_ids.tolist(), self.trajectory_ids.tolist(), strict=True)
-        return np.array([trip in wanted or f"{agent}/{trip}" in wanted for agent, trip in pairs], np.bool_)
+        wanted = set(ids)
+        return np.array([trip in wanted for trip in self.ids], np.bool_)
 
     def without(self, agent_id: str) -> Trajectories:
         """The trajectories of everybody else."""

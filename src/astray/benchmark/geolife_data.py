@@ -239,7 +239,7 @@ def draw(
     )
     learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, when)]))
     test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places)])
-    source = np.array([f"{trips.agent_ids[i]}/{trips.trajectory_ids[i]}" for i in np.r_[normal, anomalies]])
+    source = np.array(list(map(str, trips[np.r_[normal, anomalies]].ids)))
     kind = np.r_[np.full(len(normal), ""), np.full(ANOMALIES, s.reading or "agent-swap")]
     if s.reading == "strangers":
         order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")

@@ -25,6 +25,7 @@ from astray.errors import DataError
 from astray.irl.shared import trip_rewards
 from astray.scoring.normality import Sample, trip_normality
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.baselines.baseline import StepDetector
@@ -97,7 +98,7 @@ class Method(Protocol):
         """Learn; the same lesson and seed give the same scores."""
 
 
-Person = Callable[[Iterable[str]], bool]
+Person = Callable[[Iterable[TripId]], bool]
 """Somebody who knows whether trips, by name, are mostly the subject's own."""
 
 

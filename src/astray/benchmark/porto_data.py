@@ -263,7 +263,7 @@ def _trial(
 ) -> Trial:
     """The trial, with the test trips in an order that tells nothing."""
     guards.no_path_twice(learned, test)
-    source = np.array([f"{a}/{t}" for a, t in zip(test.agent_ids, test.trajectory_ids, strict=True)])
+    source = np.array(list(map(str, test.ids)))
     order = rng.permutation(len(test))
     columns = {name: test.columns[name] for name in ("time", "lat", "lon")}
     marked = Trajectories(

@@ -25,7 +25,6 @@ from astray.atomic import replacing
 from astray.benchmark.methods import Contender, Fitted, Seconds, StreamMethod
 from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes
 from astray.errors import AstrayError
-from astray.features.featurizer import trip_names
 from astray.processes import spread
 
 TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
@@ -191,7 +190,7 @@ def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.Da
     The table of the stream says what was flagged, and how many answers were asked for after each trip.
     """
     follower = method.begin(trial.lesson, case.seed)
-    foreign = dict(zip(trip_names(trial.test), (trial.kind != "").tolist(), strict=True))
+    foreign = dict(zip(trial.test.ids, (trial.kind != "").tolist(), strict=True))
     began = time.process_time()
     rows, answers = [], []
     for i in range(len(trial.test)):

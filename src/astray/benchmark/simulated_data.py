@@ -22,7 +22,6 @@ from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.streams import intruder, intrusion
 from astray.errors import DataError
-from astray.features.featurizer import trip_names
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray.trajectories import Trajectories
 
@@ -96,11 +95,11 @@ class Simulated:
             others = np.setdiff1d(others, foreign)
             beside, order = intrusion(len(unseen), len(foreign), rng)
             swapped = _submitted(trips, foreign, unseen[beside])
-            wrong = _labelled(swapped, s.reading, source=trip_names(trips[foreign]))
+            wrong = _labelled(swapped, s.reading, source=list(map(str, trips[foreign].ids)))
         else:
             foreign, others = np.split(others, [anomalies_for(len(unseen), s.rate)])
             swapped = _submitted(trips, foreign, rng.choice(unseen, len(foreign)))
-            wrong = _labelled(swapped, s.reading or "agent-swap", source=trip_names(trips[foreign]))
+            wrong = _labelled(swapped, s.reading or "agent-swap", source=list(map(str, trips[foreign].ids)))
         strays = others[: round(s.contamination / (1.0 - s.contamination) * len(train))]
         along = rng.choice(train, len(strays))
         if s.history:
@@ -165,7 +164,7 @@ def _labelled(
     """The fixes of some trips with what is wrong with them; by default it is wrong with all of each, or with none."""
     columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
     columns["anomalous"] = np.full(trips.n_rows, bool(kind)) if anomalous is None else anomalous
-    said = {"kind": [kind] * len(trips), "source": trip_names(trips) if source is None else source}
+    said = {"kind": [kind] * len(trips), "source": list(map(str, trips.ids)) if source is None else source}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, said)
 
 

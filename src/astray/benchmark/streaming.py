@@ -14,7 +14,6 @@ import polars as pl
 
 from astray.benchmark.methods import STREAMING, TRIP_COLUMNS, Lesson, Person, Seconds, Shared
 from astray.detectors.fleet import FleetDetector
-from astray.features.featurizer import trip_names
 from astray.scoring.decisions import NORMAL
 from astray.trajectories import Trajectories
 
@@ -88,7 +87,7 @@ def _everything(fleet: FleetDetector, trip: Trajectories, person: Person) -> int
 
 
 def _normal(fleet: FleetDetector, trip: Trajectories, person: Person) -> int:
-    if person(trip_names(trip)):
+    if person(trip.ids):
         fleet.enroll(trip)
     return 0
 

@@ -21,7 +21,8 @@ def command(
         list[str] | None,
         Argument(
             metavar="[TRIP]...",
-            help="Waiting trips, as agent/trip. One that a question was asked about stands for all that it is about.",
+            help="Waiting trips: a name, or agent/name. One that a question was asked about stands for all "
+            "that it is about.",
             show_default=False,
         ),
     ] = None,
@@ -44,6 +45,7 @@ def command(
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
     from astray.storage import load
+    from astray.trip_ids import find_trips
 
     detector = load(model)
     if not trips:
@@ -51,20 +53,21 @@ def command(
             raise AstrayError("which trips are meant? Name one of each question; astray answer MODEL lists them")
         for question in detector.questions_:
             print(question)
-            print("".join(f"  {name}\n" for name in question.trips), end="")
-        asked = {name for question in detector.questions_ for name in question.trips}
-        others = [name for name in detector.waiting_ if name not in asked]
+            print("".join(f"  {trip}\n" for trip in question.trips), end="")
+        asked = {trip for question in detector.questions_ for trip in question.trips}
+        others = [trip for trip in detector.waiting_ if trip not in asked]
         if others:
             print("Unlike the others:" if asked else "No two of them are alike:")
-            print("".join(f"  {name}\n" for name in others), end="")
+            print("".join(f"  {trip}\n" for trip in others), end="")
         waiting = number_of(len(detector.waiting_), "trip")
         say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
         return
     if mine is None:
         raise AstrayError("were these trips the agent's own? Say --mine or --not-mine")
-    groups = {name: group for group in detector.questions_ for name in group.trips}
+    named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
+    groups = {trip: group for group in detector.questions_ for trip in group.trips}
     done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
-    for meant in dict.fromkeys(groups[name].trips if name in groups else (name,) for name in trips):
+    for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
-        say(f"{', '.join(meant)}: {done}", quiet=settings.quiet)
+        say(f"{', '.join(map(str, meant))}: {done}", quiet=settings.quiet)
     detector.save(new_model or model)

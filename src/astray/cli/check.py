@@ -80,7 +80,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     """What is known of the trips."""
     import numpy as np
 
-    from astray.cli.reading import some_names
+    from astray.errors import some_names
     from astray.times import moment
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]

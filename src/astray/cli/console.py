@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,6 +14,7 @@ from astray.cli.running import as_flag
 
 if TYPE_CHECKING:
     from astray.readers import Report
+    from astray.trip_ids import TripId
 
 Advance = Callable[[float], None]
 """Says which share of the work, from 0 to 1, is done."""
@@ -114,20 +115,13 @@ def say_left_out(report: Report, *, quiet: bool = False) -> None:
         say(report.told(as_flag))
 
 
-def say_if_several(name: str, trips: Collection[str], *, quiet: bool = False) -> None:
-    """That a name is the name of several trips, all of which are meant."""
-    if len(trips) > 1:
-        said = ", ".join(sorted(trips))
-        say(f"{name} is the name of {len(trips):,} trips, and all of them are meant: {said}", quiet=quiet)
-
-
-def say_suspects(names: Sequence[str], *, quiet: bool = False) -> None:
+def say_suspects(trips: Sequence[TripId], *, quiet: bool = False) -> None:
     """That some trips look like other agents', and what to do about it."""
-    if names:
-        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        verb, were = ("looks", "was") if len(names) == 1 else ("look", "were")
+    if trips:
+        shown = ", ".join(map(str, trips[:SHOWN])) + (", ..." if len(trips) > SHOWN else "")
+        verb, were = ("looks", "was") if len(trips) == 1 else ("look", "were")
         say(
-            f"{number_of(len(names), 'trip')} {verb} like somebody else's, and {were} taken out of the memory: {shown}"
+            f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory: {shown}"
             ". astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one",
             quiet=quiet,
         )

@@ -100,15 +100,21 @@ def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, setti
 
 
 def _found(source: Source, trip: str) -> Trajectories:
-    """The trip of this name; reading stops where it stands."""
+    """The trip of this name; reading stops where it stands, if nobody else's can be called so."""
     from astray.explain import position_of
+    from astray.trajectories import Trajectories
 
-    n = 0
+    n, called = 0, []
     for trips, _ in source.batches():
         n += len(trips)
-        if trips.called([trip]).any():
-            return trips[position_of(trips, trip)]
-    raise AstrayError(f"{source.name}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+        ids = trips.ids
+        called.append(trips[[found.is_called(trip) for found in ids]])
+        if any(str(found) == trip for found in ids):
+            break
+    candidates = Trajectories.concat(called)
+    if not len(candidates):
+        raise AstrayError(f"{source.name}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+    return candidates[position_of(candidates, trip)]
 
 
 def _lowest(detector: IRLDetector | FleetDetector, source: Source) -> Trajectories:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, progress, say, say_if_several, say_suspects
+from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspects
 from astray.errors import AstrayError
 from astray.settings import (
     Chance,
@@ -96,7 +96,7 @@ def command(
         given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
     _check_kind(source.name, alone, others is not None, settings)
-    marks = _marks(past, anomalous or [], settings)
+    marks = _marks(past, agent, anomalous or [], source.name)
     with leaving_at_once():
         model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
     model.save(output)
@@ -136,18 +136,15 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
         )
 
 
-def _marks(trips: Trajectories, anomalous: list[str], settings: Settings) -> NDArray[np.int64]:
-    """-1 for the trips that are named as anomalous, else 1."""
+def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: str) -> NDArray[np.int64]:
+    """-1 for the trips, of the agent that is learned, that are named as anomalous, else 1."""
     import numpy as np
 
-    from astray.features.featurizer import trip_names
+    from astray.trip_ids import find_trips
 
-    for name in anomalous:
-        meant = trip_names(trips[trips.called([name])])
-        if not meant:
-            raise AstrayError(f"--anomalous {name}: there is no such trip in the file")
-        say_if_several(name, meant, quiet=settings.quiet)
-    return np.where(trips.called(anomalous), -1, 1)
+    mine = trips if agent is None else trips.agent(agent)
+    whose = "" if agent is None else f" of {agent}"
+    return np.where(trips.isin(find_trips(anomalous, mine.ids, among=f"trips{whose} in {file}")), -1, 1)
 
 
 def _one(

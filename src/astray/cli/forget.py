@@ -37,6 +37,7 @@ def command(
     """
     from astray.detectors.fleet import FleetDetector
     from astray.storage import load
+    from astray.trip_ids import find_trips
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):
@@ -45,9 +46,11 @@ def command(
             "a single trip is taken out with astray update MODEL --anomalous TRIP"
         )
     if trip:
+        if agent in fleet.members_:
+            remembered = fleet.members_[agent].memory.trip_ids
+            meant = find_trips(trip, remembered, among=f"trips that are remembered of {agent}")
+            trip = [found.trajectory for found in meant]
         gone = fleet.forget_trips(agent, trip)
-        if gone < len(set(trip)):
-            raise AstrayError(f"{gone} of the {len(set(trip))} trips are remembered of {agent!r}; nothing was changed")
         said = f"{gone:,} trip{'' if gone == 1 else 's'} of {agent} forgotten"
     else:
         fleet.forget(agent)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.scoring.decisions import Threshold
+    from astray.trip_ids import TripId
 
 NAMED = 5
 """Agents of a pool that are named, at most."""
@@ -99,7 +100,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "period": _period(remembered or starts),
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
-        "suspects": list(model.suspects_),
+        "suspects": [trip._asdict() for trip in model.suspects_],
         "popularity": 0 if model.featurizer_ is None else len(model.featurizer_.popularity.agents),
     }
 
@@ -155,7 +156,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "reward": _reward(about["reward"]["made"]) + _asked(model),
         "others": f"where {number_of(about['popularity'], 'agent')} go is known" if about["popularity"] else "",
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
-        "taken out": _suspects(about.get("suspects", [])),
+        "taken out": _suspects(getattr(model, "suspects_", ())),
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
         "anomaly": low,
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
@@ -200,8 +201,8 @@ def _asked(model: IRLDetector | FleetDetector) -> str:
     return f"; asked about {', '.join(model.look_for)}" if model.look_for else ""
 
 
-def _suspects(names: Sequence[str]) -> str:
-    return f"{', '.join(names)}: probably somebody else's" if names else ""
+def _suspects(trips: Sequence[TripId]) -> str:
+    return f"{', '.join(map(str, trips))}: probably somebody else's" if trips else ""
 
 
 def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:

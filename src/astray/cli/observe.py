@@ -72,7 +72,7 @@ def command(
 def _say_questions(questions: tuple[Question, ...], *, quiet: bool) -> None:
     """What a person is asked, and how to answer."""
     for question in questions:
-        say(f"{question} {', '.join(question.trips)}", quiet=quiet)
+        say(f"{question} {', '.join(map(str, question.trips))}", quiet=quiet)
     if questions:
         first = questions[0].trips[0]
         say(f"answer by: astray answer MODEL {first} --mine (or --not-mine)", quiet=quiet)

@@ -11,7 +11,7 @@ from typing import Any
 from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.errors import AstrayError, DataError, Place
+from astray.errors import AstrayError, DataError, Place, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
@@ -23,9 +23,6 @@ STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
-
-NAMED = 5
-"""Agents of a file that are named, at most, where one is not among them."""
 
 Batch = tuple[Trajectories, float]
 """Some trips, and which share of the file had been read when they came."""
@@ -184,16 +181,6 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
-
-
-def some_names(names: Sequence[str]) -> str:
-    """The first names of a list, the others by number.
-
-    >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
-    ('ana', 'p0, p1, p2, p3, p4 and 2 more')
-    """
-    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

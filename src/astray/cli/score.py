@@ -57,8 +57,9 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, only_agent, some_names, unknown_agents
+    from astray.cli.reading import Source, cut, only_agent, unknown_agents
     from astray.cli.workers import Question, Scorer, answers
+    from astray.errors import some_names
     from astray.processes import cores
     from astray.writers import check_target, table_writer
 

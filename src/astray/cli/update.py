@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, say_if_several, say_suspects
+from astray.cli.console import leaving_at_once, progress, say, say_suspects
 from astray.errors import AstrayError
 from astray.settings import Reading, Settings
 
@@ -60,7 +59,6 @@ def command(
     from astray.cli.reading import Source, only_agent, refuse_unknown
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
-    from astray.features.featurizer import trip_names
     from astray.storage import load
 
     detector = load(model)
@@ -71,17 +69,9 @@ def command(
         source.say_left_out()
         refuse_unknown(detector, further)
     names = anomalous or []
-    proved: set[tuple[str, str]] = set()
-    for name in names:
-        if isinstance(detector, FleetDetector):
-            meant = _meant(detector, further, name)
-            proved |= meant
-            say_if_several(name, {f"{agent}/{trip}" for agent, trip in meant}, quiet=settings.quiet)
-        elif further is not None:
-            say_if_several(name, trip_names(further[further.called([name])]), quiet=settings.quiet)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
         if isinstance(detector, FleetDetector):
-            said = _fleet(detector, further, proved)
+            said = _fleet(detector, further, names)
         else:
             detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
             said = _one(detector, further, names)
@@ -97,23 +87,11 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
     return f"learned from {detector.n_trips_:,} trips now, {before:,} before; {len(detector.anomalous_):,} anomalous"
 
 
-def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
+def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
-    gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
+    from astray.detectors.updating import proved_anomalous
+
+    proved = proved_anomalous(anomalous, fleet.known_trips_ if anomalous else (), trips) - fleet.anomalous_
+    gone = sum(fleet.forget_trips(trip.agent, [trip.trajectory], anomalous=True) for trip in proved)
     counted = 0 if trips is None else fleet.enroll(trips)
     return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
-
-
-def _meant(fleet: FleetDetector, trips: Trajectories | None, name: str) -> set[tuple[str, str]]:
-    """The agents and trajectories that a name means: trips in the file, or the one that is remembered as agent/trip."""
-    found: set[tuple[str, str]] = set()
-    if trips is not None:
-        new = trips[trips.called([name])]
-        found.update(zip(new.agent_ids.tolist(), new.trajectory_ids.tolist(), strict=True))
-    past = {(agent, name.removeprefix(f"{agent}/")) for agent in fleet.agents if name.startswith(f"{agent}/")}
-    found |= {(agent, trip) for agent, trip in past if name in fleet.members_[agent].memory.trip_ids}
-    if not (found or past):
-        raise AstrayError(
-            f"--anomalous {name}: whose trip is that? Give it as agent/trip, of an agent that is enrolled"
-        )
-    return found or past

@@ -20,7 +20,7 @@ from astray.detectors.training import Trained, others, remember, sample, thin, t
 from astray.detectors.updating import first_lesson, sort_out
 from astray.errors import DataError
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
-from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
 from astray.irl.world import GeoWorld, StepWorld
@@ -30,9 +30,10 @@ from astray.scoring.own_scale import OwnScores, fits, own_calibration, scored_pa
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
 from astray.storage import ModelFile, configured, plain
-from astray.storage.parts import Packed
+from astray.storage.parts import Packed, pack_ids, unpack_ids
 from astray.storage.pretrained import pretrained, read_reward
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
@@ -76,10 +77,10 @@ class IRLDetector(AgentParameters, Observing):
     agents_
         Whose trips they were: one agent's, or those of a pool.
     anomalous_
-        Names of trips confirmed as anomalous, which never teach.
+        The trips confirmed as anomalous, which never teach.
     suspects_
-        Names of past trips that look like other agents' rather than this one's. They are not remembered. Look at them,
-        and name those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
+        Past trips that look like other agents' rather than this one's. They are not remembered. Look at them, and name
+        those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
     n_trips_, n_updates_
         How many trips have been learned from, and how often the detector went on learning.
     config_
@@ -111,8 +112,8 @@ class IRLDetector(AgentParameters, Observing):
     history_: pl.DataFrame
     kept_: Trajectories
     agents_: tuple[str, ...]
-    anomalous_: frozenset[str]
-    suspects_: tuple[str, ...]
+    anomalous_: frozenset[TripId]
+    suspects_: tuple[TripId, ...]
     n_trips_: int
     n_updates_: int
     generated_: Generated | None
@@ -160,7 +161,7 @@ class IRLDetector(AgentParameters, Observing):
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
-        self.anomalous_ = frozenset(trip_names(trips[~good]))
+        self.anomalous_ = frozenset(trips[~good].ids)
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
 
@@ -169,7 +170,7 @@ class IRLDetector(AgentParameters, Observing):
         trips: Trajectories | None = None,
         y: ArrayLike | None = None,
         *,
-        anomalous: Sequence[str] = (),
+        anomalous: Sequence[TripId | str] = (),
         population: Trajectories | None = None,
     ) -> Self:
         """Go on learning with further trips; a model that was loaded from a file can, too.
@@ -188,20 +189,19 @@ class IRLDetector(AgentParameters, Observing):
         y
             +1 for normal trips (the default), -1 for anomalous ones.
         anomalous
-            Names of trips, new or past, that proved anomalous: ``"trajectory"`` or ``"agent/trajectory"``.
+            Trips, new or past, that proved anomalous: their ids, or names: ``"agent/trajectory"``, or ``"trajectory"``
+            where only one agent has it. A trip that is neither given nor known is refused.
         population
             Other agents' trips. Where they go is added to what is known of it.
         """
         if not self._is_fitted:
             if trips is None:
                 raise DataError("there is nothing to learn from; give trips")
-            refused = sort_out(trips, y, anomalous, set(), frozenset(), ()).refused
-            return self.fit(trips, np.where(np.isin(trip_names(trips), sorted(refused)), -1, 1), population)
-        remembered = () if self.featurizer_ is None else self.featurizer_.memory.trip_ids
-        learned = {*trip_names(self.kept_), *remembered, *self.suspects_}
-        past = learned | set(self.inbox_.waiting.trip_ids)
+            refused = sort_out(trips, y, anomalous).refused
+            return self.fit(trips, np.where(trips.isin(refused), -1, 1), population)
+        learned = self._learned()
         given = trips if trips is None else self._check(trips)
-        new, trained, refused = sort_out(given, y, anomalous, past, self.anomalous_, self.agents_)
+        new, trained, refused = sort_out(given, y, anomalous, self.known_trips_, self.anomalous_)
         if new is not None and len(new):
             self._go_on(new, refused, without(self.kept_, refused | trained), population)
             self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
@@ -209,7 +209,7 @@ class IRLDetector(AgentParameters, Observing):
         else:
             # Nothing to learn from: the reward stays.
             self._forget(refused)
-        self.suspects_ = tuple(name for name in self.suspects_ if name not in refused)
+        self.suspects_ = tuple(trip for trip in self.suspects_ if trip not in refused)
         self.n_trips_ -= len(refused & learned)
         self.inbox_ = self.inbox_.without(trained).reject(refused)
         self.anomalous_ = (self.anomalous_ | refused) - trained
@@ -222,6 +222,10 @@ class IRLDetector(AgentParameters, Observing):
 
     def _inboxes(self) -> Mapping[str, Inbox]:
         return {self._name: self.inbox_}
+
+    def _learned(self) -> set[TripId]:
+        remembered = () if self.featurizer_ is None else self.featurizer_.memory.trip_ids
+        return {*self.kept_.ids, *remembered, *self.suspects_}
 
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         if not self.is_shared:
@@ -236,29 +240,30 @@ class IRLDetector(AgentParameters, Observing):
         self.featurizer_, self.own_, self.inbox_ = learner.featurizer, learner.own, learner.inbox
         self.n_trips_ += new
 
-    def _forget(self, names: Collection[str]) -> None:
-        self.kept_ = without(self.kept_, names)
+    def _forget(self, trips: Collection[TripId]) -> None:
+        self.kept_ = without(self.kept_, trips)
         if self.featurizer_ is not None:
-            before, self.featurizer_ = self.featurizer_.memory, self.featurizer_.forget(sorted(names))
+            before, self.featurizer_ = self.featurizer_.memory, self.featurizer_.forget(trips)
             if self.is_shared:
                 self.own_ = self.own_.follow(before, self.featurizer_.memory)
 
     def _go_on(
-        self, new: Trajectories, refused: Collection[str], kept: Trajectories, population: Trajectories | None
+        self, new: Trajectories, refused: Collection[TripId], kept: Trajectories, population: Trajectories | None
     ) -> None:
         rng = np.random.default_rng([self.seed, self.n_updates_ + 1])
         rest = None
         if population is not None:
             rest = others(population, new, self.max_population, rng, self.agents_)
-        featurizer = None if self.featurizer_ is None else remember(self.featurizer_.forget(sorted(refused)), new)
+        featurizer = None if self.featurizer_ is None else remember(self.featurizer_.forget(refused), new)
         if featurizer is not None and featurizer.counts:
             # What the memory has let go of must not come back by way of the kept trips.
-            kept = kept[np.isin(trip_names(kept), featurizer.memory.trip_ids)]
+            kept = kept[kept.isin(featurizer.memory.trip_ids)]
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         if featurizer is not None and self.is_shared:
             # Those that are given again are judged anew.
-            doubted = tuple(name for name in self.suspects_ if name not in trip_names(new))
+            again = set(new.ids)
+            doubted = tuple(trip for trip in self.suspects_ if trip not in again)
             trained = self._enrol(both, featurizer, rest, rng, self.reward_, self.aspect_weights_, doubted)
         else:
             world: GeoWorld | StepWorld
@@ -316,7 +321,7 @@ class IRLDetector(AgentParameters, Observing):
         rng: np.random.Generator,
         begun: Reward,
         weights: tuple[float, ...],
-        suspects: tuple[str, ...] = (),
+        suspects: tuple[TripId, ...] = (),
     ) -> Trained:
         """The shared reward, and what the agent's past trips score by it."""
         learned = begun
@@ -397,7 +402,7 @@ class IRLDetector(AgentParameters, Observing):
         if self.featurizer_ is None:
             assert self.world_ is not None
             return Chunk.of_steps(trips, self.world_.featurize(trips), float(self.n_trips_))
-        own = self.featurizer_.memory.number_of(np.array(trip_names(trips))) >= 0
+        own = self.featurizer_.memory.number_of(trips.ids) >= 0
         past = np.maximum(self._history - own, 0.0)
         return Chunk.of_fixes(self.featurizer_.featurize(trips, every), past, np.zeros(len(trips), np.int64))
 
@@ -417,11 +422,11 @@ class IRLDetector(AgentParameters, Observing):
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:
             return explain_steps(scores, bounds)
-        shown = without(self.kept_, trip_names(trip))
+        shown = without(self.kept_, trip.ids)
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
         actor = None if self.generated_ is None else self.generated_.actor
-        return explain_fixes(scores, whole, bounds, self.featurizer_, trip_names(trip)[0], habitual, actor)
+        return explain_fixes(scores, whole, bounds, self.featurizer_, trip.ids[0], habitual, actor)
 
     # ---------------------------------------------------------------- keeping
 
@@ -429,7 +434,6 @@ class IRLDetector(AgentParameters, Observing):
         own = {
             "config": self.config_,
             "agents": self.agents_,
-            "anomalous": sorted(self.anomalous_),
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
             "aspect_weights": self.aspect_weights_,
@@ -446,7 +450,7 @@ class IRLDetector(AgentParameters, Observing):
             self.suspects_,
             self.inbox_,
         )
-        return Packed.together([Packed(own, {}), trained.pack()])
+        return Packed.together([Packed(own, pack_ids("anomalous", sorted(self.anomalous_))), trained.pack()])
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
@@ -455,7 +459,7 @@ class IRLDetector(AgentParameters, Observing):
         detector._take(Trained.unpack(model))
         detector.config_ = model.value("config", dict[str, Any])
         detector.agents_ = model.value("agents", tuple[str, ...])
-        detector.anomalous_ = frozenset(model.value("anomalous", tuple[str, ...]))
+        detector.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)
         detector.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])

@@ -23,6 +23,7 @@ from astray.scoring.own_scale import OwnScores, own_calibration
 from astray.storage import ModelFile, pack_text
 from astray.storage.parts import Packed, sound
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 XY = NDArray[np.float32]
@@ -108,7 +109,7 @@ def pack_members(members: Mapping[str, Member], aspects: int) -> Packed:
         {
             **inboxes.arrays,
             **pack_text("agents", list(members)),
-            **pack_text("trips.ids", [t for m in everybody for t in m.memory.trip_ids]),
+            **pack_text("trips.trajectories", [t.trajectory for m in everybody for t in m.memory.trip_ids]),
             "agents.centre": np.array([[m.projection.lat, m.projection.lon] for m in everybody]).reshape(-1, 2),
             "agents.utc_offset": np.array([m.utc_offset for m in everybody], np.float64),
             "agents.trips": offsets(len(m.memory) for m in everybody),
@@ -131,22 +132,24 @@ def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> 
     n = len(agents)
     centre = model.array("agents.centre", np.float64, n, 2)
     utc_offset = model.array("agents.utc_offset", np.float64, n)
-    ids = model.text("trips.ids")
-    times = model.array("trips.times", np.float64, len(ids))
-    scores = model.array("trips.scores", np.float32, len(ids), 2, aspects)
+    glued = "trips.ids.utf8" in model.arrays  # up to version 4: agent/trajectory
+    names = model.text("trips.ids" if glued else "trips.trajectories")
+    times = model.array("trips.times", np.float64, len(names))
+    scores = model.array("trips.scores", np.float32, len(names), 2, aspects)
     step = model.array("agents.step", np.float64, n, 2)
     keys = model.array("postings.keys", np.uint64, None)
     trips = model.array("postings.trips", np.int32, len(keys))
     xy = model.array("ways.xy", np.float32, None, 2)
     points = model.offsets("ways.points", len(xy))
-    of_trips = model.offsets("agents.trips", len(ids), n)
+    of_trips = model.offsets("agents.trips", len(names), n)
     of_postings = model.offsets("agents.postings", len(keys), n)
     of_ways = model.offsets("agents.ways", len(points) - 1, n)
     inboxes = unpack_inboxes(model, "inbox", n)
     members = {}
     for i, agent in enumerate(agents):
         t, p, w = (slice(int(o[i]), int(o[i + 1])) for o in (of_trips, of_postings, of_ways))
-        memory = Memory(tuple(ids[t]), times[t], keys[p], trips[p], config.forgetting)
+        ids = tuple(TripId(agent, name[len(agent) + 1 :] if glued else name) for name in names[t])
+        memory = Memory(ids, times[t], keys[p], trips[p], config.forgetting)
         if not sound(memory.keys, memory.trips, len(memory)):
             raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
         ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))

@@ -23,6 +23,7 @@ from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks
 from astray.storage import FilePath, ModelFile, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.explain import Explanation
@@ -279,7 +280,7 @@ class Detector(Parameters, ABC):
     def explain(
         self,
         trips: Trajectories,
-        trajectory: str | int = 0,
+        trajectory: TripId | str | int = 0,
         *,
         eps: Threshold | None = None,
         gamma: Threshold | None = None,
@@ -292,7 +293,8 @@ class Detector(Parameters, ABC):
         trips
             Some trips.
         trajectory
-            Which of them: its id or its position; the first by default.
+            Which of them: its id, its name (``"agent/trajectory"``, or ``"trajectory"`` where only one agent has it) or
+            its position; the first by default.
         eps, gamma, false_alarm_rate
             By what it is decided on, as in :meth:`decide`.
 

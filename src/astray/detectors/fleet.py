@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -21,7 +21,7 @@ from astray.detectors.updating import first_lesson
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
-from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
@@ -30,16 +30,19 @@ from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import fits
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
-from astray.storage import ModelFile, pack_text, plain
+from astray.storage import ModelFile, plain
 from astray.storage.parts import (
     Packed,
+    pack_ids,
     pack_popularity,
     pack_reward,
+    unpack_ids,
     unpack_popularity,
     unpack_reward,
 )
 from astray.storage.pretrained import pretrained, read_reward
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -67,7 +70,7 @@ class FleetDetector(FleetParameters, Observing):
     aspect_weights_
         How much each aspect of the reward counts.
     anomalous_
-        Names of trips confirmed as anomalous, which never teach.
+        The trips confirmed as anomalous, which never teach.
 
     Examples
     --------
@@ -88,7 +91,7 @@ class FleetDetector(FleetParameters, Observing):
 
     reward_: Reward
     members_: dict[str, Member]
-    anomalous_: frozenset[str]
+    anomalous_: frozenset[TripId]
     featurizer_config_: FeaturizerConfig
     context_: Context
     popularity_: Popularity
@@ -118,7 +121,7 @@ class FleetDetector(FleetParameters, Observing):
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
         self.popularity_, self.members_, self.aspect_weights_ = popularity, members, common.weights
-        self.anomalous_ = frozenset(trip_names(trips[~good]))
+        self.anomalous_ = frozenset(trips[~good].ids)
         return self
 
     # ---------------------------------------------------------------- agents and their memories
@@ -137,15 +140,15 @@ class FleetDetector(FleetParameters, Observing):
         self._require_fitted()
         new = self._unknown(trips)
         enrolled = fleet_features.enrol(new, self.members_, self._common, self.ways)
-        names = set(trip_names(new))
-        self.members_.update({a: replace(m, inbox=m.inbox.without(names)) for a, m in enrolled.items()})
+        counted = set(new.ids)
+        self.members_.update({a: replace(m, inbox=m.inbox.without(counted)) for a, m in enrolled.items()})
         return len(new)
 
     def _unknown(self, trips: Trajectories) -> Trajectories:
         """The trips that are neither remembered nor known to be anomalous."""
         teachable(self._check(trips))
-        known = {n for a in trips.agents if a in self.members_ for n in self.members_[a].memory.trip_ids}
-        return trips[[n not in known and n not in self.anomalous_ for n in trip_names(trips)]]
+        known = {t for a in trips.agents if a in self.members_ for t in self.members_[a].memory.trip_ids}
+        return trips[~trips.isin(known | self.anomalous_)]
 
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
@@ -154,6 +157,9 @@ class FleetDetector(FleetParameters, Observing):
 
     def _inboxes(self) -> Mapping[str, Inbox]:
         return {agent: member.inbox for agent, member in self.members_.items()}
+
+    def _learned(self) -> Iterator[TripId]:
+        return (trip for member in self.members_.values() for trip in member.memory.trip_ids)
 
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         strangers = [a for a in trips.agents if a not in self.members_]
@@ -175,10 +181,7 @@ class FleetDetector(FleetParameters, Observing):
         self._member(agent)
         del self.members_[agent]
         self.popularity_ = self.popularity_.without([agent])
-        # The names of others may begin with this one's.
-        longer = tuple(f"{other}/" for other in self.members_ if other.startswith(f"{agent}/"))
-        its = (n for n in self.anomalous_ if n.startswith(f"{agent}/") and not n.startswith(longer))
-        self.anomalous_ = self.anomalous_ - set(its)
+        self.anomalous_ = frozenset(trip for trip in self.anomalous_ if trip.agent != agent)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Take trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
@@ -186,14 +189,14 @@ class FleetDetector(FleetParameters, Observing):
         Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` takes that out.
         """
         member = self._member(agent)
-        names = {f"{agent}/{t}" for t in trajectories}
-        memory = member.memory.remove(names)
+        trips = {TripId(agent, t) for t in trajectories}
+        memory = member.memory.remove(trips)
         gone = len(member.memory) - len(memory)
         # Ways have no names: after a removal none of them is sure to be innocent.
-        inbox = member.inbox.reject(names) if anomalous else member.inbox.without(names)
+        inbox = member.inbox.reject(trips) if anomalous else member.inbox.without(trips)
         self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways, inbox=inbox)
         if anomalous:
-            self.anomalous_ |= names
+            self.anomalous_ |= trips
         return gone
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
@@ -244,8 +247,7 @@ class FleetDetector(FleetParameters, Observing):
         found = self._found(trips)
         members = [found[a] for a in trips.agent_ids.tolist()]
         featurized = fleet_features.featurize(trips, members, self._common, every)
-        remembered = {n for m in found.values() for n in m.memory.trip_ids}
-        own = np.array([n in remembered for n in trip_names(trips)], bool)
+        own = trips.isin(t for m in found.values() for t in m.memory.trip_ids)
         history = np.maximum(fleet_features.histories(members) - own, 0.0)
         number = {agent: i for i, agent in enumerate(found)}
         return Chunk.of_fixes(featurized, history, np.array([number[a] for a in trips.agent_ids.tolist()], np.int64))
@@ -260,7 +262,7 @@ class FleetDetector(FleetParameters, Observing):
         member = self.members_.get(trip.agents[0]) or Member.of(trip, self.featurizer_config_)
         habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
         featurizer = member.featurizer(trip.agents[0], self._common)
-        return explain_fixes(scores, whole, bounds, featurizer, trip_names(trip)[0], habitual)
+        return explain_fixes(scores, whole, bounds, featurizer, trip.ids[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 
@@ -272,7 +274,7 @@ class FleetDetector(FleetParameters, Observing):
         }
         return Packed.together(
             [
-                Packed(own, pack_text("anomalous", sorted(self.anomalous_))),
+                Packed(own, pack_ids("anomalous", sorted(self.anomalous_))),
                 pack_reward("reward", self.reward_),
                 pack_members(self.members_, len(self.reward_.aspects)),
                 pack_popularity("popularity", self.popularity_),
@@ -288,7 +290,7 @@ class FleetDetector(FleetParameters, Observing):
         fleet.context_ = model.value("context", Context)
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.featurizer_config_)
         fleet.members_ = unpack_members(model, fleet.featurizer_config_, len(fleet.reward_.aspects))
-        fleet.anomalous_ = frozenset(model.text("anomalous"))
+        fleet.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
         if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):
             raise model.wrong("its aspects and their weights do not fit together")

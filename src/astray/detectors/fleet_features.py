@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.agents import XY, Common, Member
-from astray.features.featurizer import Featurized, trip_names
+from astray.features.featurizer import Featurized
 from astray.features.paths import paths_of
 from astray.features.projection import Projection
 from astray.features.steps import chosen, steps_of
@@ -65,7 +65,7 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
     steps = steps if len(kept) == len(steps) else steps[kept]
     since = np.diff(steps.time, prepend=steps.time[:1])
     weight = np.where(steps.first, 0.0, np.minimum(since, config.interval))
-    names, agents = np.array(trip_names(trips)), trips.agent_ids.tolist()
+    ids, agents = trips.ids, trips.agent_ids.tolist()
     features, found = [], []
     for member, run in _runs(members):
         featurizer = replace(member, memory=replace(member.memory)).featurizer(agents[run.start], common)
@@ -73,7 +73,7 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
         here = replace(here, trip=here.trip - run.start)
         n = run.stop - run.start
         rows = featurizer.trip_rows(here, n)
-        number = featurizer.memory.number_of(names[run])
+        number = featurizer.memory.number_of(ids[run])
         made_by = featurizer.popularity.number_of(agents[run.start : run.start + 1])
         familiar, statistics = featurizer.measure(
             rows, number if (number >= 0).any() else None, np.repeat(made_by, n) if made_by[0] >= 0 else None
@@ -107,7 +107,7 @@ def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> I
     for member, run in _runs(members):
         here = trips[run]
         featurizer = replace(member, memory=replace(member.memory)).featurizer(str(here.agent_ids[0]), common)
-        number = featurizer.memory.number_of(trip_names(here))
+        number = featurizer.memory.number_of(here.ids)
         fresh = own_scores(featurizer.rows(here), featurizer, number, common.reward, common.weights)
         yield run.start, replace(member, own=member.own.with_scores(fresh, number))
 

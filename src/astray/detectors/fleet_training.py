@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from astray.detectors.resuming import one_thread, revive
 from astray.detectors.training import remember, sample
 from astray.errors import DataError
-from astray.features.featurizer import Featurizer, FeaturizerConfig, trip_names
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.popularity import Popularity
 from astray.features.statistics import members
 from astray.irl.population import Population
@@ -86,9 +86,9 @@ def teachers(
     for agent in chosen.tolist():
         own = some.agent(agent).in_time()
         whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
-        names = np.array(trip_names(own))
+        ids = own.ids
         for remembered, shown in _memories(len(own), sharing, rng):
-            featurizer = whole.forget(np.delete(names, remembered).tolist())
+            featurizer = whole.forget(ids[i] for i in np.setdiff1d(np.arange(len(own)), remembered))
             world = TripWorld.of(own[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
@@ -218,9 +218,9 @@ def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[Tr
         longer = np.flatnonzero(band > b)
         lacking = max(IN_A_BAND - int((band == b).sum()), 0)
         for i in rng.permutation(longer)[:lacking].tolist():
-            ids = rng.permutation(np.array(worlds[i].featurizer.memory.trip_ids))
-            kept = int(rng.integers(int(low), int(high)))
-            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[kept:].tolist())))
+            ids = worlds[i].featurizer.memory.trip_ids
+            order, kept = rng.permutation(len(ids)), int(rng.integers(int(low), int(high)))
+            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[k] for k in order[kept:])))
     return found
 
 

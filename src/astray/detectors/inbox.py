@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.memory import Memory
-from astray.storage import ModelFile, pack_text
-from astray.storage.parts import Packed
+from astray.storage import ModelFile
+from astray.storage.parts import Packed, pack_ids, restored_ids, unpack_ids
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -39,7 +40,7 @@ class Inbox:
 
     waiting: Memory = field(default_factory=Memory)
     rejected: Memory = field(default_factory=Memory)
-    asked: tuple[tuple[str, ...], ...] = ()
+    asked: tuple[tuple[TripId, ...], ...] = ()
     tokens: float = TOKENS
     flags: tuple[bool, ...] = ()
 
@@ -48,17 +49,17 @@ class Inbox:
         tokens = min(self.tokens + EARNED, MOST_TOKENS)
         return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-LATELY:])
 
-    def without(self, names: Collection[str]) -> Inbox:
+    def without(self, trips: Collection[TripId]) -> Inbox:
         """The same after somebody has decided on some of the waiting trips."""
-        gone = set(names)
+        gone = set(trips)
         groups = (tuple(t for t in group if t not in gone) for group in self.asked)
         asked = tuple(group for group in groups if len(group) >= TOGETHER)
         return replace(self, waiting=self.waiting.remove(gone), asked=asked)
 
-    def reject(self, names: Collection[str]) -> Inbox:
+    def reject(self, trips: Collection[TripId]) -> Inbox:
         """The same after some of the waiting trips proved not to be the agent's: what is alike is refused from then."""
-        proved = self.waiting.remove(set(self.waiting.trip_ids) - set(names))
-        return replace(self.without(names), rejected=self.rejected.merge(proved))
+        proved = self.waiting.remove(set(self.waiting.trip_ids) - set(trips))
+        return replace(self.without(trips), rejected=self.rejected.merge(proved))
 
     def add(self, trip: Memory) -> Inbox:
         """One more trip waits; the oldest may have to go."""
@@ -77,7 +78,7 @@ def pack_inboxes(name: str, inboxes: Sequence[Inbox]) -> Packed:
     memories = [getattr(inbox, kind) for _, inbox, kind in known]
     groups = {str(i): inbox.asked for i, inbox in enumerate(inboxes) if inbox.asked}
     arrays = {
-        **pack_text(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
+        **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
         f"{name}.owner": np.repeat(np.array([i for i, _, _ in known], np.int64), [len(m) for m in memories]),
         f"{name}.kind": np.repeat(np.array([KINDS.index(k) for *_, k in known], np.int64), [len(m) for m in memories]),
         f"{name}.times": np.concatenate([np.zeros(0), *(m.times for m in memories)]),
@@ -104,14 +105,14 @@ def _bits(flags: Sequence[bool]) -> int:
 
 def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
     """The inboxes of ``n`` agents."""
-    ids = model.text(f"{name}.trip_ids")
+    ids = unpack_ids(model, f"{name}.trip_ids")
     owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
     times = model.array(f"{name}.times", np.float64, len(ids))
     sizes = model.array(f"{name}.sizes", np.int64, len(ids))
     keys = model.array(f"{name}.keys", np.uint64, None)
     tokens = model.array(f"{name}.tokens", np.float64, n)
     flags = model.array(f"{name}.flags", np.int64, n)
-    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[str, ...], ...]])
+    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[tuple[str, str] | str, ...], ...]])
     whole = (sizes >= 0).all() and sizes.sum() == len(keys) and (flags > 0).all()
     if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
         raise model.wrong(f"the trips of {name} do not fit together")
@@ -119,8 +120,10 @@ def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
     inboxes = [
         Inbox(tokens=float(t), flags=tuple(b == "1" for b in f"{f:b}"[1:])) for t, f in zip(tokens, flags, strict=True)
     ]
-    for i, group in asked.items():
-        inboxes[int(i)] = replace(inboxes[int(i)], asked=group)
+    trips = iter(restored_ids(model, [trip for groups in asked.values() for group in groups for trip in group]))
+    for i, groups in asked.items():
+        known = tuple(tuple(next(trips) for _ in group) for group in groups)
+        inboxes[int(i)] = replace(inboxes[int(i)], asked=known)
     for k, trip in enumerate(ids):
         inbox, which = inboxes[owner[k]], KINDS[kind[k]]
         memory: Memory = getattr(inbox, which)

@@ -8,7 +8,7 @@ tell, so a question is asked, never more often than the agent has tokens for. No
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from astray.detectors.estimator import Detector
 from astray.detectors.inbox import LATELY, TOGETHER, Inbox
-from astray.errors import DataError
-from astray.features.featurizer import Featurizer, trip_names
+from astray.errors import DataError, some_names
+from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
 from astray.irl.shared import Reward, trip_rewards
 from astray.scoring.normality import Calibration, trip_normality
 from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId, find_trips
 
 Array = NDArray[Any]
 
@@ -40,7 +41,7 @@ class Question(NamedTuple):
     """Is this a new habit? Asked about flagged trips of one agent that are alike."""
 
     agent: str
-    trips: tuple[str, ...]
+    trips: tuple[TripId, ...]
 
     def __str__(self) -> str:
         return f"{len(self.trips)} unusual trips of {self.agent or 'the agent'} are alike: a new habit?"
@@ -49,7 +50,7 @@ class Question(NamedTuple):
 class Outcome(NamedTuple):
     """What became of one trip."""
 
-    name: str
+    trip: TripId
     score: float
     p_value: float
     became: str
@@ -89,7 +90,7 @@ class Learner:
 
     def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
-        name = trip_names(trip)[0]
+        (name,) = trip.ids
         known = (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)
         rows = self.featurizer.rows(trip)
         statistics = self.featurizer.measure(rows)[1]
@@ -122,7 +123,7 @@ class Learner:
         """What is new about a trip: keys that no remembered trip has."""
         return np.unique(one.keys[self.featurizer.memory.counts(one.keys) == 0])
 
-    def _ask(self, name: str, new: Array) -> Learner:
+    def _ask(self, name: TripId, new: Array) -> Learner:
         """Ask about the waiting trips that are like this one, if there are any, and tokens."""
         inbox = self.inbox
         alike = tuple(
@@ -139,12 +140,9 @@ class Learner:
             return self
         return replace(self, inbox=replace(inbox, asked=(*inbox.asked, alike), tokens=inbox.tokens - 1.0))
 
-    def answer(self, trips: Sequence[str], mine: bool) -> Learner:
-        """A person has said whether some waiting trips, by name, were the agent's own."""
+    def answer(self, trips: Sequence[TripId], mine: bool) -> Learner:
+        """A person has said whether some waiting trips were the agent's own."""
         meant = set(trips)
-        unknown = meant - set(self.inbox.waiting.trip_ids)
-        if unknown or not meant:
-            raise DataError(f"no trip named {min(unknown) if unknown else ''!r} is waiting for an answer")
         if not mine:
             return replace(self, inbox=self.inbox.reject(meant))
         chosen = self.inbox.waiting.remove(set(self.inbox.waiting.trip_ids) - meant)
@@ -198,11 +196,15 @@ def _alike(one: Array, other: Array) -> bool:
 class Observing(Detector):
     """A detector that goes on learning, trip by trip."""
 
-    anomalous_: frozenset[str]
+    anomalous_: frozenset[TripId]
 
     @abstractmethod
     def _inboxes(self) -> Mapping[str, Inbox]:
         """The inbox of each agent."""
+
+    @abstractmethod
+    def _learned(self) -> Iterable[TripId]:
+        """The trips that were learned from, or taken for somebody else's."""
 
     @abstractmethod
     def _learner(self, agent: str) -> Learner:
@@ -236,7 +238,7 @@ class Observing(Detector):
         True
         """
         self._require_fitted()
-        given = trips[[name not in self.anomalous_ for name in trip_names(self._check(trips))]]
+        given = trips[~self._check(trips).isin(self.anomalous_)]
         learned: list[tuple[Learner, int]] = []
         outcomes: dict[int, Outcome] = {}
         for agent, at in self._by_learner(given).items():
@@ -267,27 +269,35 @@ class Observing(Detector):
         return tuple(Question(agent, group) for agent, inbox in self._inboxes().items() for group in inbox.asked)
 
     @property
-    def waiting_(self) -> tuple[str, ...]:
-        """The names of flagged trips that nobody has spoken about."""
+    def waiting_(self) -> tuple[TripId, ...]:
+        """The flagged trips that nobody has spoken about."""
         self._require_fitted()
-        return tuple(name for inbox in self._inboxes().values() for name in inbox.waiting.trip_ids)
+        return tuple(trip for inbox in self._inboxes().values() for trip in inbox.waiting.trip_ids)
 
-    def answer(self, question: Question | Sequence[str], mine: bool) -> None:
+    @property
+    def known_trips_(self) -> set[TripId]:
+        """The trips that the detector knows: remembered, kept, waiting, or known as anomalous."""
+        self._require_fitted()
+        return {*self._learned(), *self.waiting_, *self.anomalous_}
+
+    def answer(self, question: Question | Sequence[TripId | str], mine: bool) -> None:
         """Say whether waiting trips were the agent's own; then they are remembered, otherwise what is alike is refused.
 
         Parameters
         ----------
         question
-            One of ``questions_``, or names of ``waiting_`` trips of one agent (``"agent/trajectory"``).
+            One of ``questions_``, or ``waiting_`` trips of one agent: their ids, or names (``"agent/trajectory"``).
         mine
             Whether they were.
         """
         self._require_fitted()
-        names = question.trips if isinstance(question, Question) else tuple(question)
-        whose = [agent for agent, inbox in self._inboxes().items() if set(names) & set(inbox.waiting.trip_ids)]
-        if len(whose) != 1:
-            what = "are of several agents; answer for one at a time" if whose else "are not waiting for an answer"
-            raise DataError(f"the trips {', '.join(names) or '(none)'} {what}")
-        self._keep(self._learner(whose[0]).answer(names, mine), len(names) if mine else 0)
+        asked = question.trips if isinstance(question, Question) else question
+        trips = list(dict.fromkeys(find_trips(asked, self.waiting_, among="trips that wait for an answer")))
+        whose = [agent for agent, inbox in self._inboxes().items() if set(trips) & set(inbox.waiting.trip_ids)]
+        if not whose:
+            raise DataError("no trip was named", remedy="name waiting trips, or give one of the questions")
+        if len(whose) > 1:
+            raise DataError(f"the trips are of {some_names(whose)}", remedy="answer for one agent at a time")
+        self._keep(self._learner(whose[0]).answer(trips, mine), len(trips) if mine else 0)
         if not mine:
-            self.anomalous_ |= set(names)
+            self.anomalous_ |= set(trips)

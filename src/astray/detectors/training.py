@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.resuming import Generated, one_thread
 from astray.errors import DataError
-from astray.features.featurizer import Featurizer, trip_names
+from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
 from astray.features.paths import resample
 from astray.irl.shared import Reward
@@ -26,16 +27,19 @@ from astray.storage.parts import (
     Packed,
     pack_calibration,
     pack_featurizer,
+    pack_ids,
     pack_reward,
     pack_table,
     pack_trips,
     unpack_calibration,
     unpack_featurizer,
+    unpack_ids,
     unpack_reward,
     unpack_table,
     unpack_trips,
 )
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
@@ -55,7 +59,10 @@ WINDOW_STEPS = 10.0  # and steps, where there is no time
 
 
 def teachable(
-    trips: Trajectories, y: ArrayLike | None = None, refused: Iterable[str] = (), known: frozenset[str] = frozenset()
+    trips: Trajectories,
+    y: ArrayLike | None = None,
+    refused: Iterable[TripId] = (),
+    known: frozenset[TripId] = frozenset(),
 ) -> NDArray[np.bool_]:
     """Which trips may teach.
 
@@ -63,26 +70,24 @@ def teachable(
     are marked +1 now. Two trips of one name are refused altogether.
 
     >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
-    >>> teachable(trips, [1, -1, 1], refused=["z"]).tolist()
+    >>> teachable(trips, [1, -1, 1], refused=[TripId("a", "z")]).tolist()
     [True, False, False]
     """
-    names = trip_names(trips)
-    if len(set(names)) < len(names):
-        distinct, times = np.unique(names, return_counts=True)
-        twice = str(distinct[np.argmax(times)])
-        raise DataError(f"two trajectories are called {twice!r}; give each trajectory of an agent an id of its own")
-    unwanted = trips.called(refused)
+    for trip, times in Counter(trips.ids).most_common(1):
+        if times > 1:
+            raise DataError(f"two trajectories are called '{trip}'; give each trajectory of an agent an id of its own")
+    unwanted = trips.isin(refused)
     if y is None:
-        return ~unwanted & ~np.isin(names, sorted(known))
+        return ~unwanted & ~trips.isin(known)
     labels = np.asarray(y)
     if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
         raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
     return np.asarray(~unwanted & (labels == 1), bool)
 
 
-def without(trips: Trajectories, names: Iterable[str]) -> Trajectories:
-    """The trips that are not called one of these full names."""
-    return trips[~np.isin(trip_names(trips), sorted(names))]
+def without(trips: Trajectories, ids: Iterable[TripId]) -> Trajectories:
+    """The trips that have none of these ids."""
+    return trips[~trips.isin(ids)]
 
 
 def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
@@ -108,8 +113,7 @@ def others(
 
 def remember(featurizer: Featurizer, trips: Trajectories) -> Featurizer:
     """A featurizer that remembers these trips too; those that it remembered under the same names are replaced."""
-    again = set(featurizer.memory.trip_ids).intersection(trip_names(trips))
-    featurizer = featurizer.forget(sorted(again)) if again else featurizer
+    featurizer = featurizer.forget(trips.ids)
     blank = featurizer.with_memory(Memory())
     # In pieces, so that looking at very many trips takes little memory; merged in pairs, so that none moves too often.
     memories = [blank.remember(trips[chunk]).memory for chunk in chunks(trips.lengths, REMEMBER_FIXES)]
@@ -159,7 +163,7 @@ class Trained:
     kept: Trajectories
     generated: Generated | None = None
     own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
-    suspects: tuple[str, ...] = ()  # names of past trips that were taken for somebody else's
+    suspects: tuple[TripId, ...] = ()  # past trips that were taken for somebody else's
     inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
 
     def pack(self) -> Packed:
@@ -168,7 +172,7 @@ class Trained:
             pack_reward("reward", self.reward),
             pack_table("history", self.history),
             pack_trips("kept", self.kept),
-            Packed({"suspects": list(self.suspects)}, {}),
+            Packed({}, pack_ids("suspects", self.suspects)),
         ]
         if self.calibration is not None:
             parts.append(pack_calibration("calibration", self.calibration))
@@ -222,7 +226,7 @@ class Trained:
             kept,
             Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
             own,
-            model.value("suspects", tuple[str, ...]),
+            tuple(unpack_ids(model, "suspects")),
             inbox,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.training import teachable
 from astray.errors import DataError
-from astray.features.featurizer import trip_names
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId, find_trips
 
 
 def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
@@ -23,20 +24,29 @@ def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
 
 
 class Update(NamedTuple):
-    """Trips that teach, their names, and the names of those that proved anomalous."""
+    """Trips that teach, their ids, and the ids of those that proved anomalous."""
 
     new: Trajectories | None
-    taught: frozenset[str]
-    refused: frozenset[str]
+    taught: frozenset[TripId]
+    refused: frozenset[TripId]
+
+
+def proved_anomalous(names: Iterable[TripId | str], past: Iterable[TripId], trips: Trajectories | None) -> set[TripId]:
+    """The trips, among past and new ones, that are named as anomalous; a name that is not known is refused."""
+    asked = list(names)
+    if not asked:
+        return set()
+    known = chain(past, () if trips is None else trips.ids)
+    remedy = "give the trip as well, if the model has not seen it"
+    return set(find_trips(asked, known, among="trips that the model knows or that were given", remedy=remedy))
 
 
 def sort_out(
     trips: Trajectories | None,
     y: ArrayLike | None,
-    anomalous: Sequence[str],
-    past: set[str],
-    known: frozenset[str],
-    agents: Iterable[str],
+    anomalous: Iterable[TripId | str],
+    past: Iterable[TripId] = (),
+    known: frozenset[TripId] = frozenset(),
 ) -> Update:
     """Sort out new trips by their marks, and past ones by their names.
 
@@ -45,24 +55,15 @@ def sort_out(
     trips, y
         New trips, or None; +1 for normal ones, -1 for anomalous ones.
     anomalous
-        Names of trips, new or past, that proved anomalous: trajectories alone, or agent/trajectory.
+        Trips, new or past, that proved anomalous: ids, or names as :func:`~astray.trip_ids.find_trips` takes them.
     past
-        Full names of the trips that were learned from.
+        The trips that the detector knows.
     known
-        Full names of those that are known to be anomalous.
-    agents
-        Whose trips were learned from.
+        Those of them that are known to be anomalous.
     """
-    meant = {w: {w, *(f"{agent}/{w}" for agent in agents)} & past for w in anomalous}
-    refused = set[str]().union(*meant.values())
-    taught: set[str] = set()
-    if trips is not None:
-        good = teachable(trips, y, anomalous, known)
-        meant = {w: found | set(trip_names(trips[trips.called([w])])) for w, found in meant.items()}
-        refused |= set(trip_names(trips[~good]))
-        trips = trips[good]
-        taught = set(trip_names(trips))
-    unknown = [w for w, found in meant.items() if not found]
-    if unknown:
-        raise DataError(f"no trip named {unknown[0]!r} was learned from or given, so it cannot be taken out")
-    return Update(trips, frozenset(taught), frozenset(refused))
+    refused = proved_anomalous(anomalous, past, trips)
+    if trips is None:
+        return Update(None, frozenset(), frozenset(refused))
+    good = teachable(trips, y, refused, known)
+    refused.update(trips[~good].ids)
+    return Update(trips[good], frozenset(trips[good].ids), frozenset(refused))

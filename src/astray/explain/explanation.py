@@ -24,11 +24,12 @@ from astray.explain.words import (
 )
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.faults import FAULT_NAMES
-from astray.features.featurizer import Featurizer, trip_names
+from astray.features.featurizer import Featurizer
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.segments import Segment, leaving
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId, find_trips
 
 if TYPE_CHECKING:
     from astray.scoring.scores import Scores
@@ -117,6 +118,11 @@ class Explanation:
     reasons: tuple[Reason, ...] = ()
 
     @property
+    def id(self) -> TripId:
+        """What the trip is called."""
+        return TripId(self.agent, self.trajectory)
+
+    @property
     def why(self) -> str:
         """The reasons in one line; empty for a normal trip, or if there are none."""
         return "" if self.decision == NORMAL else "; ".join(reason.words for reason in self.reasons)
@@ -165,7 +171,7 @@ def explain_fixes(
     whole: Scores,
     bounds: Bounds,
     featurizer: Featurizer,
-    name: str,
+    name: TripId,
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
@@ -182,7 +188,7 @@ def explain_fixes(
     spans = [slice(s.start, s.stop) for s in segments]
     words: list[tuple[str, dict[str, float]]]
     if isinstance(featurizer.encoder, FamiliarityEncoder):
-        number = int(featurizer.memory.number_of(np.array([name]))[0])
+        number = int(featurizer.memory.number_of([name])[0])
         counts = familiar_counts(steps, featurizer.encoder, number)
         words = [counts_in_words(counts[span], featurizer.encoder, number) for span in spans]
         passed = passed_here(counts, featurizer.encoder)
@@ -194,7 +200,7 @@ def explain_fixes(
     return replace(explanation, reasons=_reasons(scores, featurizer, name))
 
 
-def _reasons(scores: Scores, featurizer: Featurizer, name: str) -> tuple[Reason, ...]:
+def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reason, ...]:
     """What lowered the score of the trip as a whole."""
     chunk, others = scores.chunk, featurizer.popularity
     if chunk.statistics is None:
@@ -285,14 +291,14 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
     )
 
 
-def position_of(trips: Trajectories, trajectory: str | int) -> int:
-    """The position of a trajectory that is meant by its id or its position."""
-    if not isinstance(trajectory, str):
+def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:
+    """The position of a trajectory that is meant by its id, its name or its position."""
+    if not isinstance(trajectory, (str, TripId)):
         if not -len(trips) <= trajectory < len(trips):
             raise DataError(f"trajectory {trajectory} asked of {len(trips)}")
         return int(trajectory)
-    found = np.flatnonzero((trips.trajectory_ids == trajectory) | np.isin(trip_names(trips), [trajectory]))
-    if len(found) != 1:
-        what = "no trajectory is" if not len(found) else f"{len(found)} trajectories are"
-        raise DataError(f"{what} called {trajectory!r} here; give its position, or 'agent/trajectory'")
-    return int(found[0])
+    ids = trips.ids
+    (meant,) = find_trips([trajectory], ids)
+    if ids.count(meant) > 1:
+        raise DataError(f"{ids.count(meant)} trajectories are called '{meant}' here; give its position")
+    return ids.index(meant)

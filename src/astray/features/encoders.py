@@ -24,6 +24,7 @@ from astray.features.familiarity import (
 )
 from astray.features.memory import Memory
 from astray.features.steps import Step, Steps
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Features = NDArray[np.float32]
@@ -123,7 +124,7 @@ class FamiliarityEncoder:
         return features.T
 
     def remember(
-        self, steps: Steps, trip_ids: Sequence[str], whole: Mapping[int, Array] | None = None
+        self, steps: Steps, trip_ids: Sequence[TripId], whole: Mapping[int, Array] | None = None
     ) -> FamiliarityEncoder:
         """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``.
 
@@ -131,7 +132,7 @@ class FamiliarityEncoder:
         """
         if len(set(trip_ids)) < len(trip_ids):
             twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
-            raise DataError(f"two trips are called {twice!r}; give each trajectory of an agent an id of its own")
+            raise DataError(f"two trips are called {str(twice)!r}; give each trajectory of an agent an id of its own")
         trips = keys_by_trip(steps, self.habits, self.frame)
         if whole:
             trips = {i: np.concatenate([keys, whole[i]]) if i in whole else keys for i, keys in trips.items()}

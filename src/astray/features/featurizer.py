@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from astray.features.statistics import Statistic, statistics, statistics_of
 from astray.features.steps import Step, Steps, chosen, steps_of
 from astray.features.trip_rows import TRIP_HABITS, TripRows
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -146,12 +147,12 @@ class Featurizer:
         """A featurizer that remembers these trips as well."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
-        names, paths = trip_names(fixes), self.paths(fixes)
+        paths = self.paths(fixes)
         whole = self._rows(self.steps(paths), len(fixes))
         keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
         of_trips = dict(zip(whole.present.tolist(), keys, strict=True))
         steps = steps_of(self._traces(paths), self.config.interval, self.encoder.lags)
-        return replace(self, encoder=self.encoder.remember(steps, names, of_trips))
+        return replace(self, encoder=self.encoder.remember(steps, fixes.ids, of_trips))
 
     def among(self, others: Trajectories) -> Featurizer:
         """A featurizer that knows where these agents go, too."""
@@ -174,7 +175,7 @@ class Featurizer:
         """Where the featurizer's metres begin, and what local time is there."""
         return Frame(self.projection, self.context.utc_offset)
 
-    def forget(self, trip_ids: Sequence[str]) -> Featurizer:
+    def forget(self, trip_ids: Iterable[TripId]) -> Featurizer:
         """A featurizer that does not remember these trips."""
         return self.with_memory(self.memory.remove(trip_ids))
 
@@ -261,7 +262,7 @@ class Featurizer:
         steps = steps if len(kept) == len(steps) else steps[kept]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
-        number = self.memory.number_of(trip_names(fixes))
+        number = self.memory.number_of(fixes.ids)
         # New trips, the usual case, have nothing of their own to leave out.
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
@@ -303,8 +304,3 @@ class StepFeatures:
     def familiar(self) -> NDArray[np.float32]:
         """Their familiarity: (habits,)."""
         return np.zeros(0, np.float32) if self._encoder is None else self._encoder.familiar
-
-
-def trip_names(fixes: Trajectories) -> list[str]:
-    """The names under which trips are remembered: of an agent, then of a trajectory."""
-    return [f"{a}/{t}" for a, t in zip(fixes.agent_ids.tolist(), fixes.trajectory_ids.tolist(), strict=True)]

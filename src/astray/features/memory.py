@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from astray.errors import DataError
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
+Name = TypeVar("Name", TripId, str, default=TripId)
+"""What is remembered: trips; or, where places are counted by who goes there, agents."""
 
 
 A_FEW = 64  # keys for which no look-up table is made;
@@ -40,7 +44,7 @@ class Forgetting:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class Memory(Generic[Name]):
     """The past trips of one agent. Adding and removing give a new memory; the old one stays as it was.
 
     Attributes
@@ -62,7 +66,7 @@ class Memory:
     [0.0, 1.0, 1.0]
     """
 
-    trip_ids: tuple[str, ...] = ()
+    trip_ids: tuple[Name, ...] = ()
     times: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     trips: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -73,7 +77,7 @@ class Memory:
 
     # ---------------------------------------------------------------- changing
 
-    def add(self, trips: Mapping[str, Array], times: Mapping[str, float] | None = None) -> Memory:
+    def add(self, trips: Mapping[Name, Array], times: Mapping[Name, float] | None = None) -> Memory[Name]:
         """Remember further trips: the keys that occurred in each, in any order and number."""
         keys = [np.asarray(k, np.uint64) for k in trips.values()]
         number = np.repeat(np.arange(len(keys), dtype=np.int32), [len(k) for k in keys])
@@ -84,11 +88,11 @@ class Memory:
         )
         return self.merge(new)
 
-    def merge(self, other: Memory) -> Memory:
+    def merge(self, other: Memory[Name]) -> Memory[Name]:
         """The trips of both; this memory's way of forgetting is kept."""
         known = set(self.trip_ids).intersection(other.trip_ids)
         if known:
-            raise DataError(f"trip {min(known)!r} is remembered already; remove it first, or give it another id")
+            raise DataError(f"trip {str(min(known))!r} is remembered already; remove it first, or give it another id")
         # The other trips get the higher numbers, so that behind equal keys is where their postings belong.
         at = np.searchsorted(self.keys, other.keys, side="right")
         merged = Memory(
@@ -100,12 +104,12 @@ class Memory:
         )
         return merged._forget()
 
-    def remove(self, trip_ids: Iterable[str]) -> Memory:
+    def remove(self, trip_ids: Iterable[Name]) -> Memory[Name]:
         """Forget some trips as if they had never been; unknown ids are ignored."""
         gone = set(trip_ids)
         return self._keep(np.array([t not in gone for t in self.trip_ids], bool))
 
-    def _forget(self) -> Memory:
+    def _forget(self) -> Memory[Name]:
         rule = self.forgetting
         keep = np.ones(len(self), bool)
         if rule.window is not None and len(self):
@@ -116,7 +120,7 @@ class Memory:
             keep[oldest_first[: len(self) - rule.max_trips]] = False
         return self._keep(keep)
 
-    def _keep(self, keep: Array) -> Memory:
+    def _keep(self, keep: Array) -> Memory[Name]:
         if keep.all():
             return self
         number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
@@ -211,13 +215,13 @@ class Memory:
                     counts[i] = max(counts[i] - np.float32(self._weights[without]), np.float32(0))
         return counts
 
-    def number_of(self, trip_ids: Iterable[str]) -> NDArray[np.int64]:
+    def number_of(self, trip_ids: Iterable[Name]) -> NDArray[np.int64]:
         """The number of each trip, for ``without``; -1 for trips that are not remembered."""
         numbers = self._numbers
         return np.array([numbers.get(t, -1) for t in trip_ids], np.int64)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _numbers(self) -> dict[Name, int]:
         return {t: i for i, t in enumerate(self.trip_ids)}
 
 

@@ -44,7 +44,7 @@ class Popularity:
     """
 
     cells: tuple[float, ...] = (150.0, 500.0)
-    agents: Memory = field(default_factory=Memory)
+    agents: Memory[str] = field(default_factory=Memory)
     excluded: str | None = None
 
     @property

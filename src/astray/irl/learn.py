@@ -29,6 +29,7 @@ from astray.irl.reward import RewardHeads
 from astray.irl.trpo import TRPO
 from astray.irl.world import ActingWorld, Rows, World
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -380,7 +381,7 @@ def _bootstrap(whose: NDArray[np.str_], n_heads: int, training: Rows, rng: np.ra
     return torch.as_tensor(drawn, dtype=torch.float32)
 
 
-def held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """The demonstrations that nothing is learned from: chosen by their names, so that an update leaves out the same.
 
     Those of one name are left out together; at least one name where any are to be held out, but never all.
@@ -388,7 +389,8 @@ def held_out(names: Sequence[str], present: NDArray[np.int64], share: float) -> 
     known = sorted({names[i] for i in present})
     if share == 0 or len(known) < 2:
         return present[:0]
-    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in known]
+    texts = (name if isinstance(name, str) else "/".join(name) for name in known)
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
     drawn = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # uniform in [0, 1)
     n = np.clip(np.count_nonzero(drawn < share), 1, len(known) - 1)
     spared = {known[i] for i in np.argsort(drawn)[:n]}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.featurizer import Featurizer, trip_names
+from astray.features.featurizer import Featurizer
 from astray.features.paths import resample
 from astray.features.statistics import members
 from astray.features.trip_rows import TripRows
@@ -17,6 +17,7 @@ from astray.irl.counterfactuals import explore
 from astray.irl.population import Population
 from astray.irl.world import Rows
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -66,9 +67,9 @@ class TripWorld:
         return cls(featurizer, str(trips.agent_ids[0]), trips, rows, paths[paths.lengths > 1], rng)
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[TripId]:
         """What the demonstrations are called."""
-        return trip_names(self.trips)
+        return self.trips.ids
 
     @property
     def groups(self) -> list[NDArray[np.bool_]]:

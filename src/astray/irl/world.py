@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.features.familiarity import WEEK
-from astray.features.featurizer import Featurizer, trip_names
+from astray.features.featurizer import Featurizer
 from astray.features.paths import make_paths, resample
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import explore
 from astray.irl.dynamics import Dynamics, Integrator
 from astray.irl.population import Population
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.irl.policy import Rollout
@@ -116,7 +117,7 @@ class World(Protocol):
         """Who acts in it."""
 
     @property
-    def names(self) -> Sequence[str]:
+    def names(self) -> Sequence[TripId]:
         """What the demonstrations are called."""
 
     def demonstrations(self) -> Rows:
@@ -162,8 +163,7 @@ class GeoWorld:
     @classmethod
     def of(cls, fixes: Trajectories, featurizer: Featurizer) -> GeoWorld:
         """The world of an agent; trips that the featurizer does not remember yet are remembered."""
-        known = set(featurizer.memory.trip_ids)
-        new = np.array([name not in known for name in trip_names(fixes)], bool)
+        new = ~fixes.isin(featurizer.memory.trip_ids)
         world = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer)
         if world is None:
             raise DataError("no trajectory has two usable fixes at different times; there is nothing to learn from")
@@ -190,9 +190,9 @@ class GeoWorld:
         return str(self.fixes.agent_ids[0])
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[TripId]:
         """What the demonstrations are called."""
-        return trip_names(self.fixes)
+        return self.fixes.ids
 
     def demonstrations(self) -> Rows:
         """What the agent did; no trip counts towards its own familiarity."""
@@ -253,7 +253,7 @@ class GeoWorld:
         return self.featurizer.context.utc_offset
 
     def _number(self, trip: Array) -> NDArray[np.int64]:
-        return self.featurizer.memory.number_of(np.array(trip_names(self.fixes)))[trip]
+        return self.featurizer.memory.number_of(self.fixes.ids)[trip]
 
     def _rows(self, paths: Trajectories, without: Array | None = None, keep: Array | None = None) -> Rows:
         steps = self.featurizer.steps(paths)
@@ -328,9 +328,9 @@ class StepWorld:
         return str(self.trajectories.agent_ids[0])
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[TripId]:
         """What the demonstrations are called."""
-        return trip_names(self.trajectories)
+        return self.trajectories.ids
 
     def encode(self, states: Array, actions: Array) -> NDArray[np.float32]:
         """Standardised states and actions, then their waves."""

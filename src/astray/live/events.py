@@ -95,7 +95,8 @@ def _numbered(number: int, said: str) -> str:
 
 def of_trip(trip: TripScore) -> dict[str, Any]:
     """A trip, as an event tells it."""
-    fields = trip._asdict()
+    fields: dict[str, Any] = {"agent": trip.agent, "trip": trip.trip} | trip._asdict()
+    del fields["id"]
     segment: LiveSegment | None = fields.pop("segment")
     fields |= {"start": moment(trip.start), "end": moment(trip.end)}
     why = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}") if trip.history > 0 else "no past trip of this agent"

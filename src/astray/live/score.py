@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from astray.trip_ids import TripId
+
 
 class LiveSegment(NamedTuple):
     """A segment of a trip that is not normal: from when to when (seconds since 1970), and its mean normality."""
@@ -18,8 +20,9 @@ class TripScore(NamedTuple):
 
     Attributes
     ----------
-    agent, trip
-        Whose trip it is, and its name: the one the feed gives, or else the time of its first fix.
+    id
+        What the trip is called: whose it is (``agent``), and its own name (``trip``), the one that the feed gives, or
+        else the time of its first fix. The same fixes in a file have the same id.
     start, end
         When its first and last good fix were made, in seconds since 1970.
     fixes, faults
@@ -39,8 +42,7 @@ class TripScore(NamedTuple):
         ``long`` (it lasted for days), ``evicted`` (to make room for other agents). Empty while the trip is open.
     """
 
-    agent: str
-    trip: str
+    id: TripId
     start: float
     end: float
     fixes: int
@@ -54,6 +56,16 @@ class TripScore(NamedTuple):
     history: float
     segment: LiveSegment | None
     ended: str = ""
+
+    @property
+    def agent(self) -> str:
+        """Whose trip it is."""
+        return self.id.agent
+
+    @property
+    def trip(self) -> str:
+        """Which of the agent's trips."""
+        return self.id.trajectory
 
 
 class Score(NamedTuple):

@@ -26,6 +26,7 @@ from astray.scoring.scores import LEAST_SEGMENT, Chunk, Scores, worst_segments
 from astray.scoring.segments import OpenSegment, leaving
 from astray.snapshot import Snapshot
 from astray.times import moment
+from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.features.projection import Place
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MAX_ROWS = 10_000  # of a trip, which then ends: at the usual interval it has lasted for days
+MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
 
@@ -211,8 +212,7 @@ class OpenTrip:
         normality, uncertainty, score, p_value, aspect = of
         time = self._rows.time(n)
         return TripScore(
-            self.agent,
-            self.name,
+            TripId(self.agent, self.name),
             float(time[0]),
             float(time[-1]),
             self.fixes,

@@ -83,10 +83,33 @@ def in_trips(fixes: Trajectories, how: str | None, intake: Intake) -> Trajectori
     if how == "as-given":
         names = np.where(raw, fixes.agent_ids, fixes.trajectory_ids)
         return Trajectories._trusted(dict(fixes.columns), fixes.offsets, fixes.agent_ids, names, fixes.context)
-    made = cut(fixes[raw])
+    made = cut(_interrupted(fixes[raw], fixes[~raw]))
     intake.report.cut += len(made)
     intake.supposed_trips |= how is None
     return made if raw.all() else Trajectories.concat([fixes[~raw], made])
+
+
+def _interrupted(raw: Trajectories, named: Trajectories) -> Trajectories:
+    """Raw fixes, parted where fixes of a trip with a name come between them: there a live trip ends, too."""
+    both = set(raw.agent_ids.tolist()) & set(named.agent_ids.tolist())
+    if not both:
+        return raw
+    starts: list[int] = []
+    whose: list[int] = []
+    for i, agent in enumerate(raw.agent_ids.tolist()):
+        time, begins = raw[i].columns["time"], [0]
+        if agent in both:
+            passed = np.searchsorted(np.sort(named.agent(agent).columns["time"]), time)
+            begins += (np.flatnonzero(np.diff(passed)) + 1).tolist()
+        starts += [int(raw.offsets[i]) + begin for begin in begins]
+        whose += [i] * len(begins)
+    return Trajectories._trusted(
+        dict(raw.columns),
+        np.array([*starts, raw.n_rows], np.int64),
+        raw.agent_ids[whose],
+        raw.trajectory_ids[whose],
+        {name: values[whose] for name, values in raw.context.items()},
+    )
 
 
 def _context(series: pl.Series) -> NDArray[np.generic]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.featurizer import Featurizer, trip_names
+from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
@@ -22,6 +22,7 @@ from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.decisions import level
 from astray.scoring.normality import Calibration, Location, Sample, locate, over_heads, shrunk
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
@@ -164,24 +165,24 @@ CERTAIN = 0.95  # probability from which on a past trip is taken for somebody el
 
 def scored_past(
     trips: Trajectories, featurizer: Featurizer, reward: Reward, weights: Sequence[float], strays: bool
-) -> tuple[Featurizer, OwnScores, tuple[str, ...]]:
+) -> tuple[Featurizer, OwnScores, tuple[TripId, ...]]:
     """What an agent's remembered trips score; without those that are somebody else's, if they are to be found.
 
     Gives the featurizer without them, the scores of what the featurizer remembers, and their names.
     """
-    names = np.array(trip_names(trips))
-    rows, found = featurizer.rows(trips), ()
+    ids, rows = trips.ids, featurizer.rows(trips)
+    found: tuple[TripId, ...] = ()
     # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
     comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= FEWEST_TO_DOUBT
     if strays and comparable and reward.trip is not None:
-        number = featurizer.memory.number_of(names)
+        number = featurizer.memory.number_of(ids)
         place = trip_rewards(reward.trip, featurizer.measure(rows, number)[1])[:, 0].mean(axis=1)
         assert reward.reference is not None
         alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
         usual = locate(reward.reference.rewards("trips", featurizer.memory.history, alone))
-        found = tuple(names[stray_probability(place, usual) > CERTAIN].tolist())
+        found = tuple(ids[i] for i in np.flatnonzero(stray_probability(place, usual) > CERTAIN))
         featurizer = featurizer.forget(found)
-    number = featurizer.memory.number_of(names)
+    number = featurizer.memory.number_of(ids)
     fresh = own_scores(rows, featurizer, number, reward, weights)
     return featurizer, OwnScores.unknown(len(featurizer.memory), len(reward.aspects)).with_scores(fresh, number), found
 

@@ -28,7 +28,8 @@ Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
-VERSION = 4  # 4: a reward of whole trips; the memory counts cells of the earth, which earlier files do not hold
+VERSION = 5  # 4: a reward of whole trips; the memory counts cells of the earth, which earlier files do not hold
+# 5: the names of trips in two parts, agent and trajectory, which version 4 glued
 OLDEST = 4
 _ENTRY = "astray"
 _CODES = {

@@ -18,7 +18,7 @@ from astray.features.context import Context
 from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import Frame
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.memory import Forgetting, Memory
+from astray.features.memory import Forgetting, Memory, Name
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.grouping import FIX_COLUMNS
@@ -29,6 +29,7 @@ from astray.scoring.decisions import ByContext, ByHour, Threshold
 from astray.scoring.normality import Calibration, Location, Sample
 from astray.storage import ModelFile, pack_text, plain
 from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Names = tuple[str, ...]
@@ -151,25 +152,59 @@ def unpack_actor(model: ModelFile, name: str) -> Actor:
 # -------------------------------------------------------------------- the featurizer and its memory
 
 
-def pack_memory(name: str, memory: Memory) -> Packed:
-    """The postings of a memory and the names of its trips; the way of forgetting belongs to the featurizer."""
+def pack_ids(name: str, trips: Sequence[TripId]) -> dict[str, Array]:
+    """The names of trips, their two parts apart."""
+    return {
+        **pack_text(f"{name}.agents", [trip.agent for trip in trips]),
+        **pack_text(f"{name}.trajectories", [trip.trajectory for trip in trips]),
+    }
+
+
+def unpack_ids(model: ModelFile, name: str) -> list[TripId]:
+    """The names of trips; files of version 4 hold them glued, as text or as values."""
+    if name in model.values:
+        return restored_ids(model, model.value(name, Names))
+    if f"{name}.utf8" in model.arrays:
+        return restored_ids(model, model.text(name))
+    agents = model.text(f"{name}.agents")
+    return list(map(TripId, agents, model.text(f"{name}.trajectories", len(agents))))
+
+
+def restored_ids(model: ModelFile, names: Sequence[tuple[str, str] | str]) -> list[TripId]:
+    """The names of trips from plain values: pairs, or, in files of version 4, agent/trajectory as one text.
+
+    Such a text is of the agent of the model with the longest name that it begins with; of somebody whom the model does
+    not know it is parted at the first slash.
+    """
+    agents: set[str] = set()
+    if any(isinstance(name, str) for name in names):
+        agents = set(model.value("agents", Names) if "agents" in model.values else model.text("agents"))
+
+    def restored(name: tuple[str, str] | str) -> TripId:
+        if not isinstance(name, str):
+            return TripId(*name)
+        slashes = [i for i, letter in enumerate(name) if letter == "/"]
+        if not slashes:
+            raise model.wrong(f"the trip {name!r} has no agent")
+        at = next((i for i in reversed(slashes) if name[:i] in agents), slashes[0])
+        return TripId(name[:at], name[at + 1 :])
+
+    return [restored(name) for name in names]
+
+
+def pack_postings(name: str, memory: Memory[Any]) -> Packed:
+    """The postings of a memory, without its names; the way of forgetting belongs to the featurizer."""
     return Packed(
         {},
-        {
-            **pack_text(f"{name}.trip_ids", memory.trip_ids),
-            f"{name}.times": memory.times,
-            f"{name}.keys": memory.keys,
-            f"{name}.trips": memory.trips,
-        },
+        {f"{name}.times": memory.times, f"{name}.keys": memory.keys, f"{name}.trips": memory.trips},
     )
 
 
-def unpack_memory(model: ModelFile, name: str, forgetting: Forgetting) -> Memory:
-    """A memory."""
-    trip_ids = tuple(model.text(f"{name}.trip_ids"))
+def unpack_memory(model: ModelFile, name: str, trip_ids: Sequence[Name], forgetting: Forgetting) -> Memory[Name]:
+    """A memory of what has these names."""
     keys = model.array(f"{name}.keys", np.uint64, None)
     memory = Memory(
-        trip_ids,
+        tuple(trip_ids),
         model.array(f"{name}.times", np.float64, len(trip_ids)),
         keys,
         model.array(f"{name}.trips", np.int32, len(keys)),
@@ -198,7 +233,8 @@ def pack_featurizer(name: str, featurizer: Featurizer) -> Packed:
     if isinstance(featurizer.encoder, FamiliarityEncoder):
         parts = [
             Packed(values, {}),
-            pack_memory(f"{name}.memory", featurizer.memory),
+            pack_postings(f"{name}.memory", featurizer.memory),
+            Packed({}, pack_ids(f"{name}.memory.trip_ids", featurizer.memory.trip_ids)),
             pack_popularity(f"{name}.popularity", featurizer.popularity),
         ]
         return Packed.together(parts)
@@ -217,7 +253,8 @@ def unpack_featurizer(model: ModelFile, name: str) -> Featurizer:
         encoder = FourierEncoder(model.array(f"{name}.frequencies", np.float64, 2, None))
     if config.encoder != "familiarity":
         return Featurizer(config, projection, encoder, context)
-    memory = unpack_memory(model, f"{name}.memory", config.forgetting)
+    trips = unpack_ids(model, f"{name}.memory.trip_ids")
+    memory = unpack_memory(model, f"{name}.memory", trips, config.forgetting)
     encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(projection, context.utc_offset))
     popularity = unpack_popularity(model, f"{name}.popularity", config)
     return Featurizer(config, projection, encoder, context, popularity)
@@ -225,13 +262,15 @@ def unpack_featurizer(model: ModelFile, name: str) -> Featurizer:
 
 def pack_popularity(name: str, popularity: Popularity) -> Packed:
     """How many agents go where; what sizes of cells are counted belongs to the featurizer."""
-    return Packed.together([Packed({name: popularity.excluded}, {}), pack_memory(name, popularity.agents)])
+    named = Packed({name: popularity.excluded}, pack_text(f"{name}.trip_ids", popularity.agents.trip_ids))
+    return Packed.together([named, pack_postings(name, popularity.agents)])
 
 
 def unpack_popularity(model: ModelFile, name: str, config: FeaturizerConfig) -> Popularity:
     """How many agents go where."""
     excluded = model.value(name, str | None)
-    return Popularity(config.popularity, unpack_memory(model, name, Forgetting()), excluded)
+    agents = unpack_memory(model, name, model.text(f"{name}.trip_ids"), Forgetting())
+    return Popularity(config.popularity, agents, excluded)
 
 
 # -------------------------------------------------------------------- scales and thresholds
