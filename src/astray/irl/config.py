@@ -111,7 +111,7 @@ TRIPS = LearnConfig(
     rollouts=0,
     capacity=2_000_000,
     held_out=0.1,
-    patience=20,
+    patience=200,  # what is best comes late, when the learning rate has fallen
 )
 """How the reward of whole trips is learned: a row is a trip, told from others' and from counterfactuals."""
 
