@@ -35,7 +35,7 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "astray.detectors.fleet_training": ("SharingConfig", "GoingOnConfig"),
         },
     ),
-    "trajectories": ("Trajectories", {"astray": ("Trajectories",)}),
+    "trajectories": ("Trajectories", {"astray": ("Trajectories", "TripId"), "astray.trip_ids": ("find_trips",)}),
     "readers": ("Readers", {"astray.readers": ()}),
     "decisions": (
         "Decisions",
