@@ -253,7 +253,7 @@ def test_a_trip_to_a_new_place_never_ended_there(ann: IRLDetector) -> None:
 def test_somebody_elses_trip_is_all_new(ann: IRLDetector) -> None:
     said = ann.explain(drive("strange", 40, EIGHT, (3000.0, 6000.0), (7000.0, 9000.0)))
     words = [reason.words for reason in said.reasons]
-    assert words[0] == "all of the way is new"
+    assert "all of the way is new" in words
     assert {"never began here before (0 of 112 past trips)", "never ended here before (0 of 112 past trips)"} & set(
         words
     )
