@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from astray.atomic import replacing
+from astray.baselines.familiarity import STATISTICS
 from astray.benchmark import ablation, further_tables, measures, paper_tables, stream_tables
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
@@ -30,6 +31,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p9": further_tables.p9,
 }
 
+_ALSO = "it gets other people's trips"
 _FOLLOWING = "astray-shared in a stream"
 _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
@@ -45,6 +47,12 @@ _KEY = {
     **{f"{name}-location": f"{name} on the location alone" for name in ("lof", "ocsvm", "iforest")},
     "fnn-ae": f"feed-forward autoencoder of {_FEATURES}, by its error",
     "lstm-ae": f"LSTM autoencoder of {_FEATURES}, by its error",
+    "cell-counts": "the mean logarithm of how many training trips went through each 150 m cell of a trip",
+    "cell-trigram": "how probable each 150 m cell of a trip is after the two before it (Witten and Bell's back-off)",
+    "length": "how long a trip is, and nothing else: the longer, the more anomalous",
+    "familiarity": f"logistic regression on {len(STATISTICS)} trip statistics of familiarity and popularity; {_ALSO}",
+    "cell-ratio": f"how much more probable a trip's 150 m cells are in the person's trips than in others'; {_ALSO}",
+    "trigram-ratio": f"the same for each cell after the two before it; {_ALSO}",
 } | {
     name: f"{_FOLLOWING}, {learned}"
     for name, learned in zip(
@@ -147,7 +155,9 @@ def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """What each method is, a line each."""
     crowd = f"up to {size} trips" if (size := manifest["settings"].get("population")) else "trips"
     model = f"one model a person, learned against {crowd} of other people, which the baselines do not get"
-    known = _KEY | {"astray": "one model of the whole pool" if manifest["dataset"] == "porto" else model}
+    known = _KEY | {
+        "astray": "one model of the whole pool" if manifest["dataset"] == "porto" else model
+    }
     lines = ["Methods:", ""]
     for name in present:
         base, _, options = name.partition(":")
