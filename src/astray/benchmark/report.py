@@ -10,7 +10,7 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.baselines.familiarity import STATISTICS
-from astray.benchmark import ablation, further_tables, measures, paper_tables, stream_tables
+from astray.benchmark import ablation, further_tables, measures, pair_tables, paper_tables, stream_tables
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.methods import STREAMING
@@ -28,6 +28,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p5": further_tables.p5,
     "p6": further_tables.p6,
     "p7": stream_tables.p7,
+    "p8": pair_tables.p8,
     "p9": further_tables.p9,
 }
 
@@ -154,9 +155,9 @@ def _head(manifest: Mapping[str, Any]) -> str:
 def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """What each method is, a line each."""
     crowd = f"up to {size} trips" if (size := manifest["settings"].get("population")) else "trips"
-    model = f"one model a person, learned against {crowd} of other people, which the baselines do not get"
+    model = f"one model a person, learned against {crowd} of other people, which most baselines do not get"
     known = _KEY | {
-        "astray": "one model of the whole pool" if manifest["dataset"] == "porto" else model
+        "astray": "one model of the whole pool, or of a pair of places" if manifest["dataset"] == "porto" else model
     }
     lines = ["Methods:", ""]
     for name in present:
