@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -14,15 +15,20 @@ from hypothesis import strategies as st
 from astray import Trajectories
 from astray.baselines import (
     BASELINES,
+    COMPARISONS,
     Baseline,
+    CellCounts,
+    CellTrigram,
     FNNAutoencoder,
     IsolationForest,
     KNNLocation,
     LSTMAutoencoder,
     OneClassSVM,
     Training,
+    TripLength,
 )
 from astray.baselines.autoencoders import stretches
+from astray.baselines.familiarity import STATISTICS, Known, Past, Seen, statistics
 from astray.baselines.networks import FeedForward, Recurrent, Sequences, drawn_from, errors, train_to_plateau
 from astray.errors import AstrayError, DataError, NotFittedError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -86,7 +92,7 @@ def test_an_obvious_outlier_scores_lowest(name: str, fitted: dict[str, Baseline]
     assert scores[12] < scores[:12].min()
 
 
-@every_baseline
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "length"])  # that judges trips as a whole
 def test_a_trip_that_leaves_the_usual_way_is_anomalous_from_there(name: str, fitted: dict[str, Baseline]) -> None:
     way = np.column_stack([np.full(60, 150.0).cumsum(), np.zeros(60)])
     way[:, 1] = 0.05 * way[:, 0] ** 1.2
@@ -227,6 +233,122 @@ def test_fewer_places_than_neighbours_will_do() -> None:
 def test_the_one_class_svm_is_trained_on_so_many_rows_at_most(train: Trajectories) -> None:
     svm = OneClassSVM(most_rows=200).fit(train)
     assert svm.estimator_.shape_fit_ == (200, 7)
+
+
+# ------------------------------------------------------------------ cells
+
+
+def road(*corners: tuple[float, float], step: float = 75.0) -> np.ndarray:
+    """Points every so many metres along straight lines between corners."""
+    parts = []
+    for a, b in itertools.pairwise(np.array(corners, np.float64)):
+        n = max(int(np.hypot(*(b - a)) // step), 1)
+        parts.append(a + (b - a) * np.arange(n)[:, None] / n)
+    return np.vstack([*parts, [corners[-1]]])
+
+
+def test_how_often_the_receiver_spoke_does_not_change_the_cells_of_a_trip() -> None:
+    way = ((0.0, 0.0), (3000.0, 0.0), (3000.0, 2000.0))
+    often, seldom = trips_of([road(*way, step=50.0)] * 3, 5.0), trips_of([road(*way, step=500.0)], 50.0)
+    counts = CellCounts().fit(often)
+    assert len(counts.featurize(seldom).path) == len(counts.featurize(often[0]).path)
+    np.testing.assert_allclose(counts.score_samples(seldom), np.log(4.0))  # three trips went everywhere there
+
+
+def test_standing_in_a_cell_counts_once() -> None:
+    way = road((0.0, 0.0), (2000.0, 0.0))
+    stood = np.vstack([way[:10], np.repeat(way[10:11], 200, axis=0), way[10:]])
+    counts = CellCounts().fit(trips_of([way, way + 3000.0]))
+    np.testing.assert_allclose(counts.score_samples(trips_of([stood])), counts.score_samples(trips_of([way])))
+
+
+def test_a_trigram_knows_the_way_and_counts_do_not() -> None:
+    way = road((0.0, 0.0), (3000.0, 0.0), (3000.0, 2000.0))
+    there, back = trips_of([way]), trips_of([way[::-1]])
+    train = trips_of([way] * 5)
+    counts, trigram = CellCounts().fit(train), CellTrigram().fit(train)
+    np.testing.assert_allclose(counts.score_samples(back), counts.score_samples(there))
+    assert trigram.score_samples(back)[0] < trigram.score_samples(there)[0] - 0.5
+
+
+def test_a_trip_twice_as_long_as_usual_is_anomalous_by_the_logarithm_of_two() -> None:
+    usual, double = road((0.0, 0.0), (3000.0, 0.0)), road((0.0, 0.0), (6000.0, 0.0))
+    length = TripLength().fit(trips_of([usual, usual, usual, double]))
+    found = length.score_samples(trips_of([usual, double, road((0.0, 0.0), (1500.0, 0.0))]))
+    np.testing.assert_allclose(found, -np.log([1.0, 2.0, 0.5]), atol=1e-3)
+
+
+# ------------------------------------------------------------------ compared with others
+
+
+def of(agent: str, trips: Trajectories) -> Trajectories:
+    return Trajectories(dict(trips.columns), trips.offsets, np.full(len(trips), agent), trips.trajectory_ids)
+
+
+@pytest.fixture(scope="module")
+def neighbourhood() -> dict[str, Trajectories]:
+    """Six people with 24 trips each, from home over the same bridge to somewhere of their own."""
+    rng = np.random.default_rng(5)
+    found = {}
+    for k, agent in enumerate(("ana", "bob", "cem", "dia", "eva", "fay")):
+        home, work = (-3000.0 - 600.0 * k, 400.0 * k), (2500.0 + 500.0 * k, -900.0 * k)
+        ways = [road(home, (-500.0, 0.0), (500.0, 0.0), work) for _ in range(24)]
+        found[agent] = of(agent, trips_of([w + rng.normal(0, 12.0, w.shape) for w in ways]))
+    return found
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_somebody_elses_trip_is_told_from_ones_own_though_both_cross_the_bridge(
+    name: str, neighbourhood: dict[str, Trajectories]
+) -> None:
+    others = Trajectories.concat([neighbourhood[a] for a in ("bob", "cem", "dia", "eva")])
+    mine, theirs = neighbourhood["ana"], neighbourhood["fay"]  # fay is nobody whom it has met
+    model = COMPARISONS[name]().fit(mine[:16], others)
+    own, foreign = model.score_samples(mine[16:]), model.score_samples(theirs)
+    assert foreign.max() < own.min()
+    # What is known of others may be used again, and oneself is nobody else.
+    again = COMPARISONS[name]().fit(mine[:16], model.others(Trajectories.concat([others, mine]), mine))
+    np.testing.assert_array_equal(again.score_samples(mine[16:]), own)
+    one_fix = model.score_samples(Trajectories.concat([of("ana", trips_of([np.zeros((1, 2))])), mine[16]]))
+    assert np.isnan(one_fix[0])
+    np.testing.assert_allclose(one_fix[1], own[0])
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_without_others_there_is_no_comparison(name: str, train: Trajectories) -> None:
+    for nobody in (None, train):
+        with pytest.raises(DataError, match="give a population"):
+            COMPARISONS[name]().fit(train, nobody)
+
+
+def seen(trips: Trajectories) -> Seen:
+    look = CellCounts().fit(trips)
+    rows = look.featurize(trips)
+    return Seen.of(rows, look.cells(rows), len(trips))
+
+
+def test_a_trip_among_the_past_ones_is_seen_as_if_it_were_not(neighbourhood: dict[str, Trajectories]) -> None:
+    every = seen(neighbourhood["ana"])
+    for k in (0, 7, 23):
+        one, rest = every.some(np.array([k])), every.some(np.delete(np.arange(24), k))
+        others = np.arange(len(one.cell)) % 3.0
+        left_out = statistics(one, Past.of(every), True, others)
+        assert left_out.shape == (1, len(STATISTICS))
+        np.testing.assert_allclose(left_out, statistics(one, Past.of(rest), False, others))
+
+
+def test_who_made_a_trip_is_not_among_the_others_who_go_there(neighbourhood: dict[str, Trajectories]) -> None:
+    agents = ("bob", "cem", "dia")
+    trips = Trajectories.concat([neighbourhood[a] for a in agents])
+    known = Known.of(seen(trips), trips.agent_ids)
+    theirs = known.seen.some(np.array([0, 30]))  # one of bob's, one of cem's
+    everybody, others = known.visitors(theirs), known.visitors(theirs, np.array([0, 1]))
+    np.testing.assert_array_equal(everybody - others, 1.0)
+    assert others.min() == 0.0  # at home
+    assert everybody.max() == 3.0  # on the bridge
+    # Whoever has never been there is none of them anyway.
+    bridge = everybody == 3.0
+    np.testing.assert_array_equal(known.visitors(theirs, np.array([2, 2]))[bridge], 2.0)
 
 
 # ------------------------------------------------------------------ autoencoders

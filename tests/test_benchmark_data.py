@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from astray import Trajectories
 from astray.benchmark import guards
 from astray.benchmark.geolife_data import Cleaned, GeoLife, clean, draw, halves
 from astray.benchmark.porto_data import CITY, Porto, catalogue, gather
+from astray.benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.errors import DataError
 
@@ -506,3 +508,94 @@ def test_the_real_porto_has_enough_long_trips() -> None:
     assert data.data.account["trips over 50 minutes"] > 2500
     trial = data.trial(Case(Setting(rate=0.5, reading="cap"), "pool", 0))
     assert (len(trial.test), (trial.kind == "long").sum(), len(trial.lesson.train)) == (1200, 600, 5000)
+
+
+# ---------------------------------------------------------------- pairs of places
+
+ROUTES_CASE, UNUSUAL_CASE = (Setting(reading=reading) for reading in ("routes", "unusual"))
+
+
+@pytest.fixture(scope="module")
+def between(porto: Porto) -> Porto:
+    return replace(porto, pairs=3, least=40, others=60)
+
+
+def test_pairs_are_different_cells_with_so_many_trips_the_most_frequent_first(between: Porto) -> None:
+    found = frequent(between.data, 40)
+    sizes = [len(at) for at in found.values()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert min(sizes) >= 40
+    assert len(frequent(between.data, max(sizes) + 1)) == 0
+    guards.no_trip_twice(**found)
+    for at in found.values():
+        ends = between.data.ends[at]
+        assert np.ptp(ends, axis=0).max() < 0.006  # 400 m are 0.0036 degrees north, and 0.0048 east
+        assert between.data.normal[at].all()
+        assert (np.abs(ends[:, :2] - ends[:, 2:]).max(axis=1) > 1e-3).all()
+        beside = neighbours(between.data, at)
+        assert not set(beside.tolist()) & set(at.tolist())
+    names = between.subjects(ROUTES_CASE)
+    assert len(names) == min(3, len(found))
+    assert set(names) <= set(found)
+    assert between.subjects(Setting(injected=True)) == ["pool"]
+
+
+def test_every_trip_of_a_pair_is_scored_by_what_was_learned_from_the_others(between: Porto) -> None:
+    pair = between.subjects(ROUTES_CASE)[0]
+    for setting in (ROUTES_CASE, UNUSUAL_CASE):
+        trial = between.trial(Case(setting, pair, 1))
+        recorded = paths(trial.lesson.train)
+        assert trial.test.agents == trial.lesson.train.agents == ["pool"]
+        tested = []
+        for lesson, at in trial.parts():
+            assert len(lesson.train) + len(at) == len(trial.test) == len(recorded)
+            own = {recorded[i] for i in np.flatnonzero(trial.folds[0] == trial.folds[1][at[0]])}
+            assert own.isdisjoint(paths(lesson.train))
+            normal = at[trial.kind[at] == ""]
+            assert set(paths(trial.test[normal])) <= own
+            tested += at.tolist()
+        assert sorted(tested) == list(range(len(trial.test)))
+        assert len(np.unique(trial.folds[1])) == FOLDS
+        crowd = trial.lesson.population
+        assert crowd is not None
+        assert set(paths(crowd)).isdisjoint(recorded)
+        assert np.unique(crowd.agent_ids, return_counts=True)[1].max() <= 5
+
+
+def test_routes_are_changed_by_the_kinds_that_change_routes_and_seeds_differ(between: Porto) -> None:
+    pair = between.subjects(ROUTES_CASE)[0]
+    one, again, other = (between.trial(Case(ROUTES_CASE, pair, seed)) for seed in (0, 0, 1))
+    assert set(one.kind.tolist()) - {""} <= set(ROUTES)
+    assert {"point-jitter", "segment-shift", "detour"} <= set(one.kind.tolist())
+    assert np.unique(one.kind[one.kind != ""], return_counts=True)[1].max() <= max(1, 0.06 * len(one.test))
+    assert one.source.tolist() == again.source.tolist() != other.source.tolist()
+    np.testing.assert_array_equal(one.test.columns["lat"], again.test.columns["lat"])
+    # How many pairs are tested changes none of them.
+    more = replace(between, pairs=1)
+    assert more.subjects(ROUTES_CASE) == [pair]
+    np.testing.assert_array_equal(more.trial(Case(ROUTES_CASE, pair, 0)).test.columns["lat"], one.test.columns["lat"])
+
+
+def test_the_unusual_ones_are_the_longest_and_a_jump_of_the_receiver_is_no_length(between: Porto) -> None:
+    trial = between.trial(Case(UNUSUAL_CASE, between.subjects(UNUSUAL_CASE)[0], 0))
+    wrong = trial.kind == "unusual"
+    assert wrong.sum() == round(0.05 * len(wrong))
+    time = 15.0 * np.arange(40)
+    lat = 41.15 + 1e-3 * np.arange(40)
+    jump = lat.copy()
+    jump[20] += 0.3
+    rows = [lat, lat + 1e-4 * np.sin(np.arange(40)), jump, 41.15 + 1.5e-3 * np.arange(40)]
+    trips = Trajectories.concat(
+        [
+            Trajectories({"time": time, "lat": north, "lon": np.full(40, -8.6)}, [0, 40], ["a"], [f"{i}"])
+            for i, north in enumerate(rows)
+        ]
+    )
+    assert unusual(trips).tolist() == [False, False, False, True]
+
+
+def test_a_pair_that_is_not_tested_and_data_without_pairs_are_refused(between: Porto) -> None:
+    with pytest.raises(DataError, match="no pair of places 'home-work'; there are 41"):
+        between.trial(Case(ROUTES_CASE, "home-work", 0))
+    with pytest.raises(DataError, match="no two places have 1000 trips"):
+        replace(between, least=1000).subjects(ROUTES_CASE)

@@ -18,10 +18,12 @@ import psutil
 import pytest
 import torch
 
+from astray.baselines import COMPARISONS
 from astray.benchmark import manifest, runner
 from astray.benchmark.command import command
 from astray.benchmark.methods import (
     METHODS,
+    OWN_BACKGROUND,
     STREAMING,
     Fitted,
     FittedDetector,
@@ -271,6 +273,20 @@ def test_injected_cases_hold_the_scores_of_fixes_and_of_prefixes(tmp_path: Path)
     assert (np.diff(begun.astype(int), axis=1) >= 0).all()
 
 
+def test_trips_that_are_learned_from_are_scored_fold_by_fold_and_keep_their_places():
+    plain = TINY.trial(Case(Setting(), "p00", 0))
+    both = plain.lesson.train[:12]
+    fold = np.array([2, 0, 1] * 4)
+    order = np.arange(12)[::-1]
+    trial = Trial(Lesson(both), both[order], np.full(12, ""), np.full(12, "p00/x"), folds=(fold, fold[order]))
+    found = runner.score(trial, Case(Setting(), "p00", 0), FarFromTheMiddle())[runner.TRIPS]
+    for i, j in enumerate(order.tolist()):
+        rest = FarFromTheMiddle().fit(Lesson(both[fold != fold[j]]), 0)
+        assert found["score"][i] == pytest.approx(rest.trips(both[j])["score"][0])
+    assert found["trip"].to_list() == list(range(12))
+    assert found["fit_seconds"][0] == pytest.approx(3 * 0.5)
+
+
 def test_the_trips_file_is_written_last_for_it_says_that_a_case_is_finished(tmp_path: Path, monkeypatch):
     order: list[str] = []
     replacing = runner.replacing
@@ -487,7 +503,7 @@ def test_standardised_scores_have_the_left_out_trips_at_mean_0_and_spread_1():
     assert scaled.std() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("name", ["knn-location", "lof", "iforest"])
+@pytest.mark.parametrize("name", ["knn-location", "lof", "iforest", "cell-trigram", "cell-ratio", "familiarity"])
 def test_a_baseline_is_calibrated_without_changing_its_ranking(name: str):
     trial = TINY.trial(Case(Setting(rate=0.1), "p00", 0))
     fitted = method(name).fit(trial.lesson, 0)
@@ -523,6 +539,14 @@ def test_nobody_is_tested_by_what_was_learned_from_them():
     among = Strangers("themselves", lambda: trial.lesson.train)
     with pytest.raises(DataError, match="'p00' is tested"):
         method("astray-shared:iterations=1").fit(Lesson(trial.lesson.train, strangers=among), 0)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_needs_others(name: str):
+    trial = TINY.trial(Case(Setting(), "p00", 0))
+    with pytest.raises(DataError, match="give a population"):
+        method(name).fit(Lesson(trial.lesson.train), 0)
+    assert name not in OWN_BACKGROUND  # where there is one pool, there are none
 
 
 def test_a_shared_reward_needs_strangers():

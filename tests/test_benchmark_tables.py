@@ -519,6 +519,26 @@ def test_a_stream_has_a_table_for_strangers_and_one_for_an_intruder_with_the_gai
     assert "- stream-b-unflagged: astray-shared in a stream, which learns from every trip that it does not flag" in head
 
 
+def test_between_two_places_injected_and_real_anomalies_stand_in_tables_apart(tmp_path: Path):
+    for pair in ("41,-8-41,-9", "41,-8-42,-8"):
+        for reading, kinds in (("routes", ["detour", "splice"]), ("unusual", ["unusual", "unusual"])):
+            case = Case(Setting(reading=reading), pair, 0)
+            table = case_table(case, "cell-trigram", ["", "", *kinds], [0.0, -1.0, -2.0, -0.5])
+            runner.write(tmp_path, runner.Job(case, "cell-trigram"), {runner.TRIPS: table})
+    said = {
+        **{"dataset": "porto", "settings": {}, "data_sha256": "d" * 64, "codes": [], "protocols": ["p8"]},
+        **{"methods": ["cell-trigram"], "seeds": [0], "commands": ["x"], "versions": {}, "machine": "a"},
+    }
+    (tmp_path / manifest.NAME).write_text(json.dumps(said))
+    found = {table.name: table for table in report(tmp_path)}
+    assert set(found) == {"p8_routes_ap", "p8_routes_auroc", "p8_routes_f1_default", "p8_unusual", "costs"}
+    routes = dict(zip(found["p8_routes_auroc"].heads, found["p8_routes_auroc"].rows[0], strict=True))
+    assert (routes["detour"], routes["splice"], routes["draws"]) == (1.0, 0.5, 2)
+    real = dict(zip(found["p8_unusual"].heads, found["p8_unusual"].rows[0], strict=True))
+    assert real["AUROC"].mean == 0.75
+    assert "by definition" in found["p8_unusual"].note
+
+
 def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):
     (tmp_path / manifest.NAME).write_bytes((folder / manifest.NAME).read_bytes())
     kept = [("lof", Setting(contamination=0.05), 0), ("lof", Setting(contamination=0.1), 0)]
@@ -616,12 +636,12 @@ def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: di
 def test_the_report_says_what_each_of_its_methods_is(folder: Path, tables: dict[str, Table]):
     assert tables
     head = (folder / "report.md").read_text().split("###")[0]
-    assert "- astray: one model a person, learned against up to 600 trips of other people, which the baselines" in head
+    assert "- astray: one model a person, learned against up to 600 trips of other people, which most baselines" in head
     assert "- lof: Local Outlier Factor" in head
     assert "ocsvm" not in head
     said = {"dataset": "porto", "settings": {}}
     lines = key([*METHODS, "astray:heads=20", *VARIANTS], said)
-    assert "- astray: one model of the whole pool" in lines
+    assert "- astray: one model of the whole pool, or of a pair of places" in lines
     assert "- lof-location: lof on the location alone" in lines
     assert "- astray:heads=20: astray with heads=20" in lines
     assert "- encoder: raw: astray with one thing changed" in lines

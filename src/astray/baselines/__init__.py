@@ -1,7 +1,7 @@
 """Baselines: what a sequential anomaly detector is compared with, behind one interface.
 
 >>> sorted(BASELINES)  # doctest: +ELLIPSIS
-['fnn-ae', 'iforest', 'iforest-location', 'knn-location', ...]
+['cell-counts', 'cell-trigram', 'fnn-ae', 'iforest', ...]
 >>> BASELINES["lof"](seed=1)
 LOF(interval=30.0, seed=1, location=False)
 """
@@ -13,7 +13,10 @@ from functools import partial
 
 from astray.baselines.autoencoders import FNNAutoencoder, LSTMAutoencoder, Training
 from astray.baselines.baseline import Baseline, StepScores
+from astray.baselines.cells import CellCounts, CellTrigram, TripLength
 from astray.baselines.classic import LOF, IsolationForest, KNNLocation, OneClassSVM
+from astray.baselines.compared import CellRatio, Comparison
+from astray.baselines.familiarity import FamiliarityRegression
 
 BASELINES: dict[str, Callable[..., Baseline]] = {
     "knn-location": KNNLocation,
@@ -26,18 +29,35 @@ BASELINES: dict[str, Callable[..., Baseline]] = {
     "iforest-location": partial(IsolationForest, location=True),
     "fnn-ae": FNNAutoencoder,
     "lstm-ae": LSTMAutoencoder,
+    "cell-counts": CellCounts,
+    "cell-trigram": CellTrigram,
+    "length": TripLength,
 }
 """Every baseline by its short name; call with ``interval`` and ``seed``, or with nothing."""
 
+COMPARISONS: dict[str, Callable[..., Comparison]] = {
+    "familiarity": FamiliarityRegression,
+    "cell-ratio": CellRatio,
+    "trigram-ratio": partial(CellRatio, order=3),
+}
+"""Those that need other people's trips, too: ``fit(train, population)``."""
+
 __all__ = [
     "BASELINES",
+    "COMPARISONS",
     "LOF",
     "Baseline",
+    "CellCounts",
+    "CellRatio",
+    "CellTrigram",
+    "Comparison",
     "FNNAutoencoder",
+    "FamiliarityRegression",
     "IsolationForest",
     "KNNLocation",
     "LSTMAutoencoder",
     "OneClassSVM",
     "StepScores",
     "Training",
+    "TripLength",
 ]

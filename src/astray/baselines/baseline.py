@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from astray.errors import DataError, NotFittedError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import resample
+from astray.features.projection import Projection
 from astray.features.steps import Steps
 from astray.trajectories import Trajectories
 
@@ -70,6 +71,7 @@ class Rows(NamedTuple):
     features: Floats  # the paper's state and action, standardised over the training set
     steps: Steps  # what they were made of, in metres and seconds
     path: NDArray[np.int64]  # which stretch without a gap each step is of; a trip may have several
+    around: Projection  # how metres become degrees
 
 
 @dataclass(eq=False)
@@ -113,7 +115,7 @@ class StepDetector(ABC):
         """Learn what is normal from trips that are taken to be so."""
         rng = np.random.default_rng(self.seed)
         featurizer = Featurizer.of(train, FeaturizerConfig(encoder="raw", interval=self.interval), rng)
-        steps, path = _moves(featurizer, train)
+        steps, path = self._moves(featurizer, train)
         trips = len(np.unique(steps.trip))
         if trips < 2:
             raise DataError(
@@ -122,7 +124,7 @@ class StepDetector(ABC):
             )
         features = featurizer.encode(steps)
         scaling = Scaling.of(features)
-        self._learn(Rows(scaling.standardise(features), steps, path), rng)
+        self._learn(Rows(scaling.standardise(features), steps, path, featurizer.projection), rng)
         self.featurizer_, self.scaling_ = featurizer, scaling
         return self
 
@@ -132,8 +134,18 @@ class StepDetector(ABC):
             raise NotFittedError(f"{self.name} has not been fitted yet; call fit with normal trips first")
         if not len(trips):
             raise DataError("no trajectories were given to score; at least one is needed")
-        steps, path = _moves(self.featurizer_, trips)
-        return Rows(self.scaling_.standardise(self.featurizer_.encode(steps)), steps, path)
+        steps, path = self._moves(self.featurizer_, trips)
+        features = self.scaling_.standardise(self.featurizer_.encode(steps))
+        return Rows(features, steps, path, self.featurizer_.projection)
+
+    def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
+        """The steps that are looked at, and the path of each: those about every interval.
+
+        The first point of a path, where nothing has been done yet, is none.
+        """
+        paths = resample(featurizer.paths(fixes), featurizer.config.interval)
+        steps = featurizer.steps(paths)
+        return steps[~steps.first], paths.trajectory_of_row[~steps.first]
 
     def score_steps(self, trips: Trajectories) -> StepScores:
         """The anomaly of every step, and the position of its trip."""
@@ -146,10 +158,3 @@ class StepDetector(ABC):
         anomaly, trip = self.score_steps(trips)
         with np.errstate(invalid="ignore"):
             return -np.bincount(trip, anomaly, len(trips)) / np.bincount(trip, minlength=len(trips))
-
-
-def _moves(featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
-    """The steps of trips, without the first point of each path, where nothing has been done yet."""
-    paths = resample(featurizer.paths(fixes), featurizer.config.interval)
-    steps = featurizer.steps(paths)
-    return steps[~steps.first], paths.trajectory_of_row[~steps.first]

@@ -57,7 +57,7 @@ class KNNLocation(StepDetector):
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         places = self._places(rows)
         count = min(self.neighbours, len(places))
-        self.index_ = _scikit_learn("neighbors").NearestNeighbors(n_neighbors=count).fit(places)
+        self.index_ = scikit_learn("neighbors").NearestNeighbors(n_neighbors=count).fit(places)
 
     def _anomaly(self, rows: Rows) -> Array:
         distances, _ = self.index_.kneighbors(self._places(rows))
@@ -112,7 +112,7 @@ class LOF(_Estimator):
         return self._named("LOF")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return _scikit_learn("neighbors").LocalOutlierFactor(novelty=True)
+        return scikit_learn("neighbors").LocalOutlierFactor(novelty=True)
 
 
 @dataclass(eq=False)
@@ -133,7 +133,7 @@ class OneClassSVM(_Estimator):
         return self._named("One-class SVM")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return _scikit_learn("svm").OneClassSVM()
+        return scikit_learn("svm").OneClassSVM()
 
     def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
         if len(features) <= self.most_rows:
@@ -151,10 +151,11 @@ class IsolationForest(_Estimator):
         return self._named("Isolation Forest")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return _scikit_learn("ensemble").IsolationForest(random_state=int(rng.integers(2**31)))
+        return scikit_learn("ensemble").IsolationForest(random_state=int(rng.integers(2**31)))
 
 
-def _scikit_learn(module: str) -> Any:
+def scikit_learn(module: str) -> Any:
+    """A module of scikit-learn, or how to install it."""
     try:
         return import_module(f"sklearn.{module}")
     except ModuleNotFoundError as missing:

@@ -57,6 +57,7 @@ def command(
     users: Annotated[
         str | None, Option("--users", metavar="128,153", help="GeoLife: who is tested; the ten with the most trips.")
     ] = None,
+    pairs: Annotated[int, Option("--pairs", min=1, help="Porto: how many pairs of places P8 tests.")] = 20,
     people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
     days: Annotated[int, Option("--days", min=7, help="Simulated: for how many days.")] = 90,
     cache: Annotated[
@@ -106,12 +107,13 @@ def command(
     failed: tuple[runner.Done, ...] = ()
     source: Dataset | None = None
     if not only_report or examples:
-        source = _dataset(dataset, data, users, people, days, out / "data.parquet" if cache else None)
+        source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
     if not only_report:
         assert source is not None
         out.mkdir(parents=True, exist_ok=True)
         names = [m.name for m in contenders]
         parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
+        parts += [("--pairs", str(pairs))] if "p8" in wanted else []
         parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
         asked = manifest.Asked(manifest.command(dataset, wanted, names, draws, parts), wanted, names, draws)
         manifest.record(out, source, asked, changed_code=changed_code)
@@ -142,7 +144,9 @@ def command(
         )
 
 
-def _dataset(name: str, data: Path | None, users: str | None, people: int, days: int, cache: Path | None) -> Dataset:
+def _dataset(
+    name: str, data: Path | None, users: str | None, pairs: int, people: int, days: int, cache: Path | None
+) -> Dataset:
     if name == "simulated":
         from astray.benchmark.simulated_data import Simulated
 
@@ -154,7 +158,7 @@ def _dataset(name: str, data: Path | None, users: str | None, people: int, days:
     if name == "porto":
         from astray.benchmark.porto_data import Porto
 
-        return Porto(str(path))
+        return Porto(str(path), pairs=pairs)
     from astray.benchmark.geolife_data import GeoLife
 
     chosen = tuple(user.strip() for user in (users or "").split(",") if user.strip())

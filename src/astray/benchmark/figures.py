@@ -48,6 +48,12 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "iforest-location": ("#E69F00", "<", _DASHED),
     "fnn-ae": ("#7a4a1e", ">", _WHOLE),
     "lstm-ae": ("#8a8a8a", "h", _WHOLE),
+    "cell-counts": ("#882255", "d", _WHOLE),
+    "cell-trigram": ("#882255", "d", _DASHED),
+    "length": ("#999933", "1", _WHOLE),
+    "familiarity": ("#117733", "8", _WHOLE),
+    "cell-ratio": ("#AA4499", "H", _WHOLE),
+    "trigram-ratio": ("#AA4499", "H", _DASHED),
 }
 _GRID = np.linspace(0.0, 1.0, 201)
 

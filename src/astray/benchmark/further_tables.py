@@ -27,7 +27,7 @@ def p3(results: Results) -> list[Table]:
     """Kinds of injected anomaly: of trips and of single fixes."""
     figures = measures.of_trips(results.trips, by_kind=True)
     made = [
-        _by_kind(f"p3_{m}", f"P3 {results.dataset}: {said} of trips, by kind, at 5 % each", figures, m, results.methods)
+        by_kind(f"p3_{m}", f"P3 {results.dataset}: {said} of trips, by kind, at 5 % each", figures, m, results.methods)
         for m, said in (
             ("ap", "average precision"),
             ("auroc", "AUROC"),
@@ -38,11 +38,12 @@ def p3(results: Results) -> list[Table]:
     fixes = results.fixes()
     if fixes is not None:
         title = f"P3 {results.dataset}: average precision of single fixes, by kind"
-        made.append(_by_kind("p3_fix_ap", title, fixes, "fix_ap", results.methods))
+        made.append(by_kind("p3_fix_ap", title, fixes, "fix_ap", results.methods))
     return made
 
 
-def _by_kind(name: str, title: str, figures: pl.DataFrame, metric: str, methods: Sequence[str]) -> Table:
+def by_kind(name: str, title: str, figures: pl.DataFrame, metric: str, methods: Sequence[str]) -> Table:
+    """One row a method, one column a kind of anomaly, and their mean."""
     kinds = sorted(figures["kind"].unique().to_list())
     rows: list[tuple[Cell, ...]] = []
     for method, part in parts_of(figures, deciding(methods, metric)):

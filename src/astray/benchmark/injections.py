@@ -63,6 +63,7 @@ def inject(
     *,
     pool: Trajectories | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    fewer: bool = False,
 ) -> LabelledTrips:
     """Replace some trips of a test set by anomalies of the given kinds; the order and the names stay.
 
@@ -76,6 +77,8 @@ def inject(
         Other trips, for the kinds that need them; none of them may stand in the test set.
     settings
         Kind to the parameters of its injector, where they are not the defaults.
+    fewer
+        Where too few trips can carry a kind: make as many as can be, instead of refusing.
 
     Examples
     --------
@@ -105,7 +108,7 @@ def inject(
     for name in names:
         given = dict((settings or {}).get(name, {})) | ({"pool": pool} if name in NEED_A_POOL else {})
         made = INJECTORS[name](trips[queue], rng, most=count, **given)
-        if len(made.source) < count:
+        if len(made.source) < count and not fewer:
             raise DataError(
                 f"only {len(made.source)} of {count} trips can be made anomalous by {name!r}; lower the rate, give "
                 f"more or longer trips{', or a larger pool' if name in NEED_A_POOL else ''}"

@@ -27,8 +27,8 @@ _PACKAGE = Path(astray.__file__).parent
 _NO_MATTER = {"cli", "plots", "explain", "live", "writers.py", "processes.py"} | {
     f"benchmark/{part}"
     for part in (
-        *("ablation.py", "command.py", "examples.py", "figures.py", "further_tables.py", "manifest.py"),
-        *("measures.py", "metrics", "paper.py", "paper_tables.py", "report.py", "results.py", "stream_tables.py"),
+        *("ablation.py", "command.py", "examples.py", "figures.py", "further_tables.py", "manifest.py", "measures.py"),
+        *("metrics", "pair_tables.py", "paper.py", "paper_tables.py", "report.py", "results.py", "stream_tables.py"),
         "tables.py",
     )
 }

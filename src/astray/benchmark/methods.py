@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.baselines import BASELINES
+from astray.baselines import BASELINES, COMPARISONS, Comparison
 from astray.benchmark.variants import PRETRAINED, VARIANTS, WHOLE
 from astray.errors import DataError
 from astray.irl.shared import trip_rewards
@@ -321,15 +321,19 @@ class BaselineMethod:
     def fit(self, lesson: Lesson, seed: int) -> Fitted:
         """Learn from all training trips, and measure the scale on left-out ones."""
         train, began = lesson.train, time.process_time()
-        model = self._new(seed).fit(train)
+        model: Any = self._new(seed)
+        # What is known of others is the same whichever of the person's own trips are left out.
+        known = (model.others(lesson.population, train),) if isinstance(model, Comparison) else ()
+        model.fit(train, *known)
         fitted = time.process_time()
         rng = np.random.default_rng([seed, len(train)])
-        parts = ((self._new(seed).fit(train[~held]), train[held]) for held in folds(len(train), rng))
+        anew: Any = self._new
+        parts = ((anew(seed).fit(train[~held], *known), train[held]) for held in folds(len(train), rng))
         left_out = LeftOut.of(parts)
         return _FittedBaseline(model, left_out, Seconds(fitted - began, time.process_time() - fitted))
 
     def _new(self, seed: int) -> StepDetector:
-        made: Any = BASELINES[self.baseline](**{"seed": seed, **self.options})
+        made: Any = (BASELINES | COMPARISONS)[self.baseline](**{"seed": seed, **self.options})
         return made  # type: ignore[no-any-return]
 
 
@@ -385,7 +389,7 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
     "kdd19": lambda name, options: Own(name, False, {"preset": "kdd19", **options}),
 }
 
-METHODS = (*_ASTRAY, *BASELINES)
+METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS)
 """The names of all methods."""
 
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES)
@@ -421,7 +425,7 @@ def method(spec: str) -> Contender:
         from astray.benchmark.streaming import FleetStream
 
         return FleetStream(spec, base, options)
-    if base in BASELINES:
+    if base in BASELINES or base in COMPARISONS:
         return BaselineMethod(spec, base, options)
     raise DataError(f"no method named {base!r}; there are {', '.join((*METHODS, *STREAMING))}")
 

@@ -1,6 +1,7 @@
 """Porto taxi trips for the protocols: one pooled model, tested on the first part of long trips (P2) or injections (P3).
 
-The file is streamed, never held: once to list the trips, and once for each trial to fetch those that it draws.
+The file is streamed, never held: once to list the trips, and once for each trial to fetch those that it draws. The
+pairs of places of P8 (:mod:`astray.benchmark.porto_pairs`) are fetched once, all together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from astray.benchmark.simulated_data import claim
 from astray.errors import DataError
 from astray.readers import Report, iter_porto
 from astray.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from astray.benchmark.porto_pairs import Pairs
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,6 +44,9 @@ SIZES = {"matched": (1800, 200), "cap": (600, 600)}  # normal trips and anomalie
 TRAIN = 5000  # trips
 INJECTED = 2000  # test trips of P3
 PARTNERS = 40_000  # trips, neither learned from nor tested, that routes are spliced with
+PAIRS = 20  # of places, in P8
+LEAST = 100  # trips of a pair
+OTHERS = 2000  # trips between other places, in P8
 KINDS = tuple(kind for kind in INJECTORS if kind != "agent-swap")  # one pooled model knows no agents
 FILES = ("train.csv", "porto_trips.parquet")
 
@@ -55,6 +62,8 @@ class Catalogue(NamedTuple):
         How many fixes it has.
     usable
         Whether it stays around the city and is no meter switched on and off.
+    ends
+        Where it begins and where it ends: latitude and longitude of both, (trips, 4).
     account
         What was read, and what was left out and why: reason to number of trips.
     sha256
@@ -64,6 +73,7 @@ class Catalogue(NamedTuple):
     day: Ints
     fixes: Ints
     usable: Bools
+    ends: Floats
     account: dict[str, int]
     sha256: str
 
@@ -81,12 +91,14 @@ class Catalogue(NamedTuple):
 def catalogue(file: str | Path) -> Catalogue:
     """List the trips of a Porto file, CSV or Parquet, in one streamed pass."""
     report = Report()
-    day, fixes, outside = [], [], []
+    day, fixes, outside, ends = [], [], [], []
     for batch in iter_porto(file, skip_bad=True, report=report):
         away = np.maximum(np.abs(batch.columns["lat"] - CITY[0]), np.abs(batch.columns["lon"] - CITY[1]))
         outside.append(np.maximum.reduceat(away, batch.offsets[:-1]) > AROUND)
         day.append((batch.columns["time"][batch.offsets[:-1]] // DAY).astype(np.int64))
         fixes.append(batch.lengths)
+        places = np.column_stack([batch.columns["lat"], batch.columns["lon"]])
+        ends.append(np.hstack([places[batch.offsets[:-1]], places[batch.offsets[1:] - 1]]))
     days, sizes, left = np.concatenate(day), np.concatenate(fixes), np.concatenate(outside)
     short = ~left & (sizes < MIN_FIXES)
     usable = ~left & ~short
@@ -100,7 +112,7 @@ def catalogue(file: str | Path) -> Catalogue:
     }
     with open(file, "rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-    return Catalogue(days, sizes, usable, account, sha256)
+    return Catalogue(days, sizes, usable, np.concatenate(ends), account, sha256)
 
 
 def gather(file: str | Path, positions: Ints) -> Trajectories:
@@ -159,6 +171,12 @@ class Porto:
         How many test trips P3 has.
     partners
         How many trips, neither learned from nor tested, stand by to be spliced with.
+    pairs
+        How many pairs of places are tested in P8, of those with ``least`` trips; a pair's draws do not depend on it.
+    least
+        Trips without which a pair is none.
+    others
+        How many trips of P8 are a population: between other places.
     """
 
     path: str
@@ -166,6 +184,9 @@ class Porto:
     sizes: tuple[tuple[str, tuple[int, int]], ...] = tuple(SIZES.items())
     injected: int = INJECTED
     partners: int = PARTNERS
+    pairs: int = PAIRS
+    least: int = LEAST
+    others: int = OTHERS
 
     @property
     def name(self) -> str:
@@ -193,6 +214,7 @@ class Porto:
         """How many trips are drawn for what, and what was dropped."""
         sizes = {reading: list(size) for reading, size in self.sizes}
         drawn = {"train": self.train, "sizes": sizes, "injected": self.injected, "partners": self.partners}
+        drawn |= {"least": self.least, "others": self.others}
         return drawn | {"kinds": list(KINDS)} | self.data.account
 
     @property
@@ -201,14 +223,22 @@ class Porto:
         return self.data.sha256
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """All taxis together."""
-        return [POOL]
+        """All taxis together; or pairs of places."""
+        return list(self._pairs.chosen) if setting.family == "pair" else [POOL]
+
+    @property
+    def _pairs(self) -> Pairs:
+        from astray.benchmark.porto_pairs import fetched
+
+        return fetched(self)
 
     def trial(self, case: Case) -> Trial:
         """One draw: trips of some days to learn from, trips of others to test."""
         s = case.setting
-        if s.family == "person" or s.contamination or s.history:
-            raise DataError("Porto has P2 (a reading, matched or cap) and P3 (injected) alone, with one pooled model")
+        if s.family in ("person", "stream") or s.contamination or s.history:
+            raise DataError("Porto has P2 (a reading, matched or cap), P3 (injected) and P8 (routes or unusual) alone")
+        if s.family == "pair":
+            return self._pairs.trial(case)
         return self._injected(case) if s.injected else self._long(case)
 
     def _long(self, case: Case) -> Trial:

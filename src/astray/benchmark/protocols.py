@@ -8,7 +8,7 @@ of P3, and P6 and P9 begin where P1 ends.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,13 +25,14 @@ RATES = (0.05, 0.1)
 SPLITS = ("random", "chronological")
 READINGS = ("matched", "cap")
 STREAMS = ("strangers", "intruder")
+PAIRS = ("routes", "unusual")
 CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
 HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 """The shares of a trip that have been seen, for the observed-ratio curve."""
 
 
-_FAMILIES = {"": "person"} | dict.fromkeys(STREAMS, "stream")  # other readings are of a pool
+_FAMILIES = {"": "person", **dict.fromkeys(STREAMS, "stream"), **dict.fromkeys(PAIRS, "pair")}  # the others: of a pool
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ class Setting:
     split: str = "random"  # or chronological: train on the past
     contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
     history: int = 0  # so many training trips only; 0 for all
-    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder
+    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual
     injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
 
     @property
     def family(self) -> str:
-        """Which kind of draw: one model a person, a person's stream, one model of a pool, or injected anomalies."""
+        """Which kind of draw: a person, a person's stream, a pool, a pair of places, or injected anomalies."""
         return "injected" if self.injected else _FAMILIES.get(self.reading, "pool")
 
     @property
@@ -72,7 +73,7 @@ class Case:
     """The key of one draw."""
 
     setting: Setting
-    subject: str  # a person, or the pool
+    subject: str  # a person, a pair of places, or the pool
     seed: int
 
     @property
@@ -97,6 +98,9 @@ class Trial:
         One a test trip: whose trip it was before it was submitted, "agent/trajectory". No method sees it either.
     truth
         One a fix: whether it is anomalous; None where only the trip as a whole is.
+    folds
+        Where trips are scored that are also learned from: the fold of each training trip and of each test trip. Those
+        of a fold are scored by what was learned from the others.
     """
 
     lesson: Lesson
@@ -104,12 +108,22 @@ class Trial:
     kind: NDArray[np.str_]
     source: NDArray[np.str_]
     truth: NDArray[np.bool_] | None = None
+    folds: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.kind) == len(self.source) == len(self.test):
             raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips; give one a trip")
         if self.truth is not None and len(self.truth) != self.test.n_rows:
             raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}; give one a fix")
+
+    def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
+        """What is learned from, and the positions of the test trips that are then scored."""
+        if self.folds is None:
+            yield self.lesson, np.arange(len(self.test))
+            return
+        learned, tested = self.folds
+        for fold in np.unique(tested).tolist():
+            yield self.lesson._replace(train=self.lesson.train[learned != fold]), np.flatnonzero(tested == fold)
 
 
 class Dataset(Protocol):
@@ -139,11 +153,12 @@ _P2 = tuple(Setting(rate=rate, reading=reading) for reading, rate in zip(READING
 _P3 = (Setting(injected=True),)
 _P6 = tuple(Setting(contamination=c) for c in CONTAMINATIONS)
 _P7 = tuple(Setting(split="chronological", reading=stream) for stream in STREAMS)
+_P8 = tuple(Setting(reading=reading) for reading in PAIRS)
 _P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
     "geolife": {"p1": _P1, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
-    "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2},
+    "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
     "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
 }
 """Data set to protocol to what is drawn."""

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark import ablation, further_tables, measures, paper_tables, stream_tables
+from astray.baselines.familiarity import STATISTICS
+from astray.benchmark import ablation, further_tables, measures, pair_tables, paper_tables, stream_tables
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.methods import STREAMING
@@ -27,9 +28,11 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p5": further_tables.p5,
     "p6": further_tables.p6,
     "p7": stream_tables.p7,
+    "p8": pair_tables.p8,
     "p9": further_tables.p9,
 }
 
+_ALSO = "it gets other people's trips"
 _FOLLOWING = "astray-shared in a stream"
 _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
@@ -45,6 +48,12 @@ _KEY = {
     **{f"{name}-location": f"{name} on the location alone" for name in ("lof", "ocsvm", "iforest")},
     "fnn-ae": f"feed-forward autoencoder of {_FEATURES}, by its error",
     "lstm-ae": f"LSTM autoencoder of {_FEATURES}, by its error",
+    "cell-counts": "the mean logarithm of how many training trips went through each 150 m cell of a trip",
+    "cell-trigram": "how probable each 150 m cell of a trip is after the two before it (Witten and Bell's back-off)",
+    "length": "how long a trip is, and nothing else: the longer, the more anomalous",
+    "familiarity": f"logistic regression on {len(STATISTICS)} trip statistics of familiarity and popularity; {_ALSO}",
+    "cell-ratio": f"how much more probable a trip's 150 m cells are in the person's trips than in others'; {_ALSO}",
+    "trigram-ratio": f"the same for each cell after the two before it; {_ALSO}",
 } | {
     name: f"{_FOLLOWING}, {learned}"
     for name, learned in zip(
@@ -146,8 +155,10 @@ def _head(manifest: Mapping[str, Any]) -> str:
 def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """What each method is, a line each."""
     crowd = f"up to {size} trips" if (size := manifest["settings"].get("population")) else "trips"
-    model = f"one model a person, learned against {crowd} of other people, which the baselines do not get"
-    known = _KEY | {"astray": "one model of the whole pool" if manifest["dataset"] == "porto" else model}
+    model = f"one model a person, learned against {crowd} of other people, which most baselines do not get"
+    known = _KEY | {
+        "astray": "one model of the whole pool, or of a pair of places" if manifest["dataset"] == "porto" else model
+    }
     lines = ["Methods:", ""]
     for name in present:
         base, _, options = name.partition(":")

@@ -141,11 +141,16 @@ def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame
     """
     if isinstance(method, StreamMethod):
         return _streamed(trial, case, method)
-    fitted = method.fit(trial.lesson, case.seed)
-    began = time.process_time()
-    scored = fitted.trips(trial.test)
+    scored, took, scoring = [], [], 0.0
+    for lesson, at in trial.parts():
+        fitted = method.fit(lesson, case.seed)
+        began = time.process_time()
+        scored.append(fitted.trips(trial.test[at]).with_columns(pl.Series("at", at)))
+        scoring += time.process_time() - began
+        took.append(fitted.seconds)
+    rows, seconds = pl.concat(scored).sort("at").drop("at"), Seconds(*map(sum, zip(*took, strict=True)))
     key = _key(case, method)
-    tables = {TRIPS: _trips(trial, key, scored, fitted.seconds, time.process_time() - began)}
+    tables = {TRIPS: _trips(trial, key, rows, seconds, scoring)}
     if trial.truth is not None:
         test, row = trial.test, trial.test.trajectory_of_row
         since = test.columns["time"] - test.columns["time"][test.offsets[:-1]][row]
