@@ -195,6 +195,9 @@ def test_labels_must_fit_the_trips():
     trial = TINY.trial(Case(Setting(), "p00", 0))
     with pytest.raises(DataError, match="give one a trip"):
         Trial(trial.lesson, trial.test, trial.kind[1:], trial.source)
+    folds = tuple(np.zeros(len(trips), np.int64) for trips in (trial.lesson.train, trial.test))
+    with pytest.raises(DataError, match="where there are folds"):
+        Trial(trial.lesson, trial.test, trial.kind, trial.source, np.zeros(trial.test.n_rows, bool), folds)
 
 
 def test_prefixes_begin_where_trips_begin_and_the_last_is_the_whole():

@@ -115,6 +115,8 @@ class Trial:
             raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips; give one a trip")
         if self.truth is not None and len(self.truth) != self.test.n_rows:
             raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}; give one a fix")
+        if self.truth is not None and self.folds is not None:
+            raise DataError("the truth of fixes is for what one model scores; leave it out where there are folds")
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
         """What is learned from, and the positions of the test trips that are then scored."""
