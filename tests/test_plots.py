@@ -68,7 +68,7 @@ def text_of(figure: Figure, folder: Path) -> str:
 
 def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) -> None:
     said = text_of(explanation_figure(a_trip()), tmp_path)
-    assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 UTC" in said
+    assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 (UTC)" in said
     assert "Never ended here before (0 of 304 past trips); 25 % of the way is new" in said.splitlines()
     assert "N(τ) = −3.1 ± 0.2: at or under the threshold of −2" in said.splitlines()
     assert "p = 0.04: about 1 normal trip in 25 scores as low" in said

@@ -17,6 +17,7 @@ import polars as pl
 from astray.atomic import replacing
 from astray.errors import AstrayError
 from astray.trajectories import Trajectories
+from astray.zones import local_text
 
 FORMATS = {
     ".parquet": "parquet",
@@ -215,10 +216,15 @@ def _feature(kind: str, coordinates: list[Any], properties: dict[str, Any]) -> d
 
 
 def _textual(frame: pl.DataFrame) -> pl.DataFrame:
-    """Date-times as ISO 8601 in UTC, and no number that is not one: what every reader of text understands."""
-    return frame.with_columns(
-        pl.col(pl.Datetime).dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"), pl.col(pl.Float64, pl.Float32).fill_nan(None)
-    )
+    """Date-times as ISO 8601, and no number that is not one: what every reader of text understands.
+
+    They have the offset of the column ``zone``, where there is one; else they are in UTC.
+    """
+    frame = frame.with_columns(pl.col(pl.Float64, pl.Float32).fill_nan(None))
+    if "zone" in frame.columns:
+        moments = [column for column in frame if isinstance(column.dtype, pl.Datetime)]
+        return frame.with_columns(local_text(column, frame["zone"]).alias(column.name) for column in moments)
+    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
 
 
 _OPENED: dict[str, Callable[[BinaryIO], AbstractContextManager[Write]]] = {

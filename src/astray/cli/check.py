@@ -12,7 +12,7 @@ from typer import Exit, Option
 from astray.cli import options as o
 from astray.cli.console import number_of, say
 from astray.errors import AstrayError, Columns, DataError
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg")
 
 
-@o.with_settings(Reading)
+@o.with_settings(Reading, LocalTime)
 def command(
     settings: Settings,
     file: o.Trips,
@@ -81,7 +81,6 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     import numpy as np
 
     from astray.cli.reading import some_names
-    from astray.times import moment
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
     yield "files", source.name
@@ -96,8 +95,10 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
     often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
     yield "fixes", f"{trips.n_rows:,}{often}"
-    yield "from", moment(float(time.min()))
-    yield "to", moment(float(time.max()))
+    zone = source.zone_of(trips)
+    yield "from", f"{zone.clock(float(time.min())):%Y-%m-%d %H:%M:%S}"
+    yield "to", f"{zone.clock(float(time.max())):%Y-%m-%d %H:%M:%S}"
+    yield "zone", str(zone)
     east = _lon(trips)
     yield "area", f"latitude {lat.min():.4f} to {lat.max():.4f}, longitude {east.min():.4f} to {east.max():.4f}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
     from astray.detectors.agent import IRLDetector
     from astray.explain import Explanation
+
+CLOCKS = "UTC"
+"""What the clocks of the made city show."""
 
 
 @o.with_settings("iterations", "false_alarm_rate", "eps")
@@ -46,7 +48,6 @@ def command(
 
     from astray.detectors.agent import IRLDetector
     from astray.simulate import city
-    from astray.writers import moments
 
     say(f"simulating {people} people for {days} days", quiet=quiet_)
     simulation = city(people=people, days=days, seed=seed)
@@ -58,11 +59,10 @@ def command(
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
     with leaving_at_once(), progress(what, quiet=quiet_) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
-        detector = IRLDetector(seed=seed, progress=lambda i, n, _: done(i / n), **chosen)
+        detector = IRLDetector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
         detector.fit(mine, population=others)
 
-    starts = moments(pl.DataFrame({"start": new.columns["time"][new.offsets[:-1]]}), "start")
-    table = detector.score(new).with_columns(starts["start"], pl.Series("truth", new.context["kind"]))
+    table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
     astray = table.filter(pl.col("decision") != "normal").sort("score")
     explanations = {name: detector.explain(new, name) for name in astray["trajectory"]}
     print(report(who, len(mine), rule(detector), table, explanations))
@@ -103,7 +103,7 @@ def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations:
         f"{table.filter(wrong).height} of which are known to be wrong",
         f"N(tau) is about 0 +- 1 for normal trips; {ruled}",
         "",
-        f"{'trip':<10}{'start (UTC)':<19}{'N(tau)':>7}{'+-':>6}{'p':>7}  {'in':<8}{'decision':<10}truth",
+        f"{'trip':<10}{f'start ({CLOCKS})':<19}{'N(tau)':>7}{'+-':>6}{'p':>7}  {'in':<8}{'decision':<10}truth",
     ]
     for row in table.filter(found).sort("score").iter_rows(named=True):
         lines.append(in_a_line(row))
@@ -133,7 +133,7 @@ def in_words(explanation: Explanation) -> list[str]:
     said = [explanation.why] if explanation.why else []
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
-        start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
+        start, end = (explanation.zone.clock(time) for time in (worst.start_time, worst.end_time))
         said.append(f"{start:%H:%M} to {end:%H:%M}: {worst}")
     return [
         line

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import say
 from astray.errors import AstrayError
-from astray.settings import Deciding, Reading, Settings
+from astray.settings import Deciding, LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.cli.reading import Source
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".html")
 
 
-@o.with_settings(Deciding, Reading, "whole")
+@o.with_settings(Deciding, Reading, LocalTime, "whole")
 def command(
     settings: Settings,
     model: o.Model,
@@ -63,15 +63,16 @@ def command(
             raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")
         if not output.parent.is_dir():
             raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source
     from astray.storage import load
 
     detector = load(model)
-    detector.set_params(**settings.given(["min_history"]))
-    source = Source(file, settings, agent, only_agent(detector))
+    source = Source.of(file, settings, detector, agent)
+    detector.set_params(**settings.given(["min_history", "time_zone"]))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     _check_known(detector, one, settings)
     explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
+    source.say_left_out()
     print(explanation)
     if output is not None:
         from astray.plots import explanation_figure, explanation_page, save_figure, save_page

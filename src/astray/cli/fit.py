@@ -17,6 +17,7 @@ from astray.settings import (
     FleetOnly,
     ItsOwn,
     Learning,
+    LocalTime,
     OneAgent,
     OwnReward,
     Reading,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, Chance)
+@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, LocalTime, Chance)
 def command(
     settings: Settings,
     file: o.Trips,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.scoring.decisions import Threshold
+    from astray.zones import Zone
 
 NAMED = 5
 """Agents of a pool that are named, at most."""
@@ -73,6 +75,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(model, FleetDetector):
+        zone = model.zone(next(iter(model.agents), ""))
         memories = [member.memory for member in model.members_.values()]
         trips = sorted(len(memory) for memory in memories)
         spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
@@ -82,11 +85,12 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "agents": len(trips),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
-            "period": _period([float(t) for memory in memories for t in memory.times]),
+            "period": _period([float(t) for memory in memories for t in memory.times], zone),
+            "time_zones": dict(Counter(str(model.zone(agent)) for agent in model.agents).most_common()),
             "anomalous": len(model.anomalous_),
             "popularity": len(model.popularity_.agents),
         }
-    agents = model.agents
+    agents, zone = model.agents, model.zone("")
     gps = model.featurizer_ is not None
     starts = model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist() if gps else []
     remembered = model.featurizer_.memory.times.tolist() if model.featurizer_ is not None else []
@@ -96,7 +100,8 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "agents": len(agents),
         "names": sorted(agents)[:NAMED],
         "trips": model.n_trips_,
-        "period": _period(remembered or starts),
+        "period": _period(remembered or starts, zone),
+        "time_zones": {str(zone): len(agents)} if gps else {},
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": list(model.suspects_),
@@ -104,9 +109,9 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     }
 
 
-def _period(starts: list[float]) -> list[str]:
-    """The days, in UTC, on which the first and the last trip began."""
-    return [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
+def _period(starts: list[float], zone: Zone) -> list[str]:
+    """The days, in local time, on which the first and the last trip began."""
+    return [f"{zone.clock(t):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
 
 
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
@@ -152,6 +157,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
         "of": _whose(about),
         "learned from": number_of(about["trips"], "trip") + _when(about["period"]),
+        "time zone": _zones(about["time_zones"]),
         "reward": _reward(about["reward"]["made"]) + _asked(model),
         "others": f"where {number_of(about['popularity'], 'agent')} go is known" if about["popularity"] else "",
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
@@ -232,6 +238,18 @@ def _whose(about: Mapping[str, Any]) -> str:
 
 def _when(period: list[str]) -> str:
     return f", {period[0]} to {period[1]}" if period else ""
+
+
+def _zones(zones: Mapping[str, int]) -> str:
+    """In which zones the agents live.
+
+    >>> _zones({"Europe/Lisbon": 3}), _zones({"Europe/Lisbon": 3, "Asia/Tokyo": 1})
+    ('Europe/Lisbon', 'Europe/Lisbon (3 agents), Asia/Tokyo (1 agent)')
+    """
+    if len(zones) < 2:
+        return "".join(zones)
+    shown = [f"{name} ({number_of(n, 'agent')})" for name, n in list(zones.items())[:NAMED]]
+    return ", ".join(shown) + (f" and {len(zones) - NAMED:,} more" if len(zones) > NAMED else "")
 
 
 def _updates(n: int | None) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from astray.cli import options as o
 from astray.cli.console import number_of, progress, say
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.detectors.observing import Question
 
 
-@o.with_settings("eps", "false_alarm_rate", Reading)
+@o.with_settings("eps", "false_alarm_rate", Reading, LocalTime)
 @o.changes_model
 def command(
     settings: Settings,
@@ -37,7 +37,7 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    from astray.cli.reading import Source, only_agent, refuse_unknown
+    from astray.cli.reading import Source, refuse_unknown
     from astray.storage import load
     from astray.writers import check_target, table_writer
 
@@ -48,7 +48,7 @@ def command(
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
     detector.set_params(**settings.given(list(kept)))
-    source = Source(file, settings, agent, only_agent(detector))
+    source = Source.of(file, settings, detector, agent)
     trips = source.load()
     source.say_left_out()
     refuse_unknown(detector, trips)

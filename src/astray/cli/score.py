@@ -6,14 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import number_of, progress, say
-from astray.settings import Deciding, Reading, Settings, Streaming
+from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +27,7 @@ SHOWN = 20
 """Trips that are shown on a terminal."""
 
 
-@o.with_settings(Deciding, Reading, Streaming)
+@o.with_settings(Deciding, Reading, LocalTime, Streaming)
 def command(
     settings: Settings,
     model: o.Model,
@@ -66,9 +65,9 @@ def command(
         output = None
     if output is not None:
         check_target(output)
-    scorer = Scorer(model, Question(fixes, **settings.of(Deciding)))
+    scorer = Scorer(model, Question(fixes, **settings.of(Deciding, LocalTime)))
     known = only_agent(scorer.detector)
-    source = Source(file, settings, agent, known)
+    source = Source.of(file, settings, scorer.detector, agent)
     n = cores(settings.workers or -1)
     if source.is_streamed:
         batches = source.batches()
@@ -127,15 +126,22 @@ def _show(tables: list[pl.DataFrame]) -> None:
 
     everything = pl.concat(tables).sort("score", nulls_last=True)
     headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
-    names = ["agent", "trajectory", *(name for name in headings if name in everything.columns)]
-    table = Table(title="Lowest scores first", title_justify="left", box=None, header_style="bold")
-    for name in names:
-        table.add_column(headings.get(name, name), justify="right" if everything[name].dtype.is_numeric() else "left")
-    table.add_column("worst segment")
+    zones = everything["zone"].unique().to_list() if "zone" in everything.columns else []
+    shown = everything.head(SHOWN)
+    told = f"; times are of {zones[0]}" if len(zones) == 1 else ""
+    table = Table(title=f"Lowest scores first{told}", title_justify="left", box=None, header_style="bold")
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    # Names are folded, never cut: they are what somebody gives to astray explain.
+    table.add_column("agent", overflow="fold")
+    table.add_column("trajectory", overflow="fold")
+    for name in headings:
+        table.add_column(headings[name], justify="right" if shown[name].dtype.is_numeric() else "left", no_wrap=True)
+    for name in [*(["start"] if zones else []), "worst segment", *(["zone"] if len(zones) > 1 else [])]:
+        table.add_column(name, no_wrap=True)
     styles = {"anomaly": "bold red", "review": "yellow"}
-    for row in everything.head(SHOWN).iter_rows(named=True):
-        cells = [*(_cell(row[name]) for name in names), _segment(row["segment_start"], row["segment_end"])]
-        table.add_row(*cells, style=styles.get(row["decision"]))
+    for row in shown.iter_rows(named=True):
+        cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]
+        table.add_row(*cells, *([row["zone"]] if len(zones) > 1 else []), style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
     if everything.height > SHOWN:
@@ -146,8 +152,15 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _segment(start: object, end: object) -> str:
-    """From when to when, in UTC; or from which step to which."""
-    if isinstance(start, datetime) and isinstance(end, datetime):
-        return f"{start:%Y-%m-%d %H:%M}-{end:%H:%M}"
-    return "" if start is None else f"{start:.0f}-{end:.0f}"
+def _times(row: Mapping[str, Any]) -> list[str]:
+    """When a trip began, and from when to when its worst segment lasted, in local time; or from which step to which."""
+    start, end = row["segment_start"], row["segment_end"]
+    if "zone" not in row:
+        return ["" if start is None else f"{start:.0f}-{end:.0f}"]
+    from astray.zones import Zone
+
+    zone = Zone.of(row["zone"])
+    began = f"{zone.clock(row['start'].timestamp()):%Y-%m-%d %H:%M}"
+    if start is None:
+        return [began, ""]
+    return [began, "-".join(f"{zone.clock(time.timestamp()):%H:%M}" for time in (start, end))]

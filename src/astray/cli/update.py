@@ -11,7 +11,7 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(Reading)
+@o.with_settings(Reading, LocalTime)
 @o.changes_model
 def command(
     settings: Settings,
@@ -57,7 +57,7 @@ def command(
     """
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source, only_agent, refuse_unknown
+    from astray.cli.reading import Source, refuse_unknown
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.features.featurizer import trip_names
@@ -66,7 +66,7 @@ def command(
     detector = load(model)
     further: Trajectories | None = None
     if file:
-        source = Source(file, settings, agent, only_agent(detector))
+        source = Source.of(file, settings, detector, agent)
         further = source.load()
         source.say_left_out()
         refuse_unknown(detector, further)

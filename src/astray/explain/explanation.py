@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.segments import Segment, leaving
 from astray.trajectories import Trajectories
+from astray.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from astray.scoring.scores import Scores
@@ -78,6 +78,8 @@ class Explanation:
         The scores of the whole trip.
     history
         How many past trips stand behind them.
+    zone
+        The time zone that the trip is told in.
     decision
         ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
     leave
@@ -115,6 +117,14 @@ class Explanation:
     habitual: tuple[Way, ...] = ()
     expected: tuple[Way, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    zone: Zone = UTC_ZONE
+
+    @property
+    def began(self) -> str:
+        """When the trip began, in local time, and the zone; empty for states and actions."""
+        if not len(self.lat):
+            return ""
+        return f"{self.zone.clock(self.time[0]):%a %d %b %Y, %H:%M} ({self.zone})"
 
     @property
     def why(self) -> str:
@@ -137,8 +147,9 @@ class Explanation:
         return said
 
     def __str__(self) -> str:
+        whose = f"{self.agent or 'the agent'}, {self.began}" if self.began else self.agent or "the agent"
         lines = [
-            f"Trip {self.trajectory} of {self.agent or 'the agent'}: {self.decision} (score {self.score:.1f} against "
+            f"Trip {self.trajectory} of {whose}: {self.decision} (score {self.score:.1f} against "
             f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
             f"p = {self.p_value:.2g}, {self.history:.0f} past trips)"
         ]
@@ -157,7 +168,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _moment(self, time: float) -> str:
-        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}" if len(self.lat) else f"step {time:.0f}"
+        return f"{self.zone.clock(time):%Y-%m-%d %H:%M:%S}" if len(self.lat) else f"step {time:.0f}"
 
 
 def explain_fixes(

@@ -20,7 +20,7 @@ from astray.explain import Explanation, Way
 from astray.features.projection import Projection
 from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
-from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes
+from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
 
 Array = NDArray[Any]
 
@@ -99,7 +99,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
     return {
         "agent": e.agent,
         "trajectory": e.trajectory,
-        "about": " · ".join(filter(None, [e.agent, f"{moment(e.time[0]):%a %d %b %H:%M}" if on_map else ""])),
+        "about": " · ".join(filter(None, [e.agent, f"{e.zone.clock(e.time[0]):%a %d %b %H:%M}" if on_map else ""])),
         "heading": heading(e),
         "grounds": grounds(e),
         "decision": e.decision,
@@ -108,6 +108,8 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
         "eps": e.eps,
         "leave": e.leave,
         "start": start,
+        "zone": e.zone.name,
+        "ahead": _changes(e.zone.offsets(e.time)) if on_map else [],
         "unit": clock_unit(e),
         "time": _differences(since * 10),
         "normality": _whole(100 * np.where(usable, e.normality, np.nan)),
@@ -139,6 +141,15 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
         "expected": [_way(way) for way in e.expected],
         "stop": [round(float(lat), 6), round(float(lon), 6), round(minutes)] if minutes >= STOOD else None,
     }
+
+
+def _changes(offsets: Array) -> list[list[int]]:
+    """From which fix on clocks are how many seconds ahead of UTC: mostly one for all.
+
+    >>> _changes(np.array([0.0, 0.0, 3600.0, 3600.0]))
+    [[0, 0], [2, 3600]]
+    """
+    return [[int(i), int(offsets[i])] for i in np.flatnonzero(np.diff(offsets, prepend=np.nan) != 0)]
 
 
 def _way(way: Way) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 def heading(e: Explanation) -> str:
     """The decision, and which trip it is about."""
     whose = f" of {e.agent}" if e.agent else ""
-    when = f", {moment(e.time[0]):%a %d %b %Y, %H:%M} UTC" if len(e.lat) else ""
+    when = f", {e.began}" if e.began else ""
     return f"{VERDICTS.get(e.decision, e.decision)}: trip {e.trajectory}{whose}{when}"
 
 
@@ -64,7 +63,7 @@ def span(e: Explanation, segment: ExplainedSegment) -> str:
     if not len(e.lat):
         return f"{segment.start_time:.0f}–{segment.end_time:.0f}"
     as_clock = "%H:%M:%S" if segment.end_time - segment.start_time < IN_SECONDS else "%H:%M"
-    return f"{moment(segment.start_time):{as_clock}}–{moment(segment.end_time):{as_clock}}"
+    return f"{e.zone.clock(segment.start_time):{as_clock}}–{e.zone.clock(segment.end_time):{as_clock}}"
 
 
 class Unit(NamedTuple):
@@ -82,11 +81,6 @@ def clock_unit(e: Explanation) -> Unit | None:
     if lasts < IN_SECONDS:
         return Unit("seconds", 1.0)
     return Unit("minutes", 60.0) if lasts <= IN_MINUTES else Unit("hours", 3600.0)
-
-
-def moment(time: float) -> datetime:
-    """Seconds since 1970 as a date-time in UTC."""
-    return datetime.fromtimestamp(float(time), UTC)
 
 
 def minus(words: str) -> str:
