@@ -166,7 +166,7 @@ def test_a_short_segment_is_told_to_the_second_and_another_aspect_of_it_is_said(
 def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_where_it_decided(tmp_path: Path) -> None:
     said = text_of(explanation_figure(replace(a_trip(), eps=-2.58587, leave=-1.292935, trip_normality=-1.4)), tmp_path)
     assert "N(τ) = −1.4 ± 0.2, the worst of it −3.1: at or under the threshold of −2.59" in said.splitlines()
-    assert {"opens: −2.6", "closes: −1.3"} <= set(said.splitlines())
+    assert {"opens: −2.59", "closes: −1.29"} <= set(said.splitlines())
 
 
 def test_a_segment_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.errors import AstrayError
+from astray.text import in_a_cell
 from astray.trajectories import Trajectories
 from astray.zones import local_text
 
@@ -124,7 +125,7 @@ def _csv(file: BinaryIO) -> Iterator[Write]:
 
     def write(frame: pl.DataFrame, trips: Trajectories | None) -> None:
         nonlocal begun
-        file.write(_textual(frame).write_csv(include_header=not begun).encode())
+        file.write(_in_cells(_textual(frame)).write_csv(include_header=not begun).encode())
         begun = True
 
     yield write
@@ -213,6 +214,13 @@ def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[
 
 def _feature(kind: str, coordinates: list[Any], properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+
+
+def _in_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """No text that a spreadsheet would take for a formula; a name may begin with =."""
+    texts = [column for column in frame if column.dtype == pl.String]
+    risky = [column for column in texts if column.str.contains("^[=+@-]").any()]
+    return frame.with_columns(column.map_elements(in_a_cell, return_dtype=pl.String) for column in risky)
 
 
 def _textual(frame: pl.DataFrame) -> pl.DataFrame:

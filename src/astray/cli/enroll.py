@@ -6,6 +6,7 @@ from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 
 @o.with_settings(Reading, LocalTime, "whole")
@@ -44,4 +45,5 @@ def command(
     fleet.save(output or model)
     source.say_left_out()
     new = len(fleet.agents) - before
-    say(f"{counted:,} trips counted, {new:,} new agents; {len(fleet.agents):,} agents now", quiet=settings.quiet)
+    counts = f"{number_of(counted, 'trip')} counted, {number_of(new, 'new agent')}"
+    say(f"{counts}; {number_of(len(fleet.agents), 'agent')} now", quiet=settings.quiet)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import say
+from astray.cli.console import say, tell
 from astray.errors import AstrayError
 from astray.settings import Deciding, LocalTime, Reading, Settings
 
@@ -73,7 +74,7 @@ def command(
     _check_known(detector, one, settings)
     explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
     source.say_left_out()
-    print(explanation)
+    tell(explanation)
     if output is not None:
         from astray.plots import explanation_figure, explanation_page, save_figure, save_page
 
@@ -94,8 +95,8 @@ def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, setti
     only = only_agent(detector)
     if only is not None:
         raise AstrayError(
-            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {only} explains only "
-            "its trips"
+            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {shlex.quote(only)} "
+            "explains only its trips"
         )
     say(f"the model does not know {unknown[0]}: there is no past trip to measure this one by", quiet=settings.quiet)
 

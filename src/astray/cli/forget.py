@@ -10,6 +10,7 @@ from astray.cli import options as o
 from astray.cli.console import say
 from astray.errors import AstrayError
 from astray.settings import Settings
+from astray.text import number_of
 
 
 @o.with_settings()
@@ -48,9 +49,9 @@ def command(
         gone = fleet.forget_trips(agent, trip)
         if gone < len(set(trip)):
             raise AstrayError(f"{gone} of the {len(set(trip))} trips are remembered of {agent!r}; nothing was changed")
-        said = f"{gone:,} trip{'' if gone == 1 else 's'} of {agent} forgotten"
+        said = f"{number_of(gone, 'trip')} of {agent} forgotten"
     else:
         fleet.forget(agent)
-        said = f"{agent} forgotten; {len(fleet.agents):,} agents left"
+        said = f"{agent} forgotten; {number_of(len(fleet.agents), 'agent')} left"
     fleet.save(output or model)
     say(said, quiet=settings.quiet)

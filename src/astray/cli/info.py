@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of
+from astray.cli.console import tell
 from astray.settings import Settings
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -50,7 +52,10 @@ def command(
     about["calibration"] = _calibration(detector)
     about["learning"] = _learning(detector)
     about["settings"] = {name: value for name, value in parameters.items() if value is not None}
-    print(json.dumps(about, indent=2, default=str) if as_json else _text(_facts(about, detector)))
+    if as_json:
+        print(json.dumps(about, indent=2, default=str))
+    else:
+        tell(_text({name: harmless(words) for name, words in _facts(about, detector).items()}, _room()))
 
 
 # -------------------------------------------------------------------- everything there is
@@ -159,19 +164,28 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "learned from": number_of(about["trips"], "trip") + _when(about["period"]),
         "time zone": _zones(about["time_zones"]),
         "reward": _reward(about["reward"]["made"]) + _asked(model),
-        "others": f"where {number_of(about['popularity'], 'agent')} go is known" if about["popularity"] else "",
+        "others": _others(about["popularity"]),
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
         "taken out": _suspects(about.get("suspects", [])),
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
         "anomaly": low,
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
-        f"{model.min_history:g} past trips stand behind it",
+        f"{number_of(model.min_history, 'past trip')} {'stands' if model.min_history == 1 else 'stand'} behind it",
         "calibrated": _calibrated(calibration, fleet),
         "size": _size(about["bytes"]),
         "seed": str(about["settings"].get("seed", 0)),
         "version": f"format {about['format']} of model files, read by astray {about['astray']}",
     }
     return {name: words for name, words in facts.items() if words}
+
+
+def _others(n: int) -> str:
+    """Of how many agents it is known where they go.
+
+    >>> _others(1), _others(3)
+    ('where 1 agent goes is known', 'where 3 agents go is known')
+    """
+    return f"where {number_of(n, 'agent')} {'goes' if n == 1 else 'go'} is known" if n else ""
 
 
 def _low(model: IRLDetector | FleetDetector) -> str:
@@ -276,8 +290,13 @@ def _size(n: int) -> str:
     return f"{n / 1e6:,.1f} MB" if n >= 1_000_000 else f"{n / 1e3:.0f} kB"
 
 
-def _text(facts: Mapping[str, str]) -> str:
-    """A line a fact, or some where it is long.
+def _room() -> int:
+    """Letters of a line."""
+    return min(shutil.get_terminal_size((114, 24)).columns, 114)
+
+
+def _text(facts: Mapping[str, str], room: int = 114) -> str:
+    """A line a fact, or some where it is longer than there is room.
 
     >>> print(_text({"of": "ana", "learned from": "76 trips"}))
     of            ana
@@ -286,6 +305,6 @@ def _text(facts: Mapping[str, str]) -> str:
     width = max(map(len, facts)) + 2
     lines = []
     for name, words in facts.items():
-        first, *rest = textwrap.wrap(words, 100, break_long_words=False, break_on_hyphens=False) or [""]
+        first, *rest = textwrap.wrap(words, room - width, break_long_words=False, break_on_hyphens=False) or [""]
         lines += [f"{name:<{width}}{first}", *(" " * width + line for line in rest)]
     return "\n".join(lines)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from astray.cli import options as o
-from astray.cli.console import number_of, progress, say
+from astray.cli.console import progress, say
 from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.detectors.observing import Question
@@ -74,5 +76,5 @@ def _say_questions(questions: tuple[Question, ...], *, quiet: bool) -> None:
     for question in questions:
         say(f"{question} {', '.join(question.trips)}", quiet=quiet)
     if questions:
-        first = questions[0].trips[0]
+        first = shlex.quote(questions[0].trips[0])
         say(f"answer by: astray answer MODEL {first} --mine (or --not-mine)", quiet=quiet)

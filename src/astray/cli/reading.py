@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -211,7 +212,7 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
     if isinstance(detector, FleetDetector):
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
-    raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
+    raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
 
 
 def some_names(names: Sequence[str]) -> str:

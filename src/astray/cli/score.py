@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, progress, say
+from astray.cli.console import progress, say
 from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,12 +101,11 @@ def command(
     if not fixes:
         say(_summary(decisions), quiet=settings.quiet)
     if unknown:
-        remedy = "astray enroll MODEL FILE lets it know them" if known is None else f"--agent {known} leaves them out"
-        say(
-            f"the model does not know {some_names(list(unknown))}: their {sum(unknown.values()):,} trips are for "
-            f"review; {remedy}",
-            quiet=settings.quiet,
-        )
+        remedy = "astray enroll MODEL FILE lets it know them"
+        if known is not None:
+            remedy = f"--agent {shlex.quote(known)} leaves them out"
+        names, theirs = some_names(list(unknown)), _theirs(sum(unknown.values()))
+        say(f"the model does not know {names}: {theirs} for review; {remedy}", quiet=settings.quiet)
 
 
 def _summary(decisions: Mapping[str, int]) -> str:
@@ -118,11 +119,21 @@ def _summary(decisions: Mapping[str, int]) -> str:
     return f"{number_of(sum(decisions.values()), 'trip')}: {normal:,} normal, {wrong}, {review:,} for review"
 
 
+def _theirs(n: int) -> str:
+    """The trips of agents that the model does not know.
+
+    >>> _theirs(1), _theirs(1200)
+    ('their one trip is', 'their 1,200 trips are')
+    """
+    return "their one trip is" if n == 1 else f"their {n:,} trips are"
+
+
 def _show(tables: list[pl.DataFrame]) -> None:
     """The trips with the lowest scores, for a person at a terminal."""
     import polars as pl
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     everything = pl.concat(tables).sort("score", nulls_last=True)
     headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
@@ -132,8 +143,8 @@ def _show(tables: list[pl.DataFrame]) -> None:
     table = Table(title=f"Lowest scores first{told}", title_justify="left", box=None, header_style="bold")
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
     # Names are folded, never cut: they are what somebody gives to astray explain.
-    table.add_column("agent", overflow="fold")
-    table.add_column("trajectory", overflow="fold")
+    table.add_column("agent", overflow="fold", min_width=5)
+    table.add_column("trajectory", overflow="fold", min_width=10)
     for name in headings:
         table.add_column(headings[name], justify="right" if shown[name].dtype.is_numeric() else "left", no_wrap=True)
     for name in [*(["start"] if zones else []), "worst segment", *(["zone"] if len(zones) > 1 else [])]:
@@ -141,7 +152,9 @@ def _show(tables: list[pl.DataFrame]) -> None:
     styles = {"anomaly": "bold red", "review": "yellow"}
     for row in shown.iter_rows(named=True):
         cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]
-        table.add_row(*cells, *([row["zone"]] if len(zones) > 1 else []), style=styles.get(row["decision"]))
+        cells += [row["zone"]] if len(zones) > 1 else []
+        # As text: in a name [red] is a part of the name.
+        table.add_row(*(Text(harmless(cell)) for cell in cells), style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
     if everything.height > SHOWN:

@@ -12,6 +12,7 @@ from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_if_several, say_suspects
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -94,14 +95,15 @@ def command(
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
     before = detector.n_trips_
     detector.partial_fit(trips, anomalous=anomalous)
-    return f"learned from {detector.n_trips_:,} trips now, {before:,} before; {len(detector.anomalous_):,} anomalous"
+    now = number_of(detector.n_trips_, "trip")
+    return f"learned from {now} now, {before:,} before; {len(detector.anomalous_):,} anomalous"
 
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: Iterable[tuple[str, str]]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
     gone = sum(fleet.forget_trips(agent, [trip], anomalous=True) for agent, trip in anomalous)
     counted = 0 if trips is None else fleet.enroll(trips)
-    return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
+    return f"{number_of(counted, 'trip')} counted, {gone:,} taken out; {len(fleet.anomalous_):,} known as anomalous"
 
 
 def _meant(fleet: FleetDetector, trips: Trajectories | None, name: str) -> set[tuple[str, str]]:

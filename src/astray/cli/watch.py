@@ -9,9 +9,10 @@ from typing import Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, say
+from astray.cli.console import say
 from astray.errors import AstrayError
 from astray.settings import Deciding, LocalTime, Settings
+from astray.text import number_of
 
 
 @o.with_settings(Deciding, LocalTime)

@@ -338,7 +338,7 @@ class Detector(Parameters, ABC):
         >>> detector = IRLDetector(iterations=3, seed=0).fit(mine, population=other[:20])
         >>> explanation = detector.explain(other, "p01-0030")
         >>> print(explanation)  # doctest: +ELLIPSIS
-        Trip p01-0030 of p01, Mon ...
+        Trip p01-0030 of p01: ...
         >>> len(explanation.normality) == len(explanation.time), len(explanation.habitual) == len(mine)
         (True, True)
         """

@@ -27,6 +27,7 @@ from astray.features.featurizer import Featurizer, trip_names
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.segments import Segment, leaving
+from astray.text import harmless, number_of
 from astray.trajectories import Trajectories
 from astray.zones import UTC_ZONE, Zone
 
@@ -147,11 +148,11 @@ class Explanation:
         return said
 
     def __str__(self) -> str:
-        whose = f"{self.agent or 'the agent'}, {self.began}" if self.began else self.agent or "the agent"
+        whose, began = harmless(self.agent) or "the agent", f"; began {self.began}" if self.began else ""
         lines = [
-            f"Trip {self.trajectory} of {whose}: {self.decision} (score {self.score:.1f} against "
+            f"Trip {harmless(self.trajectory)} of {whose}: {self.decision} (score {self.score:.1f} against "
             f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
-            f"p = {self.p_value:.2g}, {self.history:.0f} past trips)"
+            f"p = {self.p_value:.2g}, {number_of(self.history, 'past trip')}){began}"
         ]
         if self.why:
             lines.append(f"  {self.why}")
@@ -164,7 +165,8 @@ class Explanation:
             lines.append("  no segment of it stands out")
         faults = int((self.fault != "").sum())
         if faults:
-            lines.append(f"  {faults} of {len(self.fault)} fixes are the receiver's fault and were left out")
+            verb = "is the receiver's fault and was" if faults == 1 else "are the receiver's fault and were"
+            lines.append(f"  {faults} of {number_of(len(self.fault), 'fix')} {verb} left out")
         return "\n".join(lines)
 
     def _moment(self, time: float) -> str:
@@ -195,7 +197,11 @@ def explain_fixes(
     if isinstance(featurizer.encoder, FamiliarityEncoder):
         number = int(featurizer.memory.number_of(np.array([name]))[0])
         counts = familiar_counts(steps, featurizer.encoder, number)
-        words = [counts_in_words(counts[span], featurizer.encoder, number) for span in spans]
+        aspects = [_aspect(scores, span) for span in spans]
+        words = [
+            counts_in_words(counts[span], featurizer.encoder, number, aspect)
+            for span, aspect in zip(spans, aspects, strict=True)
+        ]
         passed = passed_here(counts, featurizer.encoder)
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
@@ -282,7 +288,6 @@ def _explanation(
 
 def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> ExplainedSegment:
     row, time, inside = scores.chunk.row, scores.chunk.time, slice(segment.start, segment.stop)
-    aspect = worst_aspect(scores.aspects, scores.of_steps.aspect[inside], scores.normality[inside])
     return ExplainedSegment(
         int(row[segment.start]),
         int(row[segment.stop - 1]) + 1,
@@ -290,10 +295,15 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
         float(time[segment.stop - 1]),
         segment.normality,
         float(scores.uncertainty[inside].mean()),
-        aspect,
+        _aspect(scores, inside),
         words,
         counts,
     )
+
+
+def _aspect(scores: Scores, rows: slice) -> str:
+    """The aspect in which some rows lost most."""
+    return worst_aspect(scores.aspects, scores.of_steps.aspect[rows], scores.normality[rows])
 
 
 def position_of(trips: Trajectories, trajectory: str | int) -> int:

@@ -21,6 +21,7 @@ from astray.features.projection import Projection
 from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
 from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
+from astray.text import harmless
 
 Array = NDArray[Any]
 
@@ -65,7 +66,7 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
         "style_hash": _hash(style),
         "script_hash": _hash(script),
         "title": html.escape(heading(shown[0]) if len(shown) == 1 else f"{len(shown)} trips"),
-        "words": html.escape("\n\n".join(str(e) for e in shown)),
+        "words": html.escape(harmless("\n\n".join(str(e) for e in shown), lines=True)),
         "style": style,
         "data": _json(data),
         "script": script,
@@ -96,12 +97,13 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
     on_map = len(e.lat) > 0
     start = float(e.time[0]) if on_map else None
     since = e.time - e.time[0] if on_map else e.time
+    when = f"{e.zone.clock(e.time[0]):%a %d %b %H:%M}" if on_map else ""
     return {
-        "agent": e.agent,
-        "trajectory": e.trajectory,
-        "about": " · ".join(filter(None, [e.agent, f"{e.zone.clock(e.time[0]):%a %d %b %H:%M}" if on_map else ""])),
+        "agent": harmless(e.agent),
+        "trajectory": harmless(e.trajectory),
+        "about": " · ".join(filter(None, [harmless(e.agent), when])),
         "heading": heading(e),
-        "grounds": grounds(e),
+        "grounds": [harmless(line) for line in grounds(e)],
         "decision": e.decision,
         "score": None if np.isnan(e.score) else round(e.score, 2),
         "history": round(e.history),
@@ -117,7 +119,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
         "passed": _whole(e.passed) if len(e.passed) else None,
         "faults": [[int(i), str(e.fault[i])] for i in np.flatnonzero(e.fault != "")],
         "segments": [
-            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, segment), "words": str(segment)}
+            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, segment), "words": harmless(str(segment))}
             for segment in e.segments
             if len(rows := rows_of(segment, usable))
         ],

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.explain import ExplainedSegment, Explanation
+from astray.text import harmless, number_of
 
 Floats = NDArray[np.float64]
 
@@ -21,9 +22,9 @@ VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 def heading(e: Explanation) -> str:
     """The decision, and which trip it is about."""
-    whose = f" of {e.agent}" if e.agent else ""
+    whose = f" of {harmless(e.agent)}" if e.agent else ""
     when = f", {e.began}" if e.began else ""
-    return f"{VERDICTS.get(e.decision, e.decision)}: trip {e.trajectory}{whose}{when}"
+    return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
 
 
 def grounds(e: Explanation) -> list[str]:
@@ -40,7 +41,8 @@ def grounds(e: Explanation) -> list[str]:
     lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
-    lines.append(f"{chance}; {e.history:.0f} past trips were learned from")
+    were = "was" if round(e.history) == 1 else "were"
+    lines.append(f"{chance}; {number_of(e.history, 'past trip')} {were} learned from")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
         lines.append(minus(f"no single fix is at or under {threshold}: what is marked is the worst of the trip"))

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError
-from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
+from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, wrapped
 from astray.readers.grouping import grouped, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
+from astray.text import harmless
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -111,19 +112,20 @@ def _trajectories(
     if np.isfinite(said).any():
         ahead = said
     rows = np.array([p.row for p in positions], dtype=np.int64)
-    faults = [*place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
+    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
+    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
+    labels = [*label_faults("agent", agents.fill_null("?")), *label_faults("trajectory", trips)]
+    faults = [*labels, *place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
     good = intake.sift(file, rows, faults, unit=unit)
     intake.take_times(file, clock)
     if not good.any():
         raise intake.nothing(file, "position")
-    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
     if agents.null_count():
         agent = options.agent
         if agent is None:
-            agent = owner(file)
+            agent = harmless(owner(file))
             intake.report.named_after[agent] = "folder"
         agents = agents.fill_null(agent)
-    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
     further = {} if ahead is None or not np.nan_to_num(ahead).any() else {UTC_OFFSET: ahead.astype(np.float32)}
     fixes = pl.DataFrame(
         {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
@@ -133,7 +135,8 @@ def _trajectories(
 
 def track_names(file: Path, n: int) -> list[str]:
     """The names of a file's tracks: as the file, with a number behind if there are several."""
-    return [file.stem] if n == 1 else [f"{file.stem}-{i + 1}" for i in range(n)]
+    name = harmless(file.stem)
+    return [name] if n == 1 else [f"{name}-{i + 1}" for i in range(n)]
 
 
 def _series(values: Sequence[object]) -> pl.Series:

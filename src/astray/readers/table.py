@@ -18,6 +18,7 @@ from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, posi
 from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
+from astray.text import harmless
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -245,12 +246,12 @@ def _fixes(
                 yield _selected(block, names, wanted)
 
         names: Sequence[str] = columnar.column_names(file)
-        return _good(file, file.stem, names, stored, options, intake)
+        return _good(file, harmless(file.stem), names, stored, options, intake)
     dialect = delimited.sniff(
         file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
     )
     written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
-    return _good(file, file.stem, dialect.names, written, options, intake)
+    return _good(file, harmless(file.stem), dialect.names, written, options, intake)
 
 
 def _selected(block: delimited.Block, names: Sequence[str], wanted: Mapping[str, int]) -> delimited.Block:
