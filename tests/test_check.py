@@ -25,7 +25,8 @@ def test_what_is_read_is_told_and_nothing_is_wrong(capsys: pytest.CaptureFixture
     assert told["agents"] == "2: Redrunner, Borni"
     assert told["trips"] == "2, 2 of them cut at gaps and stays"
     assert told["fixes"] == "3, about one every 300 s"
-    assert (told["from"], told["to"]) == ("2014-06-20T12:00:16Z", "2014-06-20T12:05:16Z")
+    assert (told["from"], told["to"]) == ("2014-06-20 14:00:16", "2014-06-20 14:05:16")
+    assert told["zone"] == "Europe/Berlin"
     assert "1 left out: marked as not visible" in out
 
 

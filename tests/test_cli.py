@@ -72,7 +72,8 @@ def test_help_imports_nothing_heavy():
 def test_help_lists_every_command(capsys: Captured):
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert all(re.search(rf"^  {name} +{re.escape(says)}$", said, re.MULTILINE) for name, says in COMMANDS.items())
+    listed = " ".join(said.split())
+    assert all(f" {name} {says} " in listed for name, says in COMMANDS.items())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -321,7 +322,7 @@ def test_merging_everybody_needs_to_be_asked_for(home: Path, tmp_path: Path, cap
     new.write_csv(tmp_path / "new.csv")
     command = ["fit", str(tmp_path / "new.csv"), "-o", str(tmp_path / "m.astray")]
     said = refused(command, capsys)
-    assert "'Bus ID' has 4 different values; if these are the agents, pass --columns agent=Bus ID" in said
+    assert "'Bus ID' has 4 different values; if these are the agents, pass --columns 'agent=Bus ID'" in said
     assert main([*command, "--agent", "me"]) == 0
     assert "so they are taken for me's" in capsys.readouterr().err
     assert astray.load(tmp_path / "m.astray").agents == ["me"]
@@ -503,7 +504,7 @@ def test_info_tells_of_thresholds_by_the_hour_of_updates_and_of_states_and_actio
     model.partial_fit(Trajectories.from_steps([rng.normal(size=(30, 2))], [np.zeros((30, 1))], trajectory_ids=["new"]))
     model.save(tmp_path / "walk.astray")
     assert main(["info", str(tmp_path / "walk.astray")]) == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "a score of -2.5 (otherwise by shift) or less, over the whole trip or its worst 10 steps" in said
     assert "updated once since it was fitted" in said
 

@@ -225,7 +225,7 @@ class TestScores:
         assert set(table["decision"]) >= {"normal", "anomaly"}
         assert table.columns == [
             *("agent", "trajectory", "normality", "uncertainty", "score", "p_value", "aspect", "decision", "history"),
-            *("segment_start", "segment_end", "segment_normality"),
+            *("start", "zone", "segment_start", "segment_end", "segment_normality"),
         ]
 
     def test_trips_score_the_same_one_by_one_together_and_in_any_order(

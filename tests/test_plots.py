@@ -68,7 +68,7 @@ def text_of(figure: Figure, folder: Path) -> str:
 
 def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) -> None:
     said = text_of(explanation_figure(a_trip()), tmp_path)
-    assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 UTC" in said
+    assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 (UTC)" in said
     assert "Never ended here before (0 of 304 past trips); 25 % of the way is new" in said.splitlines()
     assert "N(τ) = −3.1 ± 0.2: at or under the threshold of −2" in said.splitlines()
     assert "p = 0.04: about 1 normal trip in 25 scores as low" in said
@@ -166,7 +166,7 @@ def test_a_short_segment_is_told_to_the_second_and_another_aspect_of_it_is_said(
 def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_where_it_decided(tmp_path: Path) -> None:
     said = text_of(explanation_figure(replace(a_trip(), eps=-2.58587, leave=-1.292935, trip_normality=-1.4)), tmp_path)
     assert "N(τ) = −1.4 ± 0.2, the worst of it −3.1: at or under the threshold of −2.59" in said.splitlines()
-    assert {"opens: −2.6", "closes: −1.3"} <= set(said.splitlines())
+    assert {"opens: −2.59", "closes: −1.29"} <= set(said.splitlines())
 
 
 def test_a_segment_without_a_single_fix_under_the_threshold_is_explained(tmp_path: Path) -> None:

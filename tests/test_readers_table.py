@@ -571,10 +571,10 @@ def test_a_table_comes_back_however_it_was_written(
     with tempfile.TemporaryDirectory() as folder:
         file = write(Path(folder), content)
         frame, report = quietly(file)
-        assert frame.rows() == fixes
+        assert frame.drop("utc_offset", strict=False).rows() == fixes
         assert report.n_skipped == 0
         streamed = pl.concat([batch.to_frame() for batch in iter_read(file, batch_rows=1, report=Report())])
-        assert streamed.rows() == fixes
+        assert streamed.drop("utc_offset", strict=False).rows() == fixes
 
 
 # -------------------------------------------------------------------- streaming

@@ -36,6 +36,7 @@ from astray.storage.pretrained import pretrained
 
 CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
 CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "trips": "cut", "false_alarm_rate": "0.25"}
+CHOSEN |= {"time_zone": "Asia/Tokyo"}
 
 
 def file_with(folder: Path, text: str) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from astray.text import harmless
+
 
 class Place(NamedTuple):
     """Where something is wrong: a file, and in it a row as a spreadsheet counts, a line or a feature."""
@@ -70,9 +72,9 @@ def joined(*remedies: Remedy) -> tuple[str | Part, ...]:
 
 
 def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = str) -> str:
-    """``place: reason; remedy``, without what is empty."""
+    """``place: reason; remedy``, without what is empty; names of files and values in it are harmless to show."""
     words = f"{place}: {reason}" if place else reason
-    return f"{words}; {spelled(remedy, spelling)}" if remedy else words
+    return harmless(f"{words}; {spelled(remedy, spelling)}" if remedy else words)
 
 
 NAMED = 5

@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Remedy
+from astray.text import UNWRITABLE
 
 # The order is the preference: x and y are taken for degrees only where nothing better is there.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -53,9 +54,6 @@ MAX_NAME = 200
 """Letters of an agent's or a trip's name, at most."""
 
 _USUAL_NUMBER = re.compile(r"-?[0-9]{1,15}([.][0-9]{1,15})?")  # which needs no table to be read
-
-# Control characters, marks that turn the direction of writing, and halves of characters.
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Fault(NamedTuple):
@@ -307,4 +305,4 @@ def label(role: str, value: object) -> str:
 def _unusable(role: str, text: str) -> str:
     if len(text) > MAX_NAME:
         return f"the name of the {role} is longer than {MAX_NAME} letters"
-    return f"the name of the {role} holds characters that cannot be shown" if _UNWRITABLE.search(text) else ""
+    return f"the name of the {role} holds characters that cannot be shown" if UNWRITABLE.search(text) else ""

@@ -111,6 +111,18 @@ NOT_NEGATIVE: Check = (lambda value: value >= 0), "0 or more"
 SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 0.01"
 
 
+def _is_zone(name: str) -> bool:
+    from astray.zones import Zone  # only who names a zone waits for it
+
+    try:
+        return bool(Zone.of(name))
+    except DataError:
+        return False
+
+
+ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"
+
+
 def _one_of(*names: str) -> Check:
     return (lambda value: value in names), f"one of {', '.join(names)}"
 
@@ -151,7 +163,6 @@ class Reading:
         "Unit of times that are numbers: s, ms, us, ns, or excel for a spreadsheet's dates.",
         _one_of("s", "ms", "us", "ns", "excel"),
     )
-    time_zone: str | None = setting(TEXT, None, "Zone of times that name none, such as Europe/Lisbon.")
     users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")
     cache: str | None = setting(TEXT, None, "Keep GeoLife here as Parquet, to parse it only once.", metavar="FILE")
     read: Mapping[str, str] | None = setting(
@@ -172,6 +183,21 @@ class Reading:
         TRUTH,
         False,
         "Leave out rows that cannot be used, and list them at the end, instead of refusing the file.",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LocalTime:
+    """By which clocks the agents live."""
+
+    time_zone: str | None = setting(
+        TEXT,
+        None,
+        "The agents' time zone, such as Europe/Lisbon. Times are said in it, and times in a file that name no zone are "
+        "read in it. By default times are said in the zone that the file names, or else that of the place.",
+        ZONE,
+        metavar="ZONE",
+        more="Hours of the day are counted by its standard time. Without it they are counted by the longitude.",
     )
 
 
@@ -342,7 +368,9 @@ class Deciding:
 
 
 @dataclass(kw_only=True)
-class Settings(Deciding, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, Reading):
+class Settings(
+    Deciding, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
+):
     """Everything that can be set; what was not given has its default.
 
     Examples

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,9 @@ from astray.dates import ORDERS, as_iso
 from astray.errors import DataError, Option, Remedy
 from astray.fixes import TEXTUAL, Fault, as_numbers, number, shown, without_null_words
 
+UTC_OFFSET = "utc_offset"
+"""The column of trajectories that says how many seconds the clocks of their file are ahead of UTC; most have none."""
+UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Z")
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 SERIAL = "excel"
 """The unit of a spreadsheet's dates: days since 1899-12-30, of a clock without a zone."""
@@ -248,21 +252,44 @@ class Clock:
 
     def _placed(self, stamps: pl.Series) -> pl.Series:
         """Put date-times that name no zone into the zone given, else into UTC."""
+        self.naive = True
         if self.zone is None:
-            self.naive = True
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
+    def offsets(self, series: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Seconds that the clocks which wrote these times were ahead of UTC; None if nothing says so.
+
+        ``seconds`` are those of the same rows. Where all are 0 in the end, that says nothing: it is how programs write
+        the times of any place.
+
+        >>> clock, text = Clock(), pl.Series(["2013-07-01T01:00:00+01:00", "2013-12-01T00:00:00+00:00"])
+        >>> clock.offsets(text, clock.seconds(text)[0]).tolist()
+        [3600.0, 0.0]
+        """
+        named = series.dtype.time_zone if isinstance(series.dtype, pl.Datetime) else None
+        if named is not None:
+            return None if named in UTC_NAMES else zone_offsets(named, seconds)
+        found = None
+        if series.dtype == pl.String and self._text and self.format is None and not series.str.ends_with("Z").all():
+            zone = series.str.extract(_ZONE, 1)
+            offsets = np.where(zone.is_null().to_numpy(), np.nan, _offset_seconds(zone.fill_null("")))
+            found = offsets if np.isfinite(offsets).any() else None
+        if self.zone is None or self.zone in UTC_NAMES or not self.naive:
+            return found
+        in_zone = zone_offsets(self.zone, seconds)
+        return in_zone if found is None else np.where(np.isnan(found), in_zone, found)
+
     def told(self) -> str:
         """How the times are written, in words."""
-        if self.naive or self.zone is not None:
+        if self.naive:
             kind = "a spreadsheet's dates" if self.unit == SERIAL else "date-times"
             return f"{kind} without a zone, read as {self.zone or 'UTC'}"
         return "date-times with a zone" if self.unit is None else f"numbers: {self.unit} since 1970"
 
     def remarks(self) -> Iterator[tuple[str, Remedy]]:
         """What had to be supposed about the times, and what to do if that is wrong."""
-        if self.naive:
+        if self.naive and self.zone is None:
             zone = Option("time_zone", "Europe/Lisbon")
             yield "times name no zone and were read as UTC", ("pass theirs if not, such as ", zone)
         if self._supposed_serials:
@@ -273,8 +300,10 @@ class Clock:
             yield "times lie before 1973 and were read as seconds of their own start", ("name the unit if not: ", unit)
 
 
-def seconds_of(value: object) -> float:
+def seconds_of(value: object, zone: str | None = None) -> float:
     """Seconds since 1970 of one time, as a message holds it: the one-row form of :meth:`Clock.seconds`.
+
+    ``zone`` is that of a time that names none; by default UTC.
 
     >>> seconds_of(1372636858000), seconds_of("1970-01-01T01:00:00+01:00"), seconds_of("1970-01-01")
     (1372636858.0, 0.0, 0.0)
@@ -292,25 +321,27 @@ def seconds_of(value: object) -> float:
         except ValueError:
             pass  # it looks like a date-time; whether it is one is decided below
         else:
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    seconds, faults = Clock().seconds(pl.Series([value]))
+            if moment.tzinfo or zone is None:
+                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    seconds, faults = Clock(zone=zone).seconds(pl.Series([value]))
     for fault in faults:
         if fault.rows[0]:
             raise DataError(fault.reason + fault.detail(0), remedy=fault.remedy)
     return float(seconds[0])
 
 
-def moment(time: float) -> str:
-    """A time as text, in UTC.
+def moment(time: float, offset: float | None = None) -> str:
+    """A time as text: in UTC, or by clocks that are so many seconds ahead of it.
 
-    >>> moment(1372636858.25), moment(0.0)
-    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z')
+    >>> moment(1372636858.25), moment(0.0), moment(0.0, offset=3600.0)
+    ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z', '1970-01-01T01:00:00+01:00')
     """
+    ahead = UTC if offset is None else timezone(timedelta(seconds=offset))
     try:
-        text = datetime.fromtimestamp(round(time, 3), UTC).isoformat(timespec="milliseconds")
+        text = datetime.fromtimestamp(round(time, 3), ahead).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
         return f"{time:.3f}"
-    return text.replace(".000", "").replace("+00:00", "Z")
+    return text.replace(".000", "") if offset is not None else text.replace(".000", "").replace("+00:00", "Z")
 
 
 def _are_serials(values: NDArray[np.float64]) -> bool:
@@ -323,6 +354,18 @@ def _are_serials(values: NDArray[np.float64]) -> bool:
     if len(known) < 2 or not ((known >= _SERIALS[0]) & (known <= _SERIALS[1])).all() or (known % 1 == 0).all():
         return False
     return bool(np.median(np.abs(np.diff(known))) < _SERIAL_STEP)
+
+
+def zone_offsets(name: str, seconds: NDArray[Any]) -> NDArray[np.float64]:
+    """Seconds that the clocks of a zone are ahead of UTC, by the database of zones that polars brings along.
+
+    >>> zone_offsets("Asia/Tokyo", np.array([0.0, np.nan])).tolist()
+    [32400.0, nan]
+    """
+    micros = pl.Series(np.rint(np.asarray(seconds, np.float64) * 1e6), nan_to_null=True).cast(pl.Int64)
+    local = micros.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(name)
+    ahead = (local.dt.base_utc_offset() + local.dt.dst_offset()).dt.total_seconds()
+    return ahead.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
 def _epoch(stamps: pl.Series, offsets: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:

@@ -16,7 +16,9 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.errors import AstrayError
+from astray.text import in_a_cell
 from astray.trajectories import Trajectories
+from astray.zones import local_text
 
 FORMATS = {
     ".parquet": "parquet",
@@ -123,7 +125,7 @@ def _csv(file: BinaryIO) -> Iterator[Write]:
 
     def write(frame: pl.DataFrame, trips: Trajectories | None) -> None:
         nonlocal begun
-        file.write(_textual(frame).write_csv(include_header=not begun).encode())
+        file.write(_in_cells(_textual(frame)).write_csv(include_header=not begun).encode())
         begun = True
 
     yield write
@@ -214,11 +216,23 @@ def _feature(kind: str, coordinates: list[Any], properties: dict[str, Any]) -> d
     return {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
 
 
+def _in_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """No text that a spreadsheet would take for a formula; a name may begin with =."""
+    texts = [column for column in frame if column.dtype == pl.String]
+    risky = [column for column in texts if column.str.contains("^[=+@-]").any()]
+    return frame.with_columns(column.map_elements(in_a_cell, return_dtype=pl.String) for column in risky)
+
+
 def _textual(frame: pl.DataFrame) -> pl.DataFrame:
-    """Date-times as ISO 8601 in UTC, and no number that is not one: what every reader of text understands."""
-    return frame.with_columns(
-        pl.col(pl.Datetime).dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"), pl.col(pl.Float64, pl.Float32).fill_nan(None)
-    )
+    """Date-times as ISO 8601, and no number that is not one: what every reader of text understands.
+
+    They have the offset of the column ``zone``, where there is one; else they are in UTC.
+    """
+    frame = frame.with_columns(pl.col(pl.Float64, pl.Float32).fill_nan(None))
+    if "zone" in frame.columns:
+        moments = [column for column in frame if isinstance(column.dtype, pl.Datetime)]
+        return frame.with_columns(local_text(column, frame["zone"]).alias(column.name) for column in moments)
+    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
 
 
 _OPENED: dict[str, Callable[[BinaryIO], AbstractContextManager[Write]]] = {

@@ -61,7 +61,7 @@ def command(
     people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
     days: Annotated[int, Option("--days", min=7, help="Simulated: for how many days.")] = 90,
     cache: Annotated[
-        bool, Option("--cache", help="GeoLife: keep what was parsed in FOLDER/data.parquet, to start sooner.")
+        bool, Option("--cache", help="GeoLife: keep what was parsed in the folder, as data.parquet, to start sooner.")
     ] = False,
     figures: Annotated[bool, Option("--figures/--no-figures", help="Draw figures.")] = True,
     examples: Annotated[
@@ -83,10 +83,10 @@ def command(
     [b]Examples[/b]
 
       astray benchmark simulated --out results/simulated --people 5 --seeds 2
-      astray benchmark geolife --data Data --protocol p1 --workers 4 --out results/geolife
+      astray benchmark geolife --data Data -p p1 --workers 4 -o results/geolife
       [dim]# what each part brings; or a part of your own[/dim]
       astray benchmark simulated -p p1,p3 -m ablation -o ablation
-      astray benchmark geolife --data Data -p p1 -m astray,astray:heads=20 -o heads
+      astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING

@@ -249,23 +249,28 @@ def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
     return figures.filter((every > 1) & (values.over("method", "subject", "seed") == every))
 
 
+SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
+
+
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
     """How much higher a figure is than in another table, in the mean over the draws that both have."""
     both = part.join(base, on=on, suffix="_base")
-    return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name)
+    return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name, DIFFERENCE)
 
 
-def interval(figures: pl.DataFrame, name: str) -> Interval:
+def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
     """The mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
 
     People are the clusters, or seeds where there is one pool. A figure that some draw does not have (nothing was wrong,
-    so nothing could be removed) is the mean over the draws that have it.
+    so nothing could be removed) is the mean over the draws that have it. The interval does not leave
+    ``within``: shares lie between 0 and 1, their differences between -1 and 1.
     """
     known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
     if not len(known):
         return Interval(float("nan"), float("nan"), float("nan"))
     clusters = known["subject"] if known["subject"].n_unique() > 1 else known["seed"].cast(pl.String)
-    return metrics.mean_interval(known[name].to_numpy(), clusters.to_numpy(), np.random.default_rng(0))
+    values = known[name].to_numpy()
+    return metrics.mean_interval(values, clusters.to_numpy(), np.random.default_rng(0), within=within)
 
 
 def _numbers(case: pl.DataFrame, name: str) -> Floats:

@@ -139,7 +139,11 @@ def _drift(figures: pl.DataFrame, methods: Sequence[str]) -> Table | None:
         return None
     both = both.with_columns((pl.col(f"{m}_later") - pl.col(m)).alias(f"{m}_cost") for m in ("auroc", "ap", "f1"))
     rows: list[tuple[Cell, ...]] = [
-        (percent(rate), method, *(measures.interval(part, f"{m}_cost") for m in ("auroc", "ap", "f1")), draws_of(part))
+        (
+            *(percent(rate), method),
+            *(measures.interval(part, f"{m}_cost", measures.DIFFERENCE) for m in ("auroc", "ap", "f1")),
+            draws_of(part),
+        )
         for rate in sorted(both["rate"].unique())
         for method, part in parts_of(both.filter(pl.col("rate") == rate), methods)
     ]

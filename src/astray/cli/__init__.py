@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     name = given[0] if given else "--help"
     if name in ("--help", "-h", "help"):
-        print(_HELP.format(commands="\n".join(f"  {name:<10}{says}" for name, says in COMMANDS.items())), end="")
+        print(_HELP.format(commands="\n".join(_in_list(*command) for command in COMMANDS.items())), end="")
         return 0
     if name == "--version":
         from astray import __version__
@@ -96,6 +97,11 @@ def _run(given: list[str]) -> int:
     from astray.cli.running import run
 
     return run(name, importlib.import_module(f"astray.cli.{name}").command, given[1:])
+
+
+def _in_list(name: str, says: str) -> str:
+    """A command in the list of all, as lines of at most 79 letters."""
+    return textwrap.fill(says, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:

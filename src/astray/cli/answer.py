@@ -7,9 +7,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, say
+from astray.cli.console import say, tell
 from astray.errors import AstrayError
 from astray.settings import Settings
+from astray.text import harmless, number_of
 
 
 @o.with_settings()
@@ -52,13 +53,11 @@ def command(
         if mine is not None:
             raise AstrayError("which trips are meant? Name one of each question; astray answer MODEL lists them")
         for question in detector.questions_:
-            print(question)
-            print("".join(f"  {trip}\n" for trip in question.trips), end="")
+            tell("\n".join([str(question), *(f"  {harmless(str(trip))}" for trip in question.trips)]))
         asked = {trip for question in detector.questions_ for trip in question.trips}
         others = [trip for trip in detector.waiting_ if trip not in asked]
         if others:
-            print("Unlike the others:" if asked else "No two of them are alike:")
-            print("".join(f"  {trip}\n" for trip in others), end="")
+            tell("\n".join([_apart(len(others), bool(asked)), *(f"  {harmless(str(trip))}" for trip in others)]))
         waiting = number_of(len(detector.waiting_), "trip")
         say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
         return
@@ -71,3 +70,12 @@ def command(
         detector.answer(meant, mine)
         say(f"{', '.join(map(str, meant))}: {done}", quiet=settings.quiet)
     detector.save(new_model or model)
+
+
+def _apart(n: int, asked: bool) -> str:
+    """How the waiting trips are called that no question is about.
+
+    >>> _apart(1, asked=True), _apart(2, asked=False), _apart(1, asked=False)
+    ('Unlike the others:', 'No two of them are alike:', 'Waiting:')
+    """
+    return "Unlike the others:" if asked else "Waiting:" if n == 1 else "No two of them are alike:"

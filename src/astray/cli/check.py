@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, say
+from astray.cli.console import say, tell
 from astray.errors import AstrayError, Columns, DataError
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg")
 
 
-@o.with_settings(Reading)
+@o.with_settings(Reading, LocalTime)
 def command(
     settings: Settings,
     file: o.Trips,
@@ -45,7 +47,7 @@ def command(
 
       astray check past.csv
       astray check 'tracks/*.gpx' -o tracks.png
-      astray check log.csv --columns lat=Breite,lon=Laenge --time-zone Europe/Berlin
+      astray check log.csv --columns lat=Breite,lon=Laenge --time-zone Asia/Tokyo
     """
     if output is not None and output.suffix.lower() not in PICTURES:
         raise AstrayError(f"{output}: pictures are {' or '.join(PICTURES)}; give a name that ends so")
@@ -58,13 +60,13 @@ def command(
         raise _with_columns(error, source) from error
     width = max(len(name) for name, _ in _facts(source, trips))
     for name, said in _facts(source, trips):
-        print(f"{name:<{width}}  {said}")
+        tell(f"{name:<{width}}  {harmless(said)}")
     _map(trips)
     report = source.report
     if report.counts or report.assumptions:
         from astray.cli.running import as_flag
 
-        print("\n" + report.told(as_flag))
+        tell("\n" + report.told(as_flag))
     if output is not None:
         from astray.plots.fixes import fixes_figure
         from astray.plots.style import save_figure
@@ -81,7 +83,6 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     import numpy as np
 
     from astray.errors import some_names
-    from astray.times import moment
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
     yield "files", source.name
@@ -96,8 +97,10 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
     often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
     yield "fixes", f"{trips.n_rows:,}{often}"
-    yield "from", moment(float(time.min()))
-    yield "to", moment(float(time.max()))
+    zone = source.zone_of(trips)
+    yield "from", f"{zone.clock(float(time.min())):%Y-%m-%d %H:%M:%S}"
+    yield "to", f"{zone.clock(float(time.max())):%Y-%m-%d %H:%M:%S}"
+    yield "zone", str(zone)
     east = _lon(trips)
     yield "area", f"latitude {lat.min():.4f} to {lat.max():.4f}, longitude {east.min():.4f} to {east.max():.4f}"
 
@@ -134,5 +137,5 @@ def _with_columns(error: DataError, source: Source) -> DataError:
         found = guess(given.files[0], missing, source.options.get("delimiter"))
     names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in missing)
     doubt = "check that these are the right ones" if found else "put the columns' names for NAME"
-    flag = f'try --columns "{names}" ({doubt}; agent=NAME and trajectory=NAME may stand there, too)'
+    flag = f"try --columns {shlex.quote(names)} ({doubt}; agent=NAME and trajectory=NAME may stand there, too)"
     return DataError(error.reason, place=error.place, remedy=flag)

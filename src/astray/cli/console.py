@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from astray.cli.running import as_flag
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.readers import Report
@@ -22,6 +23,9 @@ Advance = Callable[[float], None]
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal to draw on."""
 
+LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
+"""How much must be done before it is said how long the rest takes."""
+
 SHOWN = 5
 """Names of a list that are said, at most."""
 
@@ -31,9 +35,14 @@ def say(words: str, *, quiet: bool = False) -> None:
     if quiet:
         return
     try:
-        print(words, file=sys.stderr, flush=True)
+        print(harmless(words, lines=True), file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def tell(words: object) -> None:
+    """What a command answers, on standard output; names in it cannot command a terminal."""
+    print(harmless(str(words), lines=True))
 
 
 @contextmanager
@@ -51,25 +60,53 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Advance]:
 @contextmanager
 def _bar(what: str) -> Iterator[Advance]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(what, total=1.0)
-        yield lambda share: bars.update(task, completed=share)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+    still = TextColumn("{task.fields[left]}", markup=False)
+    with Progress(*columns, still, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(harmless(what), total=1.0, left="")
+        pace = Pace()
+        yield lambda share: bars.update(task, completed=share, left=pace.left(time.monotonic(), share))
 
 
 def _lines(what: str) -> Advance:
-    begin = said = time.monotonic()
+    said, pace = time.monotonic(), Pace()
 
     def advance(share: float) -> None:
         nonlocal said
         now = time.monotonic()
-        if now - said >= EVERY and 0 < share < 1:
+        left = pace.left(now, share)
+        if now - said >= EVERY and left:
             said = now
-            say(f"{what}: {share:.0%}, about {_duration((now - begin) * (1 - share) / share)} left")
+            say(f"{what}: {share:.0%}, {left}")
 
     return advance
+
+
+class Pace:
+    """How long a piece of work still takes, by its pace so far.
+
+    What comes before the first step of it (reading, preparing) says nothing of the pace, nor does a moment of it.
+
+    >>> pace = Pace()
+    >>> [pace.left(now, share) for now, share in ((30.0, 0.1), (31.0, 0.2), (40.0, 0.6), (50.0, 1.0))]
+    ['', '', 'about 8 s left', 'finishing']
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def left(self, now: float, share: float) -> str:
+        """The time that is left when a share is done; nothing as long as that cannot be told."""
+        if self._first is None:
+            self._first = now, share
+        lasted, done = now - self._first[0], share - self._first[1]
+        if share >= 1:
+            return "finishing"
+        if lasted < LEAST_SECONDS or done < LEAST_SHARE:
+            return ""
+        return f"about {_duration(lasted * (1 - share) / done)} left"
 
 
 def _duration(seconds: float) -> str:
@@ -125,13 +162,3 @@ def say_suspects(trips: Sequence[TripId], *, quiet: bool = False) -> None:
             ". astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one",
             quiet=quiet,
         )
-
-
-def number_of(n: int, what: str) -> str:
-    """So many of something.
-
-    >>> number_of(1, "trip"), number_of(1200, "fix")
-    ('1 trip', '1,200 fixes')
-    """
-    plural = "es" if what.endswith("x") else "s"
-    return f"{n:,} {what}{'' if n == 1 else plural}"

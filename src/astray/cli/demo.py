@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say
+from astray.cli.console import leaving_at_once, progress, say, tell
 from astray.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
 
     from astray.detectors.agent import IRLDetector
     from astray.explain import Explanation
+
+WIDTH = 79
+CLOCKS = "UTC"
+"""What the clocks of the made city show."""
 
 
 @o.with_settings("iterations", "false_alarm_rate", "eps")
@@ -46,7 +49,6 @@ def command(
 
     from astray.detectors.agent import IRLDetector
     from astray.simulate import city
-    from astray.writers import moments
 
     say(f"simulating {people} people for {days} days", quiet=quiet_)
     simulation = city(people=people, days=days, seed=seed)
@@ -58,21 +60,20 @@ def command(
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
     with leaving_at_once(), progress(what, quiet=quiet_) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
-        detector = IRLDetector(seed=seed, progress=lambda i, n, _: done(i / n), **chosen)
+        detector = IRLDetector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
         detector.fit(mine, population=others)
 
-    starts = moments(pl.DataFrame({"start": new.columns["time"][new.offsets[:-1]]}), "start")
-    table = detector.score(new).with_columns(starts["start"], pl.Series("truth", new.context["kind"]))
+    table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
     astray = table.filter(pl.col("decision") != "normal").sort("score")
     explanations = {name: detector.explain(new, name) for name in astray["trajectory"]}
-    print(report(who, len(mine), rule(detector), table, explanations))
+    tell(report(who, len(mine), rule(detector), table, explanations))
 
     output.mkdir(parents=True, exist_ok=True)
     with progress("drawing", quiet=quiet_):
         names = draw(output, table, explanations, level_of(detector))
-    print(f"\nPictures in {output}/:")
+    tell(f"\nPictures in {output}/:")
     for name in names:
-        print(f"  {name}")
+        tell(f"  {name}")
 
 
 def level_of(detector: IRLDetector) -> float:
@@ -101,9 +102,9 @@ def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations:
     lines = [
         f"{who}: {n_past} trips to learn from, {table.height} new ones, "
         f"{table.filter(wrong).height} of which are known to be wrong",
-        f"N(tau) is about 0 +- 1 for normal trips; {ruled}",
+        *textwrap.wrap(f"N(tau) is about 0 +- 1 for normal trips; {ruled}", WIDTH),
         "",
-        f"{'trip':<10}{'start (UTC)':<19}{'N(tau)':>7}{'+-':>6}{'p':>7}  {'in':<8}{'decision':<10}truth",
+        f"{'trip':<10}{f'start ({CLOCKS})':<17}{'N(tau)':>6}{'+-':>6}{'p':>7}  {'in':<7}{'decision':<9}truth",
     ]
     for row in table.filter(found).sort("score").iter_rows(named=True):
         lines.append(in_a_line(row))
@@ -122,23 +123,24 @@ def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations:
 
 def in_a_line(row: Mapping[str, Any]) -> str:
     """One trip of the table."""
-    scores = f"{row['normality']:>7.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
+    scores = f"{row['normality']:>6.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
     truth = row["truth"] or "normal"
-    said = f"{row['aspect'] or '':<8}{row['decision']:<10}{truth}"
-    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M}   {scores}  {said}"
+    said = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
+    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M} {scores}  {said}"
 
 
 def in_words(explanation: Explanation) -> list[str]:
     """What is odd about a trip, and about its worst segment, as lines."""
+    from astray.plots.words import span
+
     said = [explanation.why] if explanation.why else []
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
-        start, end = (datetime.fromtimestamp(time, UTC) for time in (worst.start_time, worst.end_time))
-        said.append(f"{start:%H:%M} to {end:%H:%M}: {worst}")
+        said.append(f"{span(explanation, worst)}: {worst}")
     return [
         line
         for words in said
-        for line in textwrap.wrap(words, 100, initial_indent=" " * 10, subsequent_indent=" " * 10)
+        for line in textwrap.wrap(words, WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
     ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 
-@o.with_settings(Reading, "whole")
+@o.with_settings(Reading, LocalTime, "whole")
 @o.changes_model
 def command(
     settings: Settings,
@@ -35,7 +36,7 @@ def command(
     if not isinstance(fleet, FleetDetector):
         raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
     before = len(fleet.agents)
-    source = Source(file, settings)
+    source = Source.of(file, settings, fleet)
     counted = 0
     with progress(f"counting {source.name}", quiet=settings.quiet) as done:
         for batch, share in source.batches():
@@ -44,4 +45,5 @@ def command(
     fleet.save(output or model)
     source.say_left_out()
     new = len(fleet.agents) - before
-    say(f"{counted:,} trips counted, {new:,} new agents; {len(fleet.agents):,} agents now", quiet=settings.quiet)
+    counts = f"{number_of(counted, 'trip')} counted, {number_of(new, 'new agent')}"
+    say(f"{counts}; {number_of(len(fleet.agents), 'agent')} now", quiet=settings.quiet)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import say
+from astray.cli.console import say, tell
 from astray.errors import AstrayError
-from astray.settings import Deciding, Reading, Settings
+from astray.settings import Deciding, LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
     from astray.cli.reading import Source
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".html")
 
 
-@o.with_settings(Deciding, Reading, "whole")
+@o.with_settings(Deciding, Reading, LocalTime, "whole")
 def command(
     settings: Settings,
     model: o.Model,
@@ -63,16 +64,17 @@ def command(
             raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")
         if not output.parent.is_dir():
             raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
-    from astray.cli.reading import Source, only_agent
+    from astray.cli.reading import Source
     from astray.storage import load
 
     detector = load(model)
-    detector.set_params(**settings.given(["min_history"]))
-    source = Source(file, settings, agent, only_agent(detector))
+    source = Source.of(file, settings, detector, agent)
+    detector.set_params(**settings.given(["min_history", "time_zone"]))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     _check_known(detector, one, settings)
     explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
-    print(explanation)
+    source.say_left_out()
+    tell(explanation)
     if output is not None:
         from astray.plots import explanation_figure, explanation_page, save_figure, save_page
 
@@ -93,8 +95,8 @@ def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, setti
     only = only_agent(detector)
     if only is not None:
         raise AstrayError(
-            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {only} explains only "
-            "its trips"
+            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {shlex.quote(only)} "
+            "explains only its trips"
         )
     say(f"the model does not know {unknown[0]}: there is no past trip to measure this one by", quiet=settings.quiet)
 

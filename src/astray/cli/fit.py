@@ -17,6 +17,7 @@ from astray.settings import (
     FleetOnly,
     ItsOwn,
     Learning,
+    LocalTime,
     OneAgent,
     OwnReward,
     Reading,
@@ -24,6 +25,7 @@ from astray.settings import (
     SettingsError,
     flag_of,
 )
+from astray.text import number_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, Chance)
+@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, LocalTime, Chance)
 def command(
     settings: Settings,
     file: o.Trips,
@@ -75,8 +77,9 @@ def command(
       astray fit past.csv -o ana.astray --agent ana
       [dim]# several files, of any format that astray reads; they may be packed[/dim]
       astray fit 'tracks/*.gpx' more-tracks.zip -o me.astray --agent me
-      [dim]# only where she goes and when, and one false alarm in two hundred normal trips[/dim]
-      astray fit past.csv -o ana.astray --agent ana --look-for place,time --false-alarm-rate 0.005
+      [dim]# only where she goes and when; one false alarm in two hundred[/dim]
+      astray fit past.csv -o ana.astray --agent ana --look-for place,time \\
+        --false-alarm-rate 0.005
       [dim]# columns with names of their own; bad rows left out and listed[/dim]
       astray fit log.csv -o me.astray --columns lat=Breite,lon=Laenge --skip-bad
       [dim]# GeoLife, one person told from the others[/dim]
@@ -158,7 +161,7 @@ def _one(
         mine, y = trips.agent(agent), y[trips.agent_ids == agent]
         rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
         others = Trajectories.concat(rest) if rest else None
-    what = f"learning from {len(mine):,} trips"
+    what = f"learning from {number_of(len(mine), 'trip')}"
     with progress(what, quiet=settings.quiet) as done:
         detector = IRLDetector(progress=_iterations(done), **settings.of(IRLDetector))
         return detector.fit(mine, y, population=others)
@@ -167,7 +170,7 @@ def _one(
 def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> FleetDetector:
     from astray.detectors.fleet import FleetDetector
 
-    what = f"learning from {len(trips):,} trips of {len(trips.agents):,} agents"
+    what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
     with progress(what, quiet=settings.quiet) as done:
         fleet = FleetDetector(progress=_iterations(done), **settings.of(FleetDetector))
         return fleet.fit(trips, marks)
@@ -181,5 +184,5 @@ def _described(model: IRLDetector | FleetDetector) -> str:
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(model, FleetDetector):
-        return f"a fleet of {len(model.agents):,} agents; astray score MODEL FILE scores their new trips"
-    return f"learned from {model.n_trips_:,} trips; astray score MODEL FILE scores new ones"
+        return f"a fleet of {number_of(len(model.agents), 'agent')}; astray score MODEL FILE scores their new trips"
+    return f"learned from {number_of(model.n_trips_, 'trip')}; astray score MODEL FILE scores new ones"

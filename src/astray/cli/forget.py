@@ -10,6 +10,7 @@ from astray.cli import options as o
 from astray.cli.console import say
 from astray.errors import AstrayError
 from astray.settings import Settings
+from astray.text import number_of
 
 
 @o.with_settings()
@@ -51,9 +52,9 @@ def command(
             meant = find_trips(trip, remembered, among=f"trips that are remembered of {agent}")
             trip = [found.trajectory for found in meant]
         gone = fleet.forget_trips(agent, trip)
-        said = f"{gone:,} trip{'' if gone == 1 else 's'} of {agent} forgotten"
+        said = f"{number_of(gone, 'trip')} of {agent} forgotten"
     else:
         fleet.forget(agent)
-        said = f"{agent} forgotten; {len(fleet.agents):,} agents left"
+        said = f"{agent} forgotten; {number_of(len(fleet.agents), 'agent')} left"
     fleet.save(output or model)
     say(said, quiet=settings.quiet)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of
+from astray.cli.console import tell
 from astray.settings import Settings
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.scoring.decisions import Threshold
     from astray.trip_ids import TripId
+    from astray.zones import Zone
 
 NAMED = 5
 """Agents of a pool that are named, at most."""
@@ -49,7 +53,10 @@ def command(
     about["calibration"] = _calibration(detector)
     about["learning"] = _learning(detector)
     about["settings"] = {name: value for name, value in parameters.items() if value is not None}
-    print(json.dumps(about, indent=2, default=str) if as_json else _text(_facts(about, detector)))
+    if as_json:
+        print(json.dumps(about, indent=2, default=str))
+    else:
+        tell(_text({name: harmless(words) for name, words in _facts(about, detector).items()}, _room()))
 
 
 # -------------------------------------------------------------------- everything there is
@@ -74,6 +81,7 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(model, FleetDetector):
+        zone = model.zone(next(iter(model.agents), ""))
         memories = [member.memory for member in model.members_.values()]
         trips = sorted(len(memory) for memory in memories)
         spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
@@ -83,11 +91,12 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "agents": len(trips),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
-            "period": _period([float(t) for memory in memories for t in memory.times]),
+            "period": _period([float(t) for memory in memories for t in memory.times], zone),
+            "time_zones": dict(Counter(str(model.zone(agent)) for agent in model.agents).most_common()),
             "anomalous": len(model.anomalous_),
             "popularity": len(model.popularity_.agents),
         }
-    agents = model.agents
+    agents, zone = model.agents, model.zone("")
     gps = model.featurizer_ is not None
     starts = model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist() if gps else []
     remembered = model.featurizer_.memory.times.tolist() if model.featurizer_ is not None else []
@@ -97,7 +106,8 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "agents": len(agents),
         "names": sorted(agents)[:NAMED],
         "trips": model.n_trips_,
-        "period": _period(remembered or starts),
+        "period": _period(remembered or starts, zone),
+        "time_zones": {str(zone): len(agents)} if gps else {},
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": [trip._asdict() for trip in model.suspects_],
@@ -105,9 +115,9 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     }
 
 
-def _period(starts: list[float]) -> list[str]:
-    """The days, in UTC, on which the first and the last trip began."""
-    return [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
+def _period(starts: list[float], zone: Zone) -> list[str]:
+    """The days, in local time, on which the first and the last trip began."""
+    return [f"{zone.clock(t):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
 
 
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
@@ -153,20 +163,30 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
         "of": _whose(about),
         "learned from": number_of(about["trips"], "trip") + _when(about["period"]),
+        "time zone": _zones(about["time_zones"]),
         "reward": _reward(about["reward"]["made"]) + _asked(model),
-        "others": f"where {number_of(about['popularity'], 'agent')} go is known" if about["popularity"] else "",
+        "others": _others(about["popularity"]),
         "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
         "taken out": _suspects(getattr(model, "suspects_", ())),
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
         "anomaly": low,
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
-        f"{model.min_history:g} past trips stand behind it",
+        f"{number_of(model.min_history, 'past trip')} {'stands' if model.min_history == 1 else 'stand'} behind it",
         "calibrated": _calibrated(calibration, fleet),
         "size": _size(about["bytes"]),
         "seed": str(about["settings"].get("seed", 0)),
         "version": f"format {about['format']} of model files, read by astray {about['astray']}",
     }
     return {name: words for name, words in facts.items() if words}
+
+
+def _others(n: int) -> str:
+    """Of how many agents it is known where they go.
+
+    >>> _others(1), _others(3)
+    ('where 1 agent goes is known', 'where 3 agents go is known')
+    """
+    return f"where {number_of(n, 'agent')} {'goes' if n == 1 else 'go'} is known" if n else ""
 
 
 def _low(model: IRLDetector | FleetDetector) -> str:
@@ -235,6 +255,18 @@ def _when(period: list[str]) -> str:
     return f", {period[0]} to {period[1]}" if period else ""
 
 
+def _zones(zones: Mapping[str, int]) -> str:
+    """In which zones the agents live.
+
+    >>> _zones({"Europe/Lisbon": 3}), _zones({"Europe/Lisbon": 3, "Asia/Tokyo": 1})
+    ('Europe/Lisbon', 'Europe/Lisbon (3 agents), Asia/Tokyo (1 agent)')
+    """
+    if len(zones) < 2:
+        return "".join(zones)
+    shown = [f"{name} ({number_of(n, 'agent')})" for name, n in list(zones.items())[:NAMED]]
+    return ", ".join(shown) + (f" and {len(zones) - NAMED:,} more" if len(zones) > NAMED else "")
+
+
 def _updates(n: int | None) -> str:
     return "" if not n else f"; updated {'once' if n == 1 else f'{n:,} times'} since it was fitted"
 
@@ -259,8 +291,13 @@ def _size(n: int) -> str:
     return f"{n / 1e6:,.1f} MB" if n >= 1_000_000 else f"{n / 1e3:.0f} kB"
 
 
-def _text(facts: Mapping[str, str]) -> str:
-    """A line a fact, or some where it is long.
+def _room() -> int:
+    """Letters of a line."""
+    return min(shutil.get_terminal_size((114, 24)).columns, 114)
+
+
+def _text(facts: Mapping[str, str], room: int = 114) -> str:
+    """A line a fact, or some where it is longer than there is room.
 
     >>> print(_text({"of": "ana", "learned from": "76 trips"}))
     of            ana
@@ -269,6 +306,6 @@ def _text(facts: Mapping[str, str]) -> str:
     width = max(map(len, facts)) + 2
     lines = []
     for name, words in facts.items():
-        first, *rest = textwrap.wrap(words, 100, break_long_words=False, break_on_hyphens=False) or [""]
+        first, *rest = textwrap.wrap(words, room - width, break_long_words=False, break_on_hyphens=False) or [""]
         lines += [f"{name:<{width}}{first}", *(" " * width + line for line in rest)]
     return "\n".join(lines)

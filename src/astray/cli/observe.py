@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from astray.cli import options as o
-from astray.cli.console import number_of, progress, say
-from astray.settings import Reading, Settings
+from astray.cli.console import progress, say
+from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.detectors.observing import Question
 
 
-@o.with_settings("eps", "false_alarm_rate", Reading)
+@o.with_settings("eps", "false_alarm_rate", Reading, LocalTime)
 @o.changes_model
 def command(
     settings: Settings,
@@ -37,7 +39,7 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    from astray.cli.reading import Source, only_agent, refuse_unknown
+    from astray.cli.reading import Source, refuse_unknown
     from astray.storage import load
     from astray.writers import check_target, table_writer
 
@@ -48,7 +50,7 @@ def command(
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
     detector.set_params(**settings.given(list(kept)))
-    source = Source(file, settings, agent, only_agent(detector))
+    source = Source.of(file, settings, detector, agent)
     trips = source.load()
     source.say_left_out()
     refuse_unknown(detector, trips)
@@ -74,5 +76,5 @@ def _say_questions(questions: tuple[Question, ...], *, quiet: bool) -> None:
     for question in questions:
         say(f"{question} {', '.join(map(str, question.trips))}", quiet=quiet)
     if questions:
-        first = questions[0].trips[0]
+        first = shlex.quote(str(questions[0].trips[0]))
         say(f"answer by: astray answer MODEL {first} --mine (or --not-mine)", quiet=quiet)

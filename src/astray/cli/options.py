@@ -20,6 +20,7 @@ from astray.settings import (
     FleetOnly,
     ItsOwn,
     Learning,
+    LocalTime,
     OneAgent,
     OwnReward,
     Reading,
@@ -39,11 +40,15 @@ PANELS = {
     OwnReward: "Learning a reward of the agent's own",
     Deciding: "Deciding",
     Reading: "Reading",
+    LocalTime: "Reading",
     Streaming: RUNNING,
     Chance: RUNNING,
     Remarks: RUNNING,
 }
 """Under which heading the flags of a group of settings stand; in this order."""
+
+OTHER_NAMES = {"quiet": ("-q",), "time_zone": ("--timezone",)}
+"""What else a flag may be called."""
 
 _READ = (
     "a table (CSV, Parquet, Feather), GPX, KML, TCX, FIT, NMEA, GeoJSON, JSON lines, Google's location history, "
@@ -147,7 +152,7 @@ def _flag(name: str, panel: str) -> Any:
         usual = usual.replace("Default: ", "Default: the model's, ")
     option = Option(
         flag_of(name),
-        *(["-q"] if name == "quiet" else []),
+        *OTHER_NAMES.get(name, ()),
         metavar=setting.metadata["metavar"],
         help=setting.metadata["help"] + usual,
         rich_help_panel=panel,

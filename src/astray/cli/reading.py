@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,13 +12,14 @@ from typing import Any
 from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.errors import AstrayError, DataError, Place, some_names
+from astray.errors import AstrayError, DataError, Option, Place, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
 from astray.scoring.scores import chunks
 from astray.settings import Settings
 from astray.trajectories import Trajectories
+from astray.zones import Zone, home_of
 
 STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
@@ -41,7 +43,19 @@ class Source:
     agent: str | None = None
     owner: str | None = None
     one_agent: bool = False  # whether fixes that name no agent are meant to be one agent's
+    zone: str | None = None  # of times that name none, unless the settings say another one: the model's
     report: Report = field(default_factory=Report)
+
+    @classmethod
+    def of(
+        cls,
+        path: Path | Sequence[Path],
+        settings: Settings,
+        detector: IRLDetector | FleetDetector,
+        agent: str | None = None,
+    ) -> Source:
+        """Trips for a model; what they do not say of themselves is as the model has it."""
+        return cls(path, settings, agent, only_agent(detector), zone=detector.time_zone)
 
     @property
     def name(self) -> str:
@@ -53,7 +67,10 @@ class Source:
     def options(self) -> dict[str, Any]:
         """What the reader is told beside the path."""
         s = self.settings
-        told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "time_zone", "users", "cache"])
+        told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "users", "cache"])
+        zone = s.time_zone or self.zone
+        if zone is not None and self.kind not in ("geolife", "porto"):  # whose times are in UTC
+            told["time_zone"] = zone
         told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
         if (self.agent is not None or self.one_agent) and self.kind == "table":
             told.setdefault("one_agent", True)
@@ -152,8 +169,20 @@ class Source:
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
+    def zone_of(self, trips: Trajectories) -> Zone:
+        """In which zone some of its trips are told: the settings', or else where they were made."""
+        return home_of(trips) if self.settings.time_zone is None else Zone.of(self.settings.time_zone)
+
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""
+        said = self.settings.time_zone or (self.settings.read or {}).get("time_zone")
+        if self.report.names_no_zone and said is None and self.zone is not None:
+            other = Option("time_zone", "UTC")
+            self.report.assume(
+                self.name,
+                f"times name no zone and were read as {self.zone}, the model's",
+                ("pass theirs if not, such as ", other),
+            )
         say_left_out(self.report, quiet=self.settings.quiet)
 
 
@@ -180,7 +209,7 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
     if isinstance(detector, FleetDetector):
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
-    raise AstrayError(f"{reason}: it is of {only}; --agent {only} leaves the others out")
+    raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Sequence
 
 import typer
@@ -59,11 +60,11 @@ def as_flag(remedy: Option | Columns | Call) -> str:
         return {"read": "--whole", "enroll": "astray enroll"}[remedy.name]
     name, value = remedy
     if name in ROLES:
-        return f"--columns {name}={value}"
+        return f"--columns {shlex.quote(f'{name}={value}')}"
     if name in NAMES:
-        return f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        return f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
     text = ":".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
-    return f"--read {name}={text}"
+    return f"--read {shlex.quote(f'{name}={text}')}"
 
 
 def _refused(name: str, error: AstrayError | OSError, code: int) -> int:

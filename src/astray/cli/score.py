@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, progress, say
-from astray.settings import Deciding, Reading, Settings, Streaming
+from astray.cli.console import progress, say
+from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
+from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +29,7 @@ SHOWN = 20
 """Trips that are shown on a terminal."""
 
 
-@o.with_settings(Deciding, Reading, Streaming)
+@o.with_settings(Deciding, Reading, LocalTime, Streaming)
 def command(
     settings: Settings,
     model: o.Model,
@@ -67,9 +68,9 @@ def command(
         output = None
     if output is not None:
         check_target(output)
-    scorer = Scorer(model, Question(fixes, **settings.of(Deciding)))
+    scorer = Scorer(model, Question(fixes, **settings.of(Deciding, LocalTime)))
     known = only_agent(scorer.detector)
-    source = Source(file, settings, agent, known)
+    source = Source.of(file, settings, scorer.detector, agent)
     n = cores(settings.workers or -1)
     if source.is_streamed:
         batches = source.batches()
@@ -101,12 +102,11 @@ def command(
     if not fixes:
         say(_summary(decisions), quiet=settings.quiet)
     if unknown:
-        remedy = "astray enroll MODEL FILE lets it know them" if known is None else f"--agent {known} leaves them out"
-        say(
-            f"the model does not know {some_names(list(unknown))}: their {sum(unknown.values()):,} trips are for "
-            f"review; {remedy}",
-            quiet=settings.quiet,
-        )
+        remedy = "astray enroll MODEL FILE lets it know them"
+        if known is not None:
+            remedy = f"--agent {shlex.quote(known)} leaves them out"
+        names, theirs = some_names(list(unknown)), _theirs(sum(unknown.values()))
+        say(f"the model does not know {names}: {theirs} for review; {remedy}", quiet=settings.quiet)
 
 
 def _summary(decisions: Mapping[str, int]) -> str:
@@ -120,23 +120,42 @@ def _summary(decisions: Mapping[str, int]) -> str:
     return f"{number_of(sum(decisions.values()), 'trip')}: {normal:,} normal, {wrong}, {review:,} for review"
 
 
+def _theirs(n: int) -> str:
+    """The trips of agents that the model does not know.
+
+    >>> _theirs(1), _theirs(1200)
+    ('their one trip is', 'their 1,200 trips are')
+    """
+    return "their one trip is" if n == 1 else f"their {n:,} trips are"
+
+
 def _show(tables: list[pl.DataFrame]) -> None:
     """The trips with the lowest scores, for a person at a terminal."""
     import polars as pl
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     everything = pl.concat(tables).sort("score", nulls_last=True)
     headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
-    names = ["agent", "trajectory", *(name for name in headings if name in everything.columns)]
-    table = Table(title="Lowest scores first", title_justify="left", box=None, header_style="bold")
-    for name in names:
-        table.add_column(headings.get(name, name), justify="right" if everything[name].dtype.is_numeric() else "left")
-    table.add_column("worst segment")
+    zones = everything["zone"].unique().to_list() if "zone" in everything.columns else []
+    shown = everything.head(SHOWN)
+    told = f"; times are of {zones[0]}" if len(zones) == 1 else ""
+    table = Table(title=f"Lowest scores first{told}", title_justify="left", box=None, header_style="bold")
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    # Names are folded, never cut: they are what somebody gives to astray explain.
+    table.add_column("agent", overflow="fold", min_width=5)
+    table.add_column("trajectory", overflow="fold", min_width=10)
+    for name in headings:
+        table.add_column(headings[name], justify="right" if shown[name].dtype.is_numeric() else "left", no_wrap=True)
+    for name in [*(["start"] if zones else []), "worst segment", *(["zone"] if len(zones) > 1 else [])]:
+        table.add_column(name, no_wrap=True)
     styles = {"anomaly": "bold red", "review": "yellow"}
-    for row in everything.head(SHOWN).iter_rows(named=True):
-        cells = [*(_cell(row[name]) for name in names), _segment(row["segment_start"], row["segment_end"])]
-        table.add_row(*cells, style=styles.get(row["decision"]))
+    for row in shown.iter_rows(named=True):
+        cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]
+        cells += [row["zone"]] if len(zones) > 1 else []
+        # As text: in a name [red] is a part of the name.
+        table.add_row(*(Text(harmless(cell)) for cell in cells), style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
     if everything.height > SHOWN:
@@ -147,8 +166,15 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _segment(start: object, end: object) -> str:
-    """From when to when, in UTC; or from which step to which."""
-    if isinstance(start, datetime) and isinstance(end, datetime):
-        return f"{start:%Y-%m-%d %H:%M}-{end:%H:%M}"
-    return "" if start is None else f"{start:.0f}-{end:.0f}"
+def _times(row: Mapping[str, Any]) -> list[str]:
+    """When a trip began, and from when to when its worst segment lasted, in local time; or from which step to which."""
+    start, end = row["segment_start"], row["segment_end"]
+    if "zone" not in row:
+        return ["" if start is None else f"{start:.0f}-{end:.0f}"]
+    from astray.zones import Zone
+
+    zone = Zone.of(row["zone"])
+    began = f"{zone.clock(row['start'].timestamp()):%Y-%m-%d %H:%M}"
+    if start is None:
+        return [began, ""]
+    return [began, "-".join(f"{zone.clock(time.timestamp()):%H:%M}" for time in (start, end))]

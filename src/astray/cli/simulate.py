@@ -12,6 +12,7 @@ from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
 from astray.settings import Settings
+from astray.text import number_of
 
 AT_A_TIME = 20
 """People who are simulated at a time, where nobody's trips have to go wrong."""
@@ -75,10 +76,11 @@ def command(
     # Somebody else's trip is among the anomalies, so everybody must be there.
     size = people if kinds else AT_A_TIME
     trips = fixes = 0
+    whose = "1 person" if people == 1 else f"{people:,} people"
     with ExitStack() as stack:
         write = stack.enter_context(table_writer(output))
         write_new = None if new is None else stack.enter_context(table_writer(new))
-        done = stack.enter_context(progress(f"simulating {people} people for {days} days", quiet=settings.quiet))
+        done = stack.enter_context(progress(f"simulating {whose} for {number_of(days, 'day')}", quiet=settings.quiet))
         for start in range(0, people, size):
             simulation = city(range(start, min(start + size, people)), days, settings.seed, interval=fixes_every)
             past, later = (simulation.trips, None) if new is None else simulation.split(new_share)
@@ -91,4 +93,4 @@ def command(
                 write_new(fixes_and_trips(later, new), later)
             trips, fixes = trips + len(simulation.trips), fixes + simulation.trips.n_rows
             done(min(start + size, people) / people)
-    say(f"{trips:,} trips of {people:,} people, {fixes:,} fixes", quiet=settings.quiet)
+    say(f"{number_of(trips, 'trip')} of {whose}, {number_of(fixes, 'fix')}", quiet=settings.quiet)

@@ -10,7 +10,8 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_suspects
 from astray.errors import AstrayError
-from astray.settings import Reading, Settings
+from astray.settings import LocalTime, Reading, Settings
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(Reading)
+@o.with_settings(Reading, LocalTime)
 @o.changes_model
 def command(
     settings: Settings,
@@ -56,7 +57,7 @@ def command(
     """
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source, only_agent, refuse_unknown
+    from astray.cli.reading import Source, refuse_unknown
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.storage import load
@@ -64,7 +65,7 @@ def command(
     detector = load(model)
     further: Trajectories | None = None
     if file:
-        source = Source(file, settings, agent, only_agent(detector))
+        source = Source.of(file, settings, detector, agent)
         further = source.load()
         source.say_left_out()
         refuse_unknown(detector, further)
@@ -84,7 +85,8 @@ def command(
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
     before = detector.n_trips_
     detector.partial_fit(trips, anomalous=anomalous)
-    return f"learned from {detector.n_trips_:,} trips now, {before:,} before; {len(detector.anomalous_):,} anomalous"
+    now = number_of(detector.n_trips_, "trip")
+    return f"learned from {now} now, {before:,} before; {len(detector.anomalous_):,} anomalous"
 
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
@@ -94,4 +96,4 @@ def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str
     proved = proved_anomalous(anomalous, fleet.known_trips_ if anomalous else (), trips) - fleet.anomalous_
     gone = sum(fleet.forget_trips(trip.agent, [trip.trajectory], anomalous=True) for trip in proved)
     counted = 0 if trips is None else fleet.enroll(trips)
-    return f"{counted:,} trips counted, {gone:,} taken out; {len(fleet.anomalous_):,} are known as anomalous"
+    return f"{number_of(counted, 'trip')} counted, {gone:,} taken out; {len(fleet.anomalous_):,} known as anomalous"

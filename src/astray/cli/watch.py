@@ -9,12 +9,13 @@ from typing import Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import number_of, say
+from astray.cli.console import say
 from astray.errors import AstrayError
-from astray.settings import Deciding, Settings
+from astray.settings import Deciding, LocalTime, Settings
+from astray.text import number_of
 
 
-@o.with_settings(Deciding)
+@o.with_settings(Deciding, LocalTime)
 def command(
     settings: Settings,
     model: o.Model,
@@ -62,8 +63,8 @@ def command(
     Reads one fix a line as JSON, of any number of agents: {"agent": "ana", "time": 1372636858, "lat": 41.15, "lon":
     -8.61}; times may be ISO 8601 text, and the names that tables use (uid, lng, timestamp, ...) are understood. Writes
     one event a line as JSON: alerts that open and close, trips that end with their final score, scores if wanted,
-    faulty fixes, lines that were refused, agents that the model does not know, whose trips are all for review. The
-    model never changes.
+    faulty fixes, lines that were refused, agents that the model does not know, whose trips are all for review. Their
+    times are local, with the offset; the zone is named. The model never changes.
 
     [b]Examples[/b]
 
@@ -83,7 +84,7 @@ def command(
     detector = load(model)
     if strangers and only_agent(detector) is not None:
         raise AstrayError(f"{model}: a model of one agent can say nothing of others; leave out --strangers")
-    detector.set_params(**settings.given(["min_history"]))
+    detector.set_params(**settings.given(["min_history", "time_zone"]))
     seen = watch(
         detector,
         sys.stdin.buffer,

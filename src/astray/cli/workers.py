@@ -40,9 +40,12 @@ class Question:
     gamma: float | None = None
     false_alarm_rate: float | None = None
     min_history: float | None = None
+    time_zone: str | None = None
 
     def of(self, detector: IRLDetector | FleetDetector, trips: Trajectories) -> pl.DataFrame:
         """The answer for some trips."""
+        if self.time_zone is not None:
+            detector.set_params(time_zone=self.time_zone)
         if self.fixes:
             return detector.score_fixes(trips)
         if self.min_history is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.detectors.configuration import aspect_weights, featurizer_config, learn_config, preset
+from astray.detectors.configuration import aspect_weights, featurizer_config, hours_from, learn_config, preset
 from astray.detectors.fleet_training import go_on
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
@@ -34,6 +34,7 @@ from astray.storage.parts import Packed, pack_ids, unpack_ids
 from astray.storage.pretrained import pretrained, read_reward
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
+from astray.zones import Zone, by_place, home_of
 
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
@@ -76,6 +77,8 @@ class IRLDetector(AgentParameters, Observing):
         Thinned past trips of the agent.
     agents_
         Whose trips they were: one agent's, or those of a pool.
+    zone_
+        The time zone in which they live (:class:`~astray.zones.Zone`); None for states and actions.
     anomalous_
         The trips confirmed as anomalous, which never teach.
     suspects_
@@ -112,6 +115,7 @@ class IRLDetector(AgentParameters, Observing):
     history_: pl.DataFrame
     kept_: Trajectories
     agents_: tuple[str, ...]
+    zone_: Zone | None
     anomalous_: frozenset[TripId]
     suspects_: tuple[TripId, ...]
     n_trips_: int
@@ -145,7 +149,8 @@ class IRLDetector(AgentParameters, Observing):
             default = FeaturizerConfig(interval=sampling_interval(mine))
             if self.preset == "kdd19":
                 default = FeaturizerConfig(encoder="raw", interval=KDD19_INTERVAL)
-            looking = featurizer_config(default, self.featurizer, encoder=self.encoder, interval=self.interval)
+            own = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
+            looking = featurizer_config(default, self.featurizer, encoder=self.encoder, **own)
             featurizer = remember(Featurizer.of(mine, looking, rng), mine)
             shared = self._shared(featurizer)
             if shared is not None:
@@ -161,6 +166,7 @@ class IRLDetector(AgentParameters, Observing):
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
+        self.zone_ = home_of(mine) if mine.is_gps else None
         self.anomalous_ = frozenset(trips[~good].ids)
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
@@ -386,6 +392,16 @@ class IRLDetector(AgentParameters, Observing):
         self._require_fitted()
         return list(self.agents_)
 
+    def _zone(self, model: ModelFile) -> Zone | None:
+        """The zone that a file names; those of earlier versions name none, but know the place."""
+        named = model.value("zone", str) if "zone" in model.values else ""
+        if named or self.featurizer_ is None:
+            return Zone.of(named) if named else None
+        return by_place(self.featurizer_.projection.lat, self.featurizer_.projection.lon)
+
+    def _home(self, agent: str) -> Zone | None:
+        return self.zone_
+
     def _check(self, trips: Trajectories) -> Trajectories:
         self._require_fitted()
         if trips.is_gps != (self.featurizer_ is not None):
@@ -434,6 +450,7 @@ class IRLDetector(AgentParameters, Observing):
         own = {
             "config": self.config_,
             "agents": self.agents_,
+            "zone": "" if self.zone_ is None else str(self.zone_),
             "n_trips": self.n_trips_,
             "n_updates": self.n_updates_,
             "aspect_weights": self.aspect_weights_,
@@ -459,6 +476,7 @@ class IRLDetector(AgentParameters, Observing):
         detector._take(Trained.unpack(model))
         detector.config_ = model.value("config", dict[str, Any])
         detector.agents_ = model.value("agents", tuple[str, ...])
+        detector.zone_ = detector._zone(model)
         detector.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)

@@ -24,6 +24,7 @@ from astray.storage import ModelFile, pack_text
 from astray.storage.parts import Packed, sound
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
+from astray.zones import Zone, by_place, home_of
 
 Array = NDArray[Any]
 XY = NDArray[np.float32]
@@ -50,11 +51,12 @@ class Member:
     ways: tuple[XY, ...] = ()  # metres, the last ones
     own: OwnScores = field(default_factory=OwnScores)  # of the remembered trips, each left out
     inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
+    zone: Zone | None = None  # by which clocks it lives
 
     @classmethod
     def of(cls, trips: Trajectories, config: FeaturizerConfig) -> Member:
         """A member centred on its first trips, with nothing remembered."""
-        return cls.around(trips.columns["lat"], trips.columns["lon"], config)
+        return replace(cls.around(trips.columns["lat"], trips.columns["lon"], config), zone=home_of(trips))
 
     @classmethod
     def around(cls, lat: Array, lon: Array, config: FeaturizerConfig) -> Member:
@@ -111,6 +113,7 @@ def pack_members(members: Mapping[str, Member], aspects: int) -> Packed:
             **pack_text("agents", list(members)),
             **pack_text("trips.trajectories", [t.trajectory for m in everybody for t in m.memory.trip_ids]),
             "agents.centre": np.array([[m.projection.lat, m.projection.lon] for m in everybody]).reshape(-1, 2),
+            **pack_text("agents.zone", [str(m.zone or "") for m in everybody]),
             "agents.utc_offset": np.array([m.utc_offset for m in everybody], np.float64),
             "agents.trips": offsets(len(m.memory) for m in everybody),
             "agents.postings": offsets(len(m.memory.keys) for m in everybody),
@@ -132,6 +135,7 @@ def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> 
     n = len(agents)
     centre = model.array("agents.centre", np.float64, n, 2)
     utc_offset = model.array("agents.utc_offset", np.float64, n)
+    zones = model.text("agents.zone", n) if "agents.zone.ends" in model.arrays else [""] * n  # of an earlier version
     glued = "trips.ids.utf8" in model.arrays  # up to version 4: agent/trajectory
     names = model.text("trips.ids" if glued else "trips.trajectories")
     times = model.array("trips.times", np.float64, len(names))
@@ -154,5 +158,7 @@ def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> 
             raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
         ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))
         own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
-        members[agent] = Member(Projection(*centre[i].tolist()), float(utc_offset[i]), memory, ways, own, inboxes[i])
+        place = Projection(*centre[i].tolist())
+        zone = Zone.of(zones[i]) if zones[i] else by_place(place.lat, place.lon)
+        members[agent] = Member(place, float(utc_offset[i]), memory, ways, own, inboxes[i], zone)
     return members

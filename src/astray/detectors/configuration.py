@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from astray.errors import DataError
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.world import STEP_COUNTERFACTUALS
 from astray.storage import configured
+from astray.trajectories import Trajectories
+from astray.zones import standard_offset
 
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
@@ -58,6 +62,13 @@ def featurizer_config(
 ) -> FeaturizerConfig:
     """The default, with the fields of ``featurizer``, with the detector's own parameters."""
     return configured(configured(default, given), _present(own))
+
+
+def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:
+    """Seconds by which the hours of the day are ahead of UTC in a zone; None without one, or where there is no time."""
+    if time_zone is None or not trips.n_rows:
+        return None
+    return standard_offset(time_zone, float(np.median(trips.columns["time"])))
 
 
 PLACE_FIRST = 0.5  # how much the other aspects count, against place

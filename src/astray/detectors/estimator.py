@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from astray.storage import FilePath, ModelFile, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
+from astray.zones import Zone, by_place, zones_of
 
 if TYPE_CHECKING:
     from astray.explain import Explanation
@@ -100,6 +101,10 @@ class Detector(Parameters, ABC):
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """How one agent's GPS trips are seen and measured; for a stranger, around a place (lat, lon)."""
 
+    @abstractmethod
+    def _home(self, agent: str) -> Zone | None:
+        """By which clocks an agent lives; None if it is not known."""
+
     @property
     def posterior_(self) -> RewardPosterior:
         """The heads that reward steps, as arrays."""
@@ -128,6 +133,25 @@ class Detector(Parameters, ABC):
         if not self._is_fitted:
             name = type(self).__name__
             raise NotFittedError(f"this {name} has not been fitted; call fit(trips) first, or astray.load(path)")
+
+    # ---------------------------------------------------------------- local time
+
+    def zones(self, trips: Trajectories) -> list[Zone]:
+        """The time zone that each trip is told in.
+
+        That is ``time_zone``, if it is given; else the offset that the trip's file gives; else the zone where the
+        agent's past trips were made, or for an agent without any the trip's own.
+        """
+        homes = {agent: home for agent in trips.agents if (home := self._home(agent)) is not None}
+        return zones_of(trips, self._given_zone, homes)
+
+    def zone(self, agent: str, near: tuple[float, float] | None = None) -> Zone:
+        """The time zone that an agent's live trips are told in; for a stranger, that of a place (lat, lon)."""
+        return self._given_zone or self._home(agent) or by_place(*(near or (0.0, 0.0)))
+
+    @property
+    def _given_zone(self) -> Zone | None:
+        return None if self.time_zone is None else Zone.of(self.time_zone)
 
     # ---------------------------------------------------------------- scoring
 
@@ -241,9 +265,11 @@ class Detector(Parameters, ABC):
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
         deviation over the heads, wider where the history is short), score (what decides: N(tau) or, for a reward that
         was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect (which side of the
-        trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score), and
-        the segment in which the trip lost most normality: segment_start, segment_end, segment_normality (null if there
-        is none).
+        trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score),
+        start (when the trip began), zone (the time zone that it is told in, see :meth:`zones`), and the segment in
+        which the trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
+        Date-times are in UTC; files of text have them in the zone, with the offset. States and actions have no start
+        and no zone.
         """
         table = self._table(trips, eps, false_alarm_rate)
         decision = decide(
@@ -253,29 +279,36 @@ class Detector(Parameters, ABC):
             gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),
             min_history=self.min_history,
         )
-        scores = ("normality", "uncertainty", "score", "p_value")
+        scores, when = ("normality", "uncertainty", "score", "p_value"), ("start", "zone") if trips.is_gps else ()
         return (
-            table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None))
-            .select("agent", "trajectory", *scores, "aspect", "decision", "history", "^segment_.*$")
+            table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None), *self._said(trips))
+            .select("agent", "trajectory", *scores, "aspect", "decision", "history", *when, "^segment_.*$")
             .rechunk()
         )
+
+    def _said(self, trips: Trajectories) -> list[pl.Series]:
+        """The zones of trips as a column; none for states and actions."""
+        return [pl.Series("zone", [str(zone) for zone in self.zones(trips)], pl.String)] if trips.is_gps else []
 
     def score_fixes(self, trips: Trajectories) -> pl.DataFrame:
         """A table with one row a fix.
 
         Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
-        lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest), and
-        fault: what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text.
+        lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest),
+        fault (what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text), and zone,
+        as in :meth:`score`.
         """
         parts = self._map(trips, lambda scores, _: fix_table(scores), every=True)
         if not parts:
             raise DataError("no trajectories were given; at least one is needed")
         table = pl.concat([t for _, t in parts])
         trip = np.concatenate([p for p, _ in parts])
+        position = np.repeat(trip, trips.lengths[trip])
+        table = table.with_columns(column.gather(position) for column in self._said(trips))
         if (np.diff(trip) > 0).all():
             return table.rechunk()
-        position = pl.Series("position", np.repeat(trip, trips.lengths[trip]))
-        return table.with_columns(position).sort("position", maintain_order=True).drop("position")
+        order = pl.Series("position", position)
+        return table.with_columns(order).sort("position", maintain_order=True).drop("position")
 
     def explain(
         self,
@@ -319,7 +352,8 @@ class Detector(Parameters, ABC):
         low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
         unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
         bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
-        return self._explain(trip, scores, whole, bounds)
+        explanation = self._explain(trip, scores, whole, bounds)
+        return replace(explanation, zone=self.zones(trip)[0]) if trip.is_gps else explanation
 
     # ---------------------------------------------------------------- keeping
 

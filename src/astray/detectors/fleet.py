@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors import fleet_features
 from astray.detectors.agents import Common, Member, pack_members, unpack_members
-from astray.detectors.configuration import aspect_weights, featurizer_config
+from astray.detectors.configuration import aspect_weights, featurizer_config, hours_from
 from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
@@ -43,6 +43,7 @@ from astray.storage.parts import (
 from astray.storage.pretrained import pretrained, read_reward
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
+from astray.zones import Zone
 
 Array = NDArray[Any]
 
@@ -106,7 +107,8 @@ class FleetDetector(FleetParameters, Observing):
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
-        featurizer = featurizer_config(FeaturizerConfig(interval=sampling_interval(mine)), self.featurizer)
+        default = FeaturizerConfig(interval=sampling_interval(mine))
+        featurizer = featurizer_config(default, self.featurizer, utc_offset=hours_from(self.time_zone, mine))
         if featurizer.encoder != "familiarity" or featurizer.context.landmarks:
             raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
         begun = pretrained() if self.reward is None else read_reward(self.reward)
@@ -218,6 +220,9 @@ class FleetDetector(FleetParameters, Observing):
     @property
     def _common(self) -> Common:
         return Common(self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+
+    def _home(self, agent: str) -> Zone | None:
+        return self.members_[agent].zone if agent in self.members_ else None
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()

@@ -25,6 +25,7 @@ from astray.features.memory import Memory
 from astray.irl.shared import Reward, trip_rewards
 from astray.scoring.normality import Calibration, trip_normality
 from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
+from astray.text import harmless
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId, find_trips
 
@@ -44,7 +45,7 @@ class Question(NamedTuple):
     trips: tuple[TripId, ...]
 
     def __str__(self) -> str:
-        return f"{len(self.trips)} unusual trips of {self.agent or 'the agent'} are alike: a new habit?"
+        return f"{len(self.trips)} unusual trips of {harmless(self.agent) or 'the agent'} are alike: a new habit?"
 
 
 class Outcome(NamedTuple):

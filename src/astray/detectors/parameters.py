@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, OneAgent, OwnReward
+from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, LocalTime, OneAgent, OwnReward
 
 if TYPE_CHECKING:
     from astray.detectors.fleet_training import GoingOnConfig
@@ -30,7 +30,7 @@ def parameter(default: Any, help: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Parameters(Chance, Deciding, Learning):
+class Parameters(LocalTime, Chance, Deciding, Learning):
     """What every detector takes."""
 
     n_jobs: int = parameter(1, "Threads for scoring; -1 for as many as there are cores.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +27,10 @@ from astray.features.featurizer import Featurizer
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.segments import Segment, leaving
+from astray.text import harmless, number_of
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId, find_trips
+from astray.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from astray.scoring.scores import Scores
@@ -79,6 +80,8 @@ class Explanation:
         The scores of the whole trip.
     history
         How many past trips stand behind them.
+    zone
+        The time zone that the trip is told in.
     decision
         ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
     leave
@@ -116,6 +119,14 @@ class Explanation:
     habitual: tuple[Way, ...] = ()
     expected: tuple[Way, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    zone: Zone = UTC_ZONE
+
+    @property
+    def began(self) -> str:
+        """When the trip began, in local time, and the zone; empty for states and actions."""
+        if not len(self.lat):
+            return ""
+        return f"{self.zone.clock(self.time[0]):%a %d %b %Y, %H:%M} ({self.zone})"
 
     @property
     def id(self) -> TripId:
@@ -143,10 +154,11 @@ class Explanation:
         return said
 
     def __str__(self) -> str:
+        whose, began = harmless(self.agent) or "the agent", f"; began {self.began}" if self.began else ""
         lines = [
-            f"Trip {self.trajectory} of {self.agent or 'the agent'}: {self.decision} (score {self.score:.1f} against "
+            f"Trip {harmless(self.trajectory)} of {whose}: {self.decision} (score {self.score:.1f} against "
             f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
-            f"p = {self.p_value:.2g}, {self.history:.0f} past trips)"
+            f"p = {self.p_value:.2g}, {number_of(self.history, 'past trip')}){began}"
         ]
         if self.why:
             lines.append(f"  {self.why}")
@@ -159,11 +171,12 @@ class Explanation:
             lines.append("  no segment of it stands out")
         faults = int((self.fault != "").sum())
         if faults:
-            lines.append(f"  {faults} of {len(self.fault)} fixes are the receiver's fault and were left out")
+            verb = "is the receiver's fault and was" if faults == 1 else "are the receiver's fault and were"
+            lines.append(f"  {faults} of {number_of(len(self.fault), 'fix')} {verb} left out")
         return "\n".join(lines)
 
     def _moment(self, time: float) -> str:
-        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}" if len(self.lat) else f"step {time:.0f}"
+        return f"{self.zone.clock(time):%Y-%m-%d %H:%M:%S}" if len(self.lat) else f"step {time:.0f}"
 
 
 def explain_fixes(
@@ -190,7 +203,11 @@ def explain_fixes(
     if isinstance(featurizer.encoder, FamiliarityEncoder):
         number = int(featurizer.memory.number_of([name])[0])
         counts = familiar_counts(steps, featurizer.encoder, number)
-        words = [counts_in_words(counts[span], featurizer.encoder, number) for span in spans]
+        aspects = [_aspect(scores, span) for span in spans]
+        words = [
+            counts_in_words(counts[span], featurizer.encoder, number, aspect)
+            for span, aspect in zip(spans, aspects, strict=True)
+        ]
         passed = passed_here(counts, featurizer.encoder)
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
@@ -277,7 +294,6 @@ def _explanation(
 
 def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, float]) -> ExplainedSegment:
     row, time, inside = scores.chunk.row, scores.chunk.time, slice(segment.start, segment.stop)
-    aspect = worst_aspect(scores.aspects, scores.of_steps.aspect[inside], scores.normality[inside])
     return ExplainedSegment(
         int(row[segment.start]),
         int(row[segment.stop - 1]) + 1,
@@ -285,10 +301,15 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
         float(time[segment.stop - 1]),
         segment.normality,
         float(scores.uncertainty[inside].mean()),
-        aspect,
+        _aspect(scores, inside),
         words,
         counts,
     )
+
+
+def _aspect(scores: Scores, rows: slice) -> str:
+    """The aspect in which some rows lost most."""
+    return worst_aspect(scores.aspects, scores.of_steps.aspect[rows], scores.normality[rows])
 
 
 def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from astray.features.familiarity import Habit
 from astray.features.trip_rows import END_CELLS, TripHabit
+from astray.text import number_of
 
 Floats = NDArray[np.float64]
 
@@ -51,14 +52,14 @@ class Facts(NamedTuple):
     def times(self, did: str, what: Hashable) -> str:
         """That the agent never, or rarely, did something; nothing if it did so about as often as is typical."""
         if self.of(what) == 0:
-            return f"never {did} before (0 of {self.past} past trips)"
-        return f"{did} in only {self.count(what)} of {self.past} past trips" if self.few(what) else ""
+            return f"never {did} before (0 of {number_of(self.past, 'past trip')})"
+        return f"{did} in only {self.count(what)} of {number_of(self.past, 'past trip')}" if self.few(what) else ""
 
     def trips(self, were: str, what: Hashable) -> str:
         """That no, or hardly any, past trip was like this one; nothing if about as many were as is typical."""
         if self.of(what) == 0:
             return f"no past trip {were}"
-        return f"only {self.count(what)} of {self.past} past trips {were}" if self.few(what) else ""
+        return f"only {self.count(what)} of {number_of(self.past, 'past trip')} {were}" if self.few(what) else ""
 
     def rarely(self, *of: tuple[str, str]) -> str:
         """Which part of the way is known, but not like this; ``of`` are fields of habits, and words for them."""
@@ -136,7 +137,7 @@ def _place(facts: Facts) -> str:
     rarest = (place, "lowest")
     if facts.of(rarest) == 0:
         return "a part of the way is new"
-    few = f"a part of the way taken in only {facts.count(rarest)} of {facts.past} past trips"
+    few = f"a part of the way taken in only {facts.count(rarest)} of {number_of(facts.past, 'past trip')}"
     return few if facts.few(rarest) else ""
 
 
@@ -146,7 +147,8 @@ def _direction(facts: Facts) -> str:
         return said
     for habit in facts.habits:
         if habit == Habit(cell=habit.cell, heading=True) and facts.few((habit, "mean")):
-            return f"in this direction only in about {facts.count((habit, 'mean'))} of {facts.past} past trips"
+            among = number_of(facts.past, "past trip")
+            return f"in this direction only in about {facts.count((habit, 'mean'))} of {among}"
     return ""
 
 

@@ -58,7 +58,9 @@ def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Arra
     if not len(shared):
         return []
     left = shared[-1]
-    return ways_on(paths, track[left], velocity[left], weights=beside[:, : left + 1].mean(axis=1))
+    on = ways_on(paths, track[left], velocity[left], weights=beside[:, : left + 1].mean(axis=1))
+    # The past ways lie beside the track; what is expected begins on it.
+    return [np.concatenate([track[left][None], way]) for way in on]
 
 
 def ways_on(

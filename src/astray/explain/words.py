@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Habit, keys_of
 from astray.features.steps import Steps
+from astray.text import number_of
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -30,6 +31,11 @@ MANNERS = {  # what a habit asks beside the place, in words
     "origin": "from this start",
     "trail": "having come this way",
 }
+
+ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
+"""Which of them an aspect of the reward is about."""
+
+SOME = 3  # trips that came by, at least, among which a share means something
 
 
 def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
@@ -58,29 +64,62 @@ def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
     return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
 
 
-def familiar_words(steps: Steps, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
+def familiar_words(
+    steps: Steps, encoder: FamiliarityEncoder, number: int, aspect: str = ""
+) -> tuple[str, dict[str, float]]:
     """What a memory says of a segment, in words, and the counts behind them: medians over the segment.
 
-    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered. What speaks for
+    the ``aspect`` that the segment is said to be unusual in stands first.
     """
-    return counts_in_words(familiar_counts(steps, encoder, number), encoder, number)
+    return counts_in_words(familiar_counts(steps, encoder, number), encoder, number, aspect)
 
 
-def counts_in_words(counts: Array, encoder: FamiliarityEncoder, number: int) -> tuple[str, dict[str, float]]:
+def counts_in_words(
+    counts: Array, encoder: FamiliarityEncoder, number: int, aspect: str = ""
+) -> tuple[str, dict[str, float]]:
     """The same of the :func:`familiar_counts` of a segment."""
     typical = np.median(counts, axis=0)
     history = len(encoder.memory) - int(number >= 0)
     by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
     places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and h == Habit(h.cell))
     if not places:
-        return f"{history} past trips stand behind this", by_name
-    said = [f"{places[0][1]:.0f} of {history} past trips came through this {_area(places[0][0])}"]
+        return f"{number_of(history, 'past trip')} to compare with", by_name
+    said = [f"{places[0][1]:.0f} of {number_of(history, 'past trip')} came through this {_area(places[0][0])}"]
     # The next larger place says more if more trips went there; if none is, the district will do.
     wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
     if round(places[0][1]) < history:
         said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
-    manners = _manners(encoder.habits, typical, places)
-    return ", ".join(said) + ("; " + " and ".join(manners) if manners else ""), by_name
+    there, manners = ", ".join(said), _manners(encoder.habits, typical, places)
+    evidence = _evidence(encoder.habits, typical, places, history, aspect)
+    if not evidence:
+        return "; ".join([there, *([" and ".join(manners)] if manners else [])]), by_name
+    others = [words for words in manners if words != evidence]
+    return "; ".join([evidence, there, *others[:1]]), by_name
+
+
+def _evidence(
+    habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int, aspect: str
+) -> str:
+    """How many past trips did like this what an aspect is about: went this way, at such a speed, at this hour.
+
+    Nothing for the aspect of places, of which all counts speak.
+    """
+    asked = ASKED.get(aspect, ())
+    rarest: tuple[float, int, str] | None = None
+    for habit, count in zip(habits, counts, strict=True):
+        names = [name for name in MANNERS if getattr(habit, name) not in (None, False)]
+        if habit.cell is None or not names or not set(names) <= set(asked):
+            continue
+        here = next((c for cell, c in places if cell >= habit.cell), 0.0)
+        manner = " ".join(MANNERS[name] for name in names)
+        if here >= SOME:
+            words = f"{count:.0f} of the {here:.0f} trips around here went {manner}"
+        else:
+            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {manner}"
+        rarer = (count / max(here, 1.0), len(names), words)
+        rarest = rarer if rarest is None or rarer < rarest else rarest
+    return "" if rarest is None else rarest[2]
 
 
 def _manners(habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]]) -> list[str]:
@@ -89,7 +128,7 @@ def _manners(habits: Sequence[Habit], counts: Array, places: Sequence[tuple[floa
     for habit, count in zip(habits, counts, strict=True):
         here = [c for cell, c in places if habit.cell is not None and cell >= habit.cell]
         manner = tuple(phrase for name, phrase in MANNERS.items() if getattr(habit, name) not in (None, False))
-        if manner and here and here[0] >= 3 and count <= 0.15 * here[0]:
+        if manner and here and here[0] >= SOME and count <= 0.15 * here[0]:
             words = f"{count:.0f} of the {here[0]:.0f} trips around here went {' '.join(manner)}"
             rare.append((len(manner), count / here[0], manner, words))
     said: list[tuple[tuple[str, ...], str]] = []

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from astray.explain.words import ASPECTS
 from astray.live.score import LiveSegment, Score, TripScore
-from astray.times import moment
+from astray.zones import Zone
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -93,24 +93,25 @@ def _numbered(number: int, said: str) -> str:
     return f'{{"sequence": {number}, {said[1:]}\n'
 
 
-def of_trip(trip: TripScore) -> dict[str, Any]:
-    """A trip, as an event tells it."""
+def of_trip(trip: TripScore, zone: Zone) -> dict[str, Any]:
+    """A trip, as an event tells it, in the local time of a zone."""
     fields: dict[str, Any] = {"agent": trip.agent, "trip": trip.trip} | trip._asdict()
     del fields["id"]
     segment: LiveSegment | None = fields.pop("segment")
-    fields |= {"start": moment(trip.start), "end": moment(trip.end)}
+    fields |= {"start": zone.iso(trip.start), "end": zone.iso(trip.end), "zone": str(zone)}
     why = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}") if trip.history > 0 else "no past trip of this agent"
     fields["because"] = "" if trip.decision == "normal" else why
-    fields |= {f"segment_{name}": value for name, value in _segment(segment).items()}
+    fields |= {f"segment_{name}": value for name, value in _segment(segment, zone).items()}
     return fields
 
 
-def of_alert(score: Score, trip: TripScore) -> dict[str, Any]:
+def of_alert(score: Score, trip: TripScore, zone: Zone) -> dict[str, Any]:
     """How an alert stands."""
     return {
         "agent": trip.agent,
         "trip": trip.trip,
-        "time": moment(score.time),
+        "time": zone.iso(score.time),
+        "zone": str(zone),
         "decision": score.alert or None,
         "normality": trip.normality,
         "uncertainty": trip.uncertainty,
@@ -118,17 +119,18 @@ def of_alert(score: Score, trip: TripScore) -> dict[str, Any]:
         "aspect": trip.aspect,
         "because": ASPECTS.get(trip.aspect, f"unusual {trip.aspect}"),
         "history": trip.history,
-        **{f"segment_{name}": value for name, value in _segment(score.segment or trip.segment).items()},
+        **{f"segment_{name}": value for name, value in _segment(score.segment or trip.segment, zone).items()},
     }
 
 
-def of_fix(agent: str, score: Score) -> dict[str, Any]:
+def of_fix(agent: str, score: Score, zone: Zone) -> dict[str, Any]:
     """The score of a fix."""
     trip = score.trip
     return {
         "agent": agent,
         "trip": None if trip is None else trip.trip,
-        "time": moment(score.time),
+        "time": zone.iso(score.time),
+        "zone": str(zone),
         "normality": score.normality,
         "uncertainty": score.uncertainty,
         "aspect": score.aspect or None,
@@ -139,10 +141,10 @@ def of_fix(agent: str, score: Score) -> dict[str, Any]:
     }
 
 
-def _segment(segment: LiveSegment | None) -> dict[str, Any]:
+def _segment(segment: LiveSegment | None, zone: Zone) -> dict[str, Any]:
     if segment is None:
         return {"start": None, "end": None, "normality": None}
-    return {"start": moment(segment.start), "end": moment(segment.end), "normality": segment.normality}
+    return {"start": zone.iso(segment.start), "end": zone.iso(segment.end), "normality": segment.normality}
 
 
 def _plain(value: Any) -> Any:

@@ -13,8 +13,8 @@ from astray.times import moment, seconds_of
 from astray.trajectories import Trajectories
 
 
-def read_fix(fix: Any) -> tuple[float, float, float]:
-    """Time, latitude and longitude of a fix, checked.
+def read_fix(fix: Any, time_zone: str | None = None) -> tuple[float, float, float]:
+    """Time, latitude and longitude of a fix, checked; a time that names no zone is of ``time_zone``, or else UTC.
 
     >>> read_fix({"time": 0, "lat": 45, "lon": 7}), read_fix((0, 45, 7))
     ((0.0, 45.0, 7.0), (0.0, 45.0, 7.0))
@@ -35,7 +35,7 @@ def read_fix(fix: Any) -> tuple[float, float, float]:
     else:
         raise DataError(f"{fix!r:.100} is no fix", remedy="give time, lat and lon as numbers")
     lat, lon = place(*given[1:])
-    return seconds_of(given[0]), lat, lon
+    return seconds_of(given[0], time_zone), lat, lon
 
 
 def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:

@@ -39,15 +39,15 @@ class Refused(NamedTuple):
     agent: str | None = None
 
 
-def parse(line: Line) -> Message | Refused:
+def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
     """One line of JSON.
 
-    A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; UTC where no zone is
-    named), ``lat``, ``lon`` and ``agent``; ``trip`` where the feed names trips, and ``destination`` ([lat, lon]) where
-    it knows where the trip is meant to end. The names that tables use
-    (``lng``, ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are
-    kept as context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which
-    the trips of agents that have been silent for too long are over.
+    A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; where it names no zone,
+    it is of ``time_zone``, or else UTC), ``lat``, ``lon`` and ``agent``; ``trip`` where the feed names trips, and
+    ``destination`` ([lat, lon]) where it knows where the trip is meant to end. The names that tables use (``lng``,
+    ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are kept as
+    context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which the trips
+    of agents that have been silent for too long are over.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
     Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='', destination=None)
@@ -79,8 +79,8 @@ def parse(line: Line) -> Message | Refused:
         if kind == "end":
             return Message(kind, agent, math.nan, math.nan, math.nan, context)
         if kind == "clock":
-            return Message(kind, agent, seconds_of(found.get("time")), math.nan, math.nan, context)
-        time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED))
+            return Message(kind, agent, seconds_of(found.get("time"), time_zone), math.nan, math.nan, context)
+        time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED), time_zone)
         trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
         return Message(kind, agent, time, lat, lon, context, trip, None if goal is None else _destination(goal))
     except DataError as error:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
     from astray.scoring.scores import AgentModel
     from astray.trajectories import Trajectories
+    from astray.zones import Zone
 
 Spot = tuple[float, float, float]  # time, lat, lon
 Fix = Any  # a sequence, a mapping or an object with time, lat and lon
@@ -107,6 +108,7 @@ class Session:
         self._named = ""  # the name that the feed gives to the open trip, if it names trips
         self.destination: Place | None = None  # of the open trip or, at rest, of the next one
         self._near: Place | None = None
+        self._zone: tuple[Place | None, Zone] | None = None
         self._settled: float | None = None
         self._newest = -math.inf
         self._pending: list[tuple[float, int, float, float, str, Place | None]] = []
@@ -177,6 +179,13 @@ class Session:
         if final is not None:
             self._cutter = Cutter(self.rules)
         return final
+
+    @property
+    def zone(self) -> Zone:
+        """The time zone that its trips are told in."""
+        if self._zone is None or self._zone[0] != self._near:
+            self._zone = self._near, self.detector.zone(self.agent, self._near)
+        return self._zone[1]
 
     @property
     def trip(self) -> TripScore | None:

@@ -106,10 +106,11 @@ class Stream:
         scores: float | None,
         strangers: bool,
         now: Callable[[], float],
+        time_zone: str | None = None,
     ) -> None:
         self.opened, self.known, self.needed, self.events = opened, known, needed, events
         self.max_agents, self.max_early, self.scores = max_agents, max_early, scores
-        self.strangers, self.now = strangers, now
+        self.strangers, self.now, self.time_zone = strangers, now, time_zone
         self.state = kept
         self.only = next(iter(known)) if len(known) == 1 else None
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
@@ -141,7 +142,7 @@ class Stream:
         """Take in a line; whether something happened that should not be written twice."""
         self.urgent = False
         self.state.position.advance(line)
-        message = parse(line)
+        message = parse(line, self.time_zone)
         if isinstance(message, Refused):
             self._refuse(*message)
         elif message.kind == "clock":
@@ -230,17 +231,18 @@ class Stream:
     def _report(self, agent: str, state: _Agent, score: Score) -> None:
         """Write what a settled fix has brought about."""
         if score.fault == LATE:
-            return self._refuse(f"the fix is late ({moment(score.time)}); newer ones are settled", agent)
+            when = state.session.zone.iso(score.time)
+            return self._refuse(f"the fix is late ({when}); newer ones are settled", agent)
         self.counts["fixes"] += 1
         at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
         if score.ended is not None and not at_once:
             self._end(state, score.ended)
         if score.fault:
             self.counts["faults"] += 1
-            return self.events.say("fault", agent=agent, time=moment(score.time), fault=score.fault)
+            return self.events.say("fault", agent=agent, **self._at(state, score.time), fault=score.fault)
         if self.scores is not None and score.time - state.last_score >= self.scores:
             state.last_score = score.time
-            self.events.say("score", **of_fix(agent, score))
+            self.events.say("score", **of_fix(agent, score, state.session.zone))
         if score.trip is not None and bool(score.alert) != state.open:
             state.open = bool(score.alert)
             self._alert(state, score, score.trip)
@@ -248,9 +250,13 @@ class Stream:
             self._end(state, score.ended)
         return None
 
+    def _at(self, state: _Agent, time: float) -> dict[str, str]:
+        zone = state.session.zone
+        return {"time": zone.iso(time), "zone": str(zone)}
+
     def _alert(self, state: _Agent, score: Score, trip: TripScore) -> None:
         self.urgent = True
-        fields = of_alert(score, trip)
+        fields = of_alert(score, trip, state.session.zone)
         if state.open:
             state.alerts += 1
             self.counts["alerts"] += 1
@@ -267,8 +273,8 @@ class Stream:
                 alert=state.alerts,
                 agent=trip.agent,
                 trip=trip.trip,
-                time=moment(trip.end),
+                **self._at(state, trip.end),
                 why="trip ended",
             )
         state.open, state.alerts = False, 0
-        self.events.say("trip_ended", **of_trip(trip))
+        self.events.say("trip_ended", **of_trip(trip, state.session.zone))

@@ -264,7 +264,7 @@ class OpenTrip:
             return ""
         from astray.explain.words import familiar_words
 
-        return familiar_words(self._last.row(self.given), encoder, -1)[0]
+        return familiar_words(self._last.row(self.given), encoder, -1, self.so_far.aspect)[0]
 
     # ---------------------------------------------------------------- saving
 

@@ -173,6 +173,7 @@ def watch(
                 scores=scores,
                 strangers=model.KIND == "fleet" if strangers is None else strangers,
                 now=now,
+                time_zone=model.time_zone,
             )
             saving = _Saving(kept_in, save_every)
             whole = True  # whether the last line was taken in to its end

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.errors import DataError
 from astray.plots.style import INK, NORMAL, ODD, canvas, plain
 from astray.plots.words import minus
+from astray.text import drawn, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +76,7 @@ def scores_figure(
         for row, kind in enumerate(names):
             x = values[kinds == kind]
             below.scatter(x, np.full(len(x), row), s=26, color=ODD if kind else NORMAL, alpha=0.7, linewidths=0)
-        below.set_yticks(range(len(names)), [kind or "normal" for kind in names])
+        below.set_yticks(range(len(names)), [drawn(shortened(kind)) or "normal" for kind in names])
         below.set_ylim(len(names) - 0.4, -0.6)
     below.set_xlabel(name)
     figure.suptitle("How the trips score", x=0.02, ha="left", fontsize=13, fontweight="bold")

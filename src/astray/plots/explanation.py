@@ -23,6 +23,7 @@ from astray.plots.words import (
     span,
     usable_fixes,
 )
+from astray.text import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 3  # segments that are put into words, at most
+SAID = 12  # segments that are numbered and put into words, at most: the worst
 LETTERS = 112  # of a line
+TITLE_LETTERS = 62  # of a line of the title
 FEW = 60  # fixes that are drawn as larger points in time
 
 
@@ -61,10 +63,12 @@ def explanation_figure(explanation: Explanation) -> Figure:
     e = explanation
     on_map = len(e.lat) > 0
     said, why = _said(e), [line for ground in grounds(e) for line in textwrap.wrap(ground, LETTERS)]
+    title = textwrap.wrap(heading(e), TITLE_LETTERS)
     # Inches, from the bottom up; set by hand, so that the map's shape is known when its limits are chosen.
     left, wide, time_at, time_high = 0.65, 6.45, 0.62, 1.9
     map_at, map_high = time_at + time_high + 0.17 * len(said) + 0.5, 4.5
-    figure = canvas(8.0, (map_at + map_high if on_map else map_at - 0.3) + 0.53 + 0.16 * len(why), layout=None)
+    above = 0.31 + 0.22 * len(title) + 0.16 * len(why)
+    figure = canvas(8.0, (map_at + map_high if on_map else map_at - 0.3) + above, layout=None)
 
     def panel(x: float, y: float, width: float, height: float) -> Axes:
         w, h = figure.get_size_inches()
@@ -78,11 +82,11 @@ def explanation_figure(explanation: Explanation) -> Figure:
         colours.tick_params(labelsize=8.5)
     below = panel(left, time_at, wide, time_high)
     _draw_time(below, e)
-    below.set_title("\n".join(said), loc="left", fontsize=9, color=INK, linespacing=1.35)
+    below.set_title(drawn("\n".join(said)), loc="left", fontsize=9, color=INK, linespacing=1.35)
     top = 1.0 - 0.12 / figure.get_size_inches()[1]
-    figure.text(left / 8.0, top, heading(e), va="top", fontsize=13, fontweight="bold", color=INK)
-    top -= 0.3 / figure.get_size_inches()[1]
-    figure.text(left / 8.0, top, "\n".join(why), va="top", fontsize=9, color=INK, linespacing=1.35)
+    figure.text(left / 8.0, top, drawn("\n".join(title)), va="top", fontsize=13, fontweight="bold", color=INK)
+    top -= (0.08 + 0.22 * len(title)) / figure.get_size_inches()[1]
+    figure.text(left / 8.0, top, drawn("\n".join(why)), va="top", fontsize=9, color=INK, linespacing=1.35)
     return figure
 
 
@@ -111,7 +115,8 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     for number, segment in enumerate(e.segments, 1):
         inside = rows_of(segment, usable)
         axes.plot(*path[inside].T, color=ODD, lw=15, alpha=0.22, solid_capstyle="round", zorder=2)
-        _number(axes, number, path[inside[len(inside) // 2]], offset=14)
+        if number in _numbered(e):
+            _number(axes, number, path[inside[len(inside) // 2]], offset=14)
     axes.plot(*path[usable].T, color=INK, lw=4.6, solid_capstyle="round", solid_joinstyle="round", zorder=3)
     trip = _coloured(path[usable], e.normality[usable], 3.2)
     axes.add_collection(trip, autolim=False)
@@ -216,12 +221,13 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     for i, segment in enumerate(e.segments, 1):
         inside = rows_of(segment, usable)
         axes.axvspan(float(since[inside[0]]), float(since[inside[-1]]), color=ODD, alpha=0.14, lw=0)
-        _number(axes, i, np.array([(since[inside[0]] + since[inside[-1]]) / 2, top - 0.09 * (top - bottom)]))
+        if i in _numbered(e):
+            _number(axes, i, np.array([(since[inside[0]] + since[inside[-1]]) / 2, top - 0.09 * (top - bottom)]))
     axes.axhline(e.eps, color=INK, lw=1.1)
     axes.axhline(e.leave, color=INK, lw=0.9, ls=(0, (2, 2)))
     for height, does in ((e.eps, "opens"), (e.leave, "closes")):
         axes.annotate(
-            minus(f"{does}: {round(height, 1):g}"),
+            minus(f"{does}: {round(height, 2):g}"),
             (1.005, height),
             xycoords=("axes fraction", "data"),
             va="center",
@@ -248,11 +254,16 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     plain(axes)
 
 
+def _numbered(e: Explanation) -> list[int]:
+    """The numbers of the segments that are put into words."""
+    worst = sorted(range(len(e.segments)), key=lambda i: e.segments[i].normality)[:SAID]
+    return sorted(i + 1 for i in worst)
+
+
 def _said(e: Explanation) -> list[str]:
     """The worst segments in words, in their order, as lines."""
-    worst = sorted(range(len(e.segments)), key=lambda i: e.segments[i].normality)[:SAID]
     lines = []
-    for i in sorted(worst):
-        said = f"{i + 1}   {span(e, e.segments[i])}  {e.segments[i]}"
-        lines += textwrap.wrap(said, LETTERS, subsequent_indent="      ")
+    for number in _numbered(e):
+        segment = e.segments[number - 1]
+        lines += textwrap.wrap(f"{number}   {span(e, segment)}  {segment}", LETTERS, subsequent_indent="      ")
     return lines

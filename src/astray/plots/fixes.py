@@ -8,6 +8,7 @@ import numpy as np
 
 from astray.errors import DataError
 from astray.plots.style import GREY, canvas
+from astray.text import drawn, number_of, shortened
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ def fixes_figure(trips: Trajectories) -> Figure:
     axes.tick_params(labelsize=8)
     axes.ticklabel_format(useOffset=False)
     for agent, colour in colours.items():
-        axes.plot([], [], color=colour, label=agent)
+        axes.plot([], [], color=colour, label=drawn(shortened(agent)))
     if len(agents) > NAMED:
         axes.plot([], [], color=GREY, label=f"{len(agents) - NAMED:,} more")
     axes.legend(fontsize=8, frameon=False)
-    axes.set_title(f"{len(trips):,} trips of {len(agents):,} agents", loc="left", fontsize=11)
+    axes.set_title(f"{number_of(len(trips), 'trip')} of {number_of(len(agents), 'agent')}", loc="left", fontsize=11)
     return figure

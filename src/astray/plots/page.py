@@ -20,7 +20,8 @@ from astray.explain import Explanation, Way
 from astray.features.projection import Projection
 from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
-from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, moment, rows_of, span, usable_fixes
+from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
+from astray.text import harmless
 
 Array = NDArray[Any]
 
@@ -65,7 +66,7 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
         "style_hash": _hash(style),
         "script_hash": _hash(script),
         "title": html.escape(heading(shown[0]) if len(shown) == 1 else f"{len(shown)} trips"),
-        "words": html.escape("\n\n".join(str(e) for e in shown)),
+        "words": html.escape(harmless("\n\n".join(str(e) for e in shown), lines=True)),
         "style": style,
         "data": _json(data),
         "script": script,
@@ -96,18 +97,21 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
     on_map = len(e.lat) > 0
     start = float(e.time[0]) if on_map else None
     since = e.time - e.time[0] if on_map else e.time
+    when = f"{e.zone.clock(e.time[0]):%a %d %b %H:%M}" if on_map else ""
     return {
-        "agent": e.agent,
-        "trajectory": e.trajectory,
-        "about": " · ".join(filter(None, [e.agent, f"{moment(e.time[0]):%a %d %b %H:%M}" if on_map else ""])),
+        "agent": harmless(e.agent),
+        "trajectory": harmless(e.trajectory),
+        "about": " · ".join(filter(None, [harmless(e.agent), when])),
         "heading": heading(e),
-        "grounds": grounds(e),
+        "grounds": [harmless(line) for line in grounds(e)],
         "decision": e.decision,
         "score": None if np.isnan(e.score) else round(e.score, 2),
         "history": round(e.history),
         "eps": e.eps,
         "leave": e.leave,
         "start": start,
+        "zone": e.zone.name,
+        "ahead": _changes(e.zone.offsets(e.time)) if on_map else [],
         "unit": clock_unit(e),
         "time": _differences(since * 10),
         "normality": _whole(100 * np.where(usable, e.normality, np.nan)),
@@ -115,7 +119,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
         "passed": _whole(e.passed) if len(e.passed) else None,
         "faults": [[int(i), str(e.fault[i])] for i in np.flatnonzero(e.fault != "")],
         "segments": [
-            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, segment), "words": str(segment)}
+            {"first": int(rows[0]), "last": int(rows[-1]), "at": span(e, segment), "words": harmless(str(segment))}
             for segment in e.segments
             if len(rows := rows_of(segment, usable))
         ],
@@ -139,6 +143,15 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
         "expected": [_way(way) for way in e.expected],
         "stop": [round(float(lat), 6), round(float(lon), 6), round(minutes)] if minutes >= STOOD else None,
     }
+
+
+def _changes(offsets: Array) -> list[list[int]]:
+    """From which fix on clocks are how many seconds ahead of UTC: mostly one for all.
+
+    >>> _changes(np.array([0.0, 0.0, 3600.0, 3600.0]))
+    [[0, 0], [2, 3600]]
+    """
+    return [[int(i), int(offsets[i])] for i in np.flatnonzero(np.diff(offsets, prepend=np.nan) != 0)]
 
 
 def _way(way: Way) -> list[list[int]]:

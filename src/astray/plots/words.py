@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.explain import ExplainedSegment, Explanation
+from astray.text import harmless, number_of
 
 Floats = NDArray[np.float64]
 
@@ -22,9 +22,9 @@ VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 def heading(e: Explanation) -> str:
     """The decision, and which trip it is about."""
-    whose = f" of {e.agent}" if e.agent else ""
-    when = f", {moment(e.time[0]):%a %d %b %Y, %H:%M} UTC" if len(e.lat) else ""
-    return f"{VERDICTS.get(e.decision, e.decision)}: trip {e.trajectory}{whose}{when}"
+    whose = f" of {harmless(e.agent)}" if e.agent else ""
+    when = f", {e.began}" if e.began else ""
+    return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
 
 
 def grounds(e: Explanation) -> list[str]:
@@ -41,7 +41,8 @@ def grounds(e: Explanation) -> list[str]:
     lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
-    lines.append(f"{chance}; {e.history:.0f} past trips were learned from")
+    were = "was" if round(e.history) == 1 else "were"
+    lines.append(f"{chance}; {number_of(e.history, 'past trip')} {were} learned from")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
         lines.append(minus(f"no single fix is at or under {threshold}: what is marked is the worst of the trip"))
@@ -64,7 +65,7 @@ def span(e: Explanation, segment: ExplainedSegment) -> str:
     if not len(e.lat):
         return f"{segment.start_time:.0f}–{segment.end_time:.0f}"
     as_clock = "%H:%M:%S" if segment.end_time - segment.start_time < IN_SECONDS else "%H:%M"
-    return f"{moment(segment.start_time):{as_clock}}–{moment(segment.end_time):{as_clock}}"
+    return f"{e.zone.clock(segment.start_time):{as_clock}}–{e.zone.clock(segment.end_time):{as_clock}}"
 
 
 class Unit(NamedTuple):
@@ -82,11 +83,6 @@ def clock_unit(e: Explanation) -> Unit | None:
     if lasts < IN_SECONDS:
         return Unit("seconds", 1.0)
     return Unit("minutes", 60.0) if lasts <= IN_MINUTES else Unit("hours", 3600.0)
-
-
-def moment(time: float) -> datetime:
-    """Seconds since 1970 as a date-time in UTC."""
-    return datetime.fromtimestamp(float(time), UTC)
 
 
 def minus(words: str) -> str:

@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError
-from astray.fixes import numbers, place_faults, refuse_swapped, wrapped
+from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, wrapped
 from astray.readers.grouping import grouped, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.times import Clock
+from astray.text import harmless
+from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
 
@@ -51,6 +52,7 @@ class Position(NamedTuple):
     time: object
     lat: object
     lon: object
+    ahead: float | None = None  # seconds that clocks were ahead of UTC, where the file says so beside the time
 
 
 PositionsOf: TypeAlias = Callable[[Path, Intake, Progress | None], Iterable[Position]]
@@ -103,29 +105,38 @@ def _trajectories(
     with refusing(file, "the positions could not be read", "check them"):
         lat, lon = numbers("lat", lats), numbers("lon", lons)
         refuse_swapped(lat, lon)
-        time, faults = clock.seconds(_series([p.time for p in positions]))
+        moments = _series([p.time for p in positions])
+        time, faults = clock.seconds(moments)
+        ahead = clock.offsets(moments, time)
+    said = np.array([p.ahead for p in positions], np.float64)  # not a number for None
+    if np.isfinite(said).any():
+        ahead = said
     rows = np.array([p.row for p in positions], dtype=np.int64)
-    faults = [*place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
+    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
+    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
+    labels = [*label_faults("agent", agents.fill_null("?")), *label_faults("trajectory", trips)]
+    faults = [*labels, *place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
     good = intake.sift(file, rows, faults, unit=unit)
     intake.take_times(file, clock)
     if not good.any():
         raise intake.nothing(file, "position")
-    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
     if agents.null_count():
         agent = options.agent
         if agent is None:
-            agent = owner(file)
+            agent = harmless(owner(file))
             intake.report.named_after[agent] = "folder"
         agents = agents.fill_null(agent)
-    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
-    return grouped(
-        pl.DataFrame({"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon)}).filter(good)
+    further = {} if ahead is None or not np.nan_to_num(ahead).any() else {UTC_OFFSET: ahead.astype(np.float32)}
+    fixes = pl.DataFrame(
+        {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
     )
+    return grouped(fixes.filter(good), list(further))
 
 
 def track_names(file: Path, n: int) -> list[str]:
     """The names of a file's tracks: as the file, with a number behind if there are several."""
-    return [file.stem] if n == 1 else [f"{file.stem}-{i + 1}" for i in range(n)]
+    name = harmless(file.stem)
+    return [name] if n == 1 else [f"{name}-{i + 1}" for i in range(n)]
 
 
 def _series(values: Sequence[object]) -> pl.Series:

@@ -78,6 +78,8 @@ class Report:
         Of tables: which column plays which part, and those that play none.
     times
         How the times are written.
+    names_no_zone
+        Whether some of the times name no zone.
     named_after
         Agents that the data do not name: each has the name of its "file" or "folder".
     notes
@@ -101,6 +103,7 @@ class Report:
     columns: dict[str, str] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     times: str = ""
+    names_no_zone: bool = False
     named_after: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -199,6 +202,7 @@ class Intake:
     def take_times(self, file: object, clock: Clock) -> None:
         """Record how the times of a file are written, and what had to be supposed about them."""
         self.report.times = clock.told()
+        self.report.names_no_zone |= clock.naive
         for remark in clock.remarks():
             self.report.assume(file, *remark)
 

@@ -18,7 +18,8 @@ from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, posi
 from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.times import Clock
+from astray.text import harmless
+from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
 AGAIN = 5
@@ -97,7 +98,7 @@ def read_table(
         if not parts:
             raise intake.nothing(files[0], "fix")
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
-            fixes = pl.concat(parts, how="vertical_relaxed")
+            fixes = pl.concat(parts, how="diagonal_relaxed")
         parts.clear()
         return in_trips(_trajectories(fixes, options), trips, intake)
 
@@ -194,7 +195,9 @@ class _Source:
         if not self.looked:
             refuse_swapped(lat, lon)
             self.looked = True
-        seconds, time_faults = self.clock.seconds(self._moments(frame))
+        moments = self._moments(frame)
+        seconds, time_faults = self.clock.seconds(moments)
+        ahead = self.clock.offsets(moments, seconds)
         # Only empty text is no label: an agent may be called NA.
         labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
         faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
@@ -205,6 +208,7 @@ class _Source:
         agent = labels.get("agent", pl.repeat(self.owner, n, dtype=pl.String, eager=True))
         data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
         data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
+        data |= {} if ahead is None else {UTC_OFFSET: pl.Series(ahead.astype(np.float32))}
         for key, name in self.options.kept.items():
             is_column = key.startswith("column ")
             data[key] = pl.Series(numbers(name, frame[key])) if is_column else frame[key]
@@ -242,12 +246,12 @@ def _fixes(
                 yield _selected(block, names, wanted)
 
         names: Sequence[str] = columnar.column_names(file)
-        return _good(file, file.stem, names, stored, options, intake)
+        return _good(file, harmless(file.stem), names, stored, options, intake)
     dialect = delimited.sniff(
         file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
     )
     written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
-    return _good(file, file.stem, dialect.names, written, options, intake)
+    return _good(file, harmless(file.stem), dialect.names, written, options, intake)
 
 
 def _selected(block: delimited.Block, names: Sequence[str], wanted: Mapping[str, int]) -> delimited.Block:
@@ -308,7 +312,7 @@ def _refuse_merging(file: Path, frame: pl.DataFrame, suspects: Sequence[str]) ->
 
 
 def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    return pl.concat([fixes for fixes, _ in parts]), np.concatenate([rows for _, rows in parts])
+    return pl.concat([fixes for fixes, _ in parts], how="diagonal"), np.concatenate([rows for _, rows in parts])
 
 
 def _batch(
@@ -332,9 +336,11 @@ def _batch(
 
 def _trajectories(fixes: pl.DataFrame, options: TableOptions) -> Trajectories:
     kept = options.kept
+    if UTC_OFFSET in fixes.columns and not fixes[UTC_OFFSET].fill_nan(0.0).cast(pl.Boolean).any():
+        fixes = fixes.drop(UTC_OFFSET)
     trips = grouped(
         fixes,
-        [key for key in kept if key.startswith("column ")],
+        [*(key for key in kept if key.startswith("column ")), *({UTC_OFFSET} & set(fixes.columns))],
         [key for key in kept if key.startswith("context ")],
     )
     if not kept:

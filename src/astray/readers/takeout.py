@@ -25,6 +25,7 @@ _OWN_FOLDERS = re.compile(r"Takeout|.*Location History.*|[0-9]{4}|Timeline", re.
 _KEYS = re.compile(r'"(timelineObjects|semanticSegments|rawSignals|latitudeE7|timelinePath|topCandidate)"\s*:')
 _RECORDS = re.compile(r'^\s*\{\s*"locations"\s*:\s*\[')
 _POINT = re.compile(r"(?:geo:)?\s*(-?[0-9.]+)\s*°?\s*,\s*(-?[0-9.]+)\s*°?")
+_AHEAD = re.compile(r"T.*([+-])([0-9]{2}):?([0-9]{2})$")
 E7 = 1e7
 
 
@@ -123,17 +124,31 @@ def _month(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
 
 def _segment(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
     """A segment of a phone's timeline: the places on its way, and where an activity began and ended."""
+    ahead = _ahead(entry)
     for point in entry.get("timelinePath") or []:
         if "time" in point:
             time = seconds_of(point["time"])
         else:
             time = seconds_of(entry["startTime"]) + 60.0 * float(point["durationMinutesOffsetFromStartTime"])
-        yield Position(row, None, "", time, *_place(point["point"]))
+        yield Position(row, None, "", time, *_place(point["point"]), ahead)
     activity = entry.get("activity")
     if activity:
         for which in ("start", "end"):
             if activity.get(which):
-                yield Position(row, None, "", seconds_of(entry[f"{which}Time"]), *_place(activity[which]))
+                yield Position(row, None, "", seconds_of(entry[f"{which}Time"]), *_place(activity[which]), ahead)
+
+
+def _ahead(entry: Mapping[str, Any]) -> float | None:
+    """Seconds that the phone's clock was ahead of UTC; None if the entry does not say it.
+
+    >>> _ahead({"startTime": "2024-06-01T08:00:00.000+01:00"}), _ahead({"startTime": "2024-06-01T08:00:00Z"})
+    (3600.0, None)
+    """
+    minutes = entry.get("startTimeTimezoneUtcOffsetMinutes")
+    if minutes is not None:
+        return 60.0 * float(minutes)
+    said = _AHEAD.search(str(entry.get("startTime", "")))
+    return None if said is None else float(f"{said[1]}1") * (3600.0 * int(said[2]) + 60.0 * int(said[3]))
 
 
 def _signal(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:

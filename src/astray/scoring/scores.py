@@ -206,6 +206,7 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
     moments = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
+    begins = scores.trips.columns["time"][scores.trips.offsets[:-1]].tolist() if scores.trips.is_gps else None
     return pl.DataFrame(
         {
             "agent": _texts(scores.trips.agent_ids),
@@ -213,6 +214,7 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
             **scores.of_trips._asdict(),
             "aspect": _named(scores.aspects, scores.of_trips.aspect),
             "history": scores.chunk.history,
+            **({} if begins is None else {"start": moments(begins)}),
             "segment_start": moments(starts),
             "segment_end": moments(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),

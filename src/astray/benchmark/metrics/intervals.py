@@ -28,6 +28,7 @@ def mean_interval(
     *,
     confidence: float = 0.95,
     resamples: int = 5000,
+    within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval:
     """The mean of values that come in clusters, and its interval: by bootstrap, or Student's of few clusters.
 
@@ -42,6 +43,8 @@ def mean_interval(
         One figure a draw. To compare two methods give the differences of their figures on the same draws.
     clusters
         Who each figure is of: the person, or the seed where there is one pool.
+    within
+        What the mean cannot leave, nor its interval: 0 and 1 for a share.
 
     Examples
     --------
@@ -67,7 +70,7 @@ def mean_interval(
     t = float(special.stdtrit(n - 1, 0.5 + confidence / 2))
     if n < FEW:
         half = t * float(means.std(ddof=1) / np.sqrt(n))
-        return Interval(mean, mean - half, mean + half)
+        return Interval(mean, max(mean - half, within[0]), min(mean + half, within[1]))
     drawn = means[rng.integers(n, size=(resamples, n))].mean(axis=1)
     tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the normal tail that is as far out as Student's
     low, high = np.quantile(drawn, [tail, 1.0 - tail])

@@ -1,6 +1,6 @@
 // Normality against time: the band of uncertainty, the thresholds, the segments; pointing at it picks a fix.
 
-const PLOT = { left: 40, right: 74, top: 8, bottom: 38 };
+const PLOT = { left: 40, right: 92, top: 8, bottom: 38 };
 
 class TimeChart extends Drawing {
   constructor(canvas, colourOf, scale, onPoint) {
@@ -107,7 +107,7 @@ class TimeChart extends Drawing {
     }
     for (const [does, height, dash] of [["opens", trip.eps, []], ["closes", trip.leave, [4, 4]]]) {
       this.line([[PLOT.left, this.y(height)], [right, this.y(height)]], colour("ink"), 1.2, dash);
-      this.text(`${does}: ${signed(height, 1).replace(/\.0$/, "")}`, [right + 6, this.y(height)], colour("ink"), "left");
+      this.text(`${does}: ${signed(height, 2).replace(/\.?0+$/, "")}`, [right + 6, this.y(height)], colour("ink"), "left");
     }
     const [unit, seconds] = trip.unit ?? ["step", 1];
     const step = Math.max(roundLength((1.6 * this.lasts) / seconds / Math.max((right - PLOT.left) / 60, 2)), 0.1);

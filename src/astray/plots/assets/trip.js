@@ -82,7 +82,8 @@ function signed(value, digits) {
 
 function clock(trip, i) {
   if (trip.start === null) return `step ${trip.time[i]}`;
-  return new Date((trip.start + trip.time[i]) * 1000).toISOString().slice(11, 19) + " UTC";
+  const [, ahead] = trip.ahead.findLast(([first]) => first <= i);
+  return `${new Date((trip.start + trip.time[i] + ahead) * 1000).toISOString().slice(11, 19)} ${trip.zone}`;
 }
 
 /** What is known of a fix, as short phrases. */

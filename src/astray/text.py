@@ -1,0 +1,66 @@
+"""Text for people: how many of something, and names that do no harm wherever they are shown."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters, marks that turn the direction of writing, and halves of characters.
+UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\u061c\u200e\u200f"))
+_IN_LINES = re.compile(_SPELLED.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+_FORMULA = ("=", "+", "-", "@")
+
+
+def number_of(n: float, what: str) -> str:
+    """So many of something.
+
+    >>> number_of(1, "trip"), number_of(1200, "fix"), number_of(1.0, "past trip")
+    ('1 trip', '1,200 fixes', '1 past trip')
+    """
+    plural = "es" if what.endswith("x") else "s"
+    return f"{n:,.0f} {what}{'' if round(n) == 1 else plural}"
+
+
+def harmless(text: str, *, lines: bool = False) -> str:
+    r"""Text that cannot command a terminal, break a file or turn its neighbours around: what could is spelled out.
+
+    ``lines``: it is of several lines, which stay.
+
+    >>> print(harmless("ana\x1b[2J\n\u202e"), harmless("one\ntwo", lines=True))
+    ana\x1b[2J\n\u202e one
+    two
+    """
+    return (_IN_LINES if lines else _SPELLED).sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def drawn(text: str) -> str:
+    r"""Harmless text for a picture, in which matplotlib finds no formula.
+
+    >>> drawn("$5 to $6")
+    '\\$5 to \\$6'
+    """
+    return harmless(text, lines=True).replace("$", r"\$")
+
+
+def shortened(text: str, most: int = 32) -> str:
+    """The beginning of a text that is too long to be shown whole.
+
+    >>> shortened("ana"), shortened("a-very-long-name", most=8)
+    ('ana', 'a-very-…')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def in_a_cell(text: str) -> str:
+    """Text for a cell of a CSV file, which no spreadsheet takes for a formula; numbers stay as they are.
+
+    >>> in_a_cell("=cmd()"), in_a_cell("-7.5"), in_a_cell("ana")
+    ("'=cmd()", '-7.5', 'ana')
+    """
+    if not text.startswith(_FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
