@@ -229,7 +229,9 @@ def test_a_file_that_glued_the_names_is_read(
     marks = np.where(np.arange(len(known)) % 40 == 5, -1, 1)
     detector = (FleetDetector(iterations=1) if kind == "a fleet" else IRLDetector()).fit(known, marks)
     assert isinstance(detector, IRLDetector | FleetDetector)
-    detector.observe(renamed(people.agent("p02")[:30], "a", "z"))
+    far = people.agent("p02")[:12]
+    far = far.with_columns({"lat": far.columns["lat"] + 0.5})  # where nobody has ever been
+    detector.observe(renamed(far, "a", "z"))
     assert detector.questions_
     detector.answer(detector.waiting_[-1:], mine=False)
     detector.save(tmp_path / "new.astray")

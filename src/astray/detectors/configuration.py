@@ -71,7 +71,7 @@ def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:
     return standard_offset(time_zone, float(np.median(trips.columns["time"])))
 
 
-PLACE_FIRST = 0.5  # how much the other aspects count, against place
+PLACE_FIRST = 0.3  # how much the other aspects count, against place
 """Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
 
 
@@ -79,7 +79,7 @@ def aspect_weights(aspects: Sequence[str], look_for: Sequence[str] | Mapping[str
     """How much each aspect counts; by default place most.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
-    ((1.0, 0.5), (0.0, 1.0))
+    ((1.0, 0.3), (0.0, 1.0))
     """
     if look_for is None:
         return tuple(1.0 if aspect == aspects[0] else PLACE_FIRST for aspect in aspects)

@@ -22,7 +22,7 @@ from astray.trip_ids import TripId
 Array = NDArray[Any]
 
 SHORTEST, LONGEST = 0.1, 0.9  # share of a trip that a prefix holds
-TOLD = 0.5  # share of the prefixes whose destination is known
+TOLD = 0.1  # share of the prefixes whose destination is known; more cost the others
 
 
 @dataclass(frozen=True, eq=False)
