@@ -27,7 +27,7 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/detection.py
 
-pretrain: $(VENV)/.installed  ## makes src/astray/storage/pretrained.safetensors again; a quarter of an hour, 11 GB of memory
+pretrain: $(VENV)/.installed  ## makes src/astray/storage/pretrained.safetensors again; some minutes
 	$(BIN)/astray pretrain -o src/astray/storage/pretrained.safetensors
 
 docs: $(VENV)/.installed  ## the reference from the docstrings, and into the pages what their examples print

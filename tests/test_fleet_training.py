@@ -56,13 +56,8 @@ class TestTeachers:
                 assert set(world.names) <= remembered
             else:
                 assert LITTLE.shortest <= len(remembered) < own
-                # Most of what is shown came after what a shorter memory holds; what it holds is one stretch of time.
-                new = [trip for name, trip in zip(world.names, world.trips, strict=True) if name not in remembered]
-                assert 1 <= len(new) <= LITTLE.later * LITTLE.short_demonstrations
-                start = trips.agent(world.agent).columns["time"][trips.agent(world.agent).offsets[:-1]]
-                held = np.isin(np.sort(start), world.featurizer.memory.times)
-                assert np.diff(np.flatnonzero(held)).max(initial=1) == 1
-                assert min(float(trip.columns["time"][0]) for trip in new) > world.featurizer.memory.times.max()
+                # Half of what is shown is new to a shorter memory.
+                assert 1 <= len(set(world.names) - remembered) <= LITTLE.short_demonstrations // 2
             assert world.agent not in others.agents
             assert len(others) == pytest.approx(2 * len(world.names), abs=1)
             assert world.featurizer.popularity.excluded == world.agent

@@ -320,14 +320,6 @@ class Trajectories:
         """The trajectories of everybody else."""
         return self[self.agent_ids != str(agent_id)]
 
-    def in_time(self) -> Trajectories:
-        """The same GPS trips in the order of their first fixes.
-
-        >>> Trajectories.from_fixes(time=[9, 5], lat=[0, 0], lon=[0, 0], trajectory=["b", "a"]).in_time().trajectory_ids
-        array(['a', 'b'], dtype='<U1')
-        """
-        return self[np.argsort(self.columns["time"][self.offsets[:-1]], kind="stable")]
-
     # ---------------------------------------------------------------- leaving
 
     def to_frame(self) -> pl.DataFrame:

@@ -38,15 +38,14 @@ def command(
     from the others of the town, and from what it might have done instead. The result ships with astray; this command
     makes it again, or another one, which astray fit takes with --reward.
 
-    Without options it makes the shipped one, bit for bit on the same kind of machine, in about a quarter of an hour and
-    11 GB of memory.
+    Without options it makes the shipped one, bit for bit on the same kind of machine, in some minutes.
 
     [b]Examples[/b]
 
       astray pretrain -o mine.safetensors
       astray fit past.csv -o me.astray --reward mine.safetensors
       [dim]# a small one, to see how it goes: a minute or two[/dim]
-      astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
+      astray pretrain -o small.safetensors --towns 2 --people 8 --days 28 --iterations 10
     """
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")

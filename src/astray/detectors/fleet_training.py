@@ -8,7 +8,7 @@ memories of different lengths.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,13 +51,11 @@ class SharingConfig:
     least_agents: int = 2  # without so many that teach, nothing is learned
     least_trips: int = 10  # an agent with fewer does not teach
     max_trips: int = 400  # of one agent
-    memories: int = 3  # of each agent: one of all its trips, the others of a stretch of time
-    shortest: int = 3  # trips of such a shorter memory, at least;
-    longest: float = 0.8  # and the share of its trips, at most
+    memories: int = 3  # of each agent: one of all its trips, the others shorter
+    shortest: int = 3  # trips of a shorter memory, at least;
+    longest: int = 120  # and at most
     demonstrations: int = 100  # trips that an agent shows with its whole memory
     short_demonstrations: int = 60  # and with a shorter one
-    later: float = 0.75  # share of these that were made after those that it remembers: people change
-    soon: int = 120  # being among so many that followed
     others: float = 2.0  # trips of other agents for each demonstration
     imagined: int = 30  # counterfactual trips of each aspect for each memory
     reference: int = 200  # normal trips of each band of history that say what is usual
@@ -84,33 +82,23 @@ def teachers(
     population = Population.of(some, blank)
     found = []
     for agent in chosen.tolist():
-        own = some.agent(agent).in_time()
+        own = some.agent(agent)
         whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
         ids = own.ids
-        for remembered, shown in _memories(len(own), sharing, rng):
-            featurizer = whole.forget(ids[i] for i in np.setdiff1d(np.arange(len(own)), remembered))
+        for turn in range(sharing.memories):
+            order = rng.permutation(len(own))
+            low, high = np.log(sharing.shortest), np.log(max(min(len(own) - 1, sharing.longest), sharing.shortest))
+            size = len(own) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(own) - 1)
+            featurizer = whole.forget(ids[i] for i in order[size:])
+            shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
+            if turn:  # half of the trips are new to a shorter memory
+                half = sharing.short_demonstrations // 2
+                shown = np.concatenate([order[:size][:half], order[size:][:half]])
             world = TripWorld.of(own[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
     return found
-
-
-def _memories(n: int, sharing: SharingConfig, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-    """Of ``n`` trips in the order of time those that an agent remembers, and those that it shows: once for each memory.
-
-    The first memory is of all trips. Each other one is of a stretch of time; much of what it shows came after it, so
-    that the reward learns what becomes of habits.
-    """
-    yield np.arange(n), rng.permutation(n)[: sharing.demonstrations]
-    longest = max(sharing.longest * n, sharing.shortest)
-    for _ in range(sharing.memories - 1):
-        size = min(round(np.exp(rng.uniform(np.log(sharing.shortest), np.log(longest)))), n - 1)
-        n_later = round(sharing.later * sharing.short_demonstrations)
-        first = int(rng.integers(max(n - size - n_later, 0) + 1))
-        remembered, later = np.arange(first, first + size), np.arange(first + size, n)[: sharing.soon]
-        shown = rng.permutation(remembered)[: sharing.short_demonstrations - n_later], rng.permutation(later)[:n_later]
-        yield remembered, np.concatenate(shown)
 
 
 def share(
@@ -248,7 +236,7 @@ class GoingOnConfig(SharingConfig):
     """How agents teach a reward that goes on learning."""
 
     least_agents: int = 12  # few would teach their own ways as everybody's
-    later: float = 0.5
+    memories: int = 2
     demonstrations: int = 60
     short_demonstrations: int = 40
     imagined: int = 20

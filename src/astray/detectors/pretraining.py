@@ -22,13 +22,13 @@ Progress = Callable[[float], None]
 class Recipe:
     """How the shipped reward is made. The same recipe makes the same reward."""
 
-    towns: int = 28  # simulated ones, each of its own kind
+    towns: int = 14  # simulated ones, each of its own kind
     cities: int = 3  # and some of the kind that astray's examples are of, but others
     people: int = 25  # in each of them
     days: int = 60  # of their lives
     first_seed: int = 1000  # of the first town; the others follow. Those of tests and examples have lower ones
     seed: int = 0  # of learning
-    iterations: int = 160  # N of Algorithm 1
+    iterations: int = 80  # N of Algorithm 1
     variety: Variety = Variety()
     sharing: SharingConfig = SharingConfig(memories=2)
 

@@ -104,14 +104,14 @@ KDD19 = LearnConfig(
 
 TRIPS = LearnConfig(
     # Agents, of which there are few, are what the prior counts against: it must not be wide.
-    reward=RewardConfig(heads=2, networks=5, prior_variance=0.3),
+    reward=RewardConfig(heads=2, networks=5, prior_variance=1.0),
     # Where an agent is, is told by where others are: places that nobody goes to would teach to trust every street.
     explorers=tuple(name for name in DEFAULT_EXPLORERS if name not in KINDS["place"]),
     iterations=60,
     rollouts=0,
     capacity=2_000_000,
     held_out=0.1,
-    patience=200,  # what is best comes late, when the learning rate has fallen
+    patience=20,
 )
 """How the reward of whole trips is learned: a row is a trip, told from others' and from counterfactuals."""
 

@@ -22,17 +22,16 @@ from astray.trip_ids import TripId
 Array = NDArray[Any]
 
 SHORTEST, LONGEST = 0.1, 0.9  # share of a trip that a prefix holds
-TOLD = 0.1  # share of the prefixes whose destination is known; more cost the others
 
 
 @dataclass(frozen=True, eq=False)
 class TripWorld:
     """Whole GPS trips of one agent: a row of the learner is a trip's statistics, and a trajectory has one row.
 
-    Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on, with a known
-    destination or without. All that is compared is seen through a memory that lacks one trip: the demonstrations
-    through one that lacks themselves, what they are compared with through one that lacks a trip drawn at random.
-    Otherwise a count of all trips would tell them apart.
+    Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on. All that is
+    compared is seen through a memory that lacks one trip: the demonstrations through one that lacks themselves, what
+    they are compared with through one that lacks a trip drawn at random. Otherwise a count of all trips would tell them
+    apart.
 
     Parameters
     ----------
@@ -101,8 +100,7 @@ class TripWorld:
         self, rows: TripRows, without: Array | None, trip: Array | None = None, maker: Array | None = None
     ) -> Rows:
         """Whole trips, then prefixes of them."""
-        share, told = self.rng.uniform(SHORTEST, LONGEST, rows.n_trips), self.rng.random(rows.n_trips) < TOLD
-        parts = [rows, rows.prefixes(share, told)]
+        parts = [rows, rows.prefixes(self.rng.uniform(SHORTEST, LONGEST, rows.n_trips))]
         found = []
         for part in parts:
             _, features = self.featurizer.measure(part, without, maker)
