@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from astray import Trajectories
+
 # Of a detector of GPS trips: the shared reward goes on learning from a population, a little.
 QUICK: dict[str, Any] = {
     "iterations": 2,
@@ -16,3 +18,9 @@ QUICK: dict[str, Any] = {
         "reference": 40,
     },
 }
+
+
+def claimed(trips: Trajectories, agent: str) -> Trajectories:
+    """Trips that somebody else has made in this agent's name."""
+    names = [f"{a}-{t}" for a, t in zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)]
+    return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)

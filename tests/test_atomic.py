@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -35,18 +36,78 @@ def test_the_mode_of_a_private_file_is_kept(tmp_path: Path) -> None:
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
-def test_what_a_killed_writer_left_is_removed_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left, living = (tmp_path / f".model.{pid}-0123456789ab.tmp" for pid in (gone.pid, os.getpid()))
-    other = tmp_path / ".model.backup.tmp"
-    for file in (left, living, other):
+def writer(path: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A process that is writing a file and does not come to an end, and what it has written so far."""
+    before = set(path.parent.iterdir())
+    code = """
+        import sys, time
+        from pathlib import Path
+        from astray.atomic import replacing
+        with replacing(Path(sys.argv[1])) as file:
+            parts = Path(f"{file.name}.parts")
+            parts.mkdir()
+            (parts / "0").touch()
+            print("writing", flush=True)
+            time.sleep(600)
+    """
+    child = subprocess.Popen([sys.executable, "-c", dedent(code), path], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "writing\n"
+    (written,) = {file for file in set(path.parent.iterdir()) - before if file.is_file()}
+    return child, written
+
+
+@pytest.fixture
+def writers(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Path]]]:
+    begun = []
+
+    def begin() -> tuple[subprocess.Popen[str], Path]:
+        begun.append(writer(tmp_path / "model"))
+        return begun[-1]
+
+    yield begin
+    for child, _ in begun:
+        child.kill()
+        child.communicate()
+
+
+def test_what_a_killed_writer_left_is_removed_and_that_of_a_living_one_is_not(
+    tmp_path: Path, writers: Callable[[], tuple[subprocess.Popen[str], Path]]
+) -> None:
+    (killed, left), (_, living) = writers(), writers()
+    killed.kill()
+    killed.wait()
+    host = left.name.split(".")[2].split("-")[0]
+    others = [tmp_path / name for name in (".model.backup.tmp", left.name.replace(host, "0" * len(host)))]
+    for file in others:  # a file of somebody's, and one that another machine is writing
         file.touch()
     with replacing(tmp_path / "model") as out:
         out.write(b"new")
     assert not left.exists()
+    assert not left.with_name(f"{left.name}.parts").exists()
     assert living.exists()
-    assert other.exists()
+    assert all(file.exists() for file in others)
+
+
+def test_a_file_is_never_taken_for_a_leftover_however_many_write_at_once(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def write(i: int) -> None:
+        try:
+            for _ in range(40):
+                with replacing(tmp_path / "model") as file:
+                    file.write(bytes([i]) * 100)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(set((tmp_path / "model").read_bytes())) == 1
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_second_writer_waits_and_then_reads_what_the_first_has_written(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sklearn.base import clone
 import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories, TripId
 from astray.detectors.resuming import Generated, revive
-from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError
+from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError, UnknownAgentWarning
 from astray.explain import familiar_words
 from astray.features.context import ContextSpec
 from astray.features.encoders import FamiliarityEncoder
@@ -35,7 +36,7 @@ from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
 from astray.storage import read, restore, write
 from astray.storage.pretrained import pretrained
-from conftest import QUICK
+from conftest import QUICK, claimed
 
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {
@@ -211,7 +212,7 @@ class TestScores:
         assert (detector.predict(new) == -1).mean() < 0.15
 
     def test_all_ways_of_asking_agree(self, detector: IRLDetector, new: Trajectories, others: Trajectories) -> None:
-        trips = Trajectories.concat([new, others[-10:]])
+        trips = Trajectories.concat([new, claimed(others[-10:], "p00")])
         table = detector.score(trips)
         score = table["score"].to_numpy()
         assert table["trajectory"].to_list() == trips.trajectory_ids.tolist()
@@ -324,6 +325,28 @@ class TestScores:
         detector.save(tmp_path / "after")
         assert (tmp_path / "after").read_bytes() == fitted.read_bytes()
 
+    def test_somebody_elses_trips_are_unknown_and_never_normal(
+        self, detector: IRLDetector, alone: IRLDetector, new: Trajectories
+    ) -> None:
+        # The agent's own trips in another name: so normal that only the name speaks against them.
+        for model in (detector, alone):
+            both = Trajectories.concat([new, claimed(new, "stranger")])
+            with pytest.warns(UnknownAgentWarning, match="does not know stranger: such trips are for review"):
+                table = model.score(both)
+            own, stranger = (table.filter(agent=agent) for agent in ("p00", "stranger"))
+            assert "normal" in own["decision"]
+            assert set(stranger["decision"]) == {"review"}
+            assert set(stranger["history"]) == {0.0}
+            assert np.allclose(stranger["score"], own["score"], atol=1e-4)  # they are measured all the same
+            with pytest.warns(UnknownAgentWarning):
+                assert model.explain(both, -1).decision == "review"
+            assert model.unknown_agents(both) == ["stranger"]
+
+    def test_trips_without_a_name_may_be_the_agents_own(self, detector: IRLDetector, new: Trajectories) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UnknownAgentWarning)
+            assert "normal" in detector.decide(claimed(new, ""))
+
     def test_what_cannot_be_scored_is_refused(self, detector: IRLDetector, new: Trajectories) -> None:
         with pytest.raises(DataError, match="fitted on GPS fixes"):
             detector.score(Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))]))
@@ -357,7 +380,7 @@ class TestDecisions:
     def test_low_scores_are_anomalies_only_if_the_heads_agree_and_history_stands_behind_them(
         self, detector: IRLDetector, others: Trajectories
     ) -> None:
-        trips = others[60:]
+        trips = claimed(others[60:], "p00")
         usual = detector.decide(trips)
         assert (usual == "anomaly").any()
         doubtful = detector.decide(trips, gamma=0.0)
@@ -367,7 +390,7 @@ class TestDecisions:
         assert np.array_equal(short, doubtful)
 
     def test_thresholds_are_choices_after_fitting(self, detector: IRLDetector, others: Trajectories) -> None:
-        trips = others[60:]
+        trips = claimed(others[60:], "p00")
         loose, strict = (int((detector.decide(trips, eps=e) != "normal").sum()) for e in (-1.0, -4.0))
         assert loose > strict
         detector.set_params(eps=-4.0)
@@ -381,7 +404,7 @@ class TestDecisions:
         assert np.array_equal(detector.predict(trips) == -1, p <= 0.3)
 
     def test_thresholds_by_hour_and_by_context(self, detector: IRLDetector, others: Trajectories) -> None:
-        trips = others[60:]
+        trips = claimed(others[60:], "p00")
         score = detector.score(trips)["score"].to_numpy()
         hour = (trips.columns["time"][trips.offsets[:-1]] % 86_400 // 3600).astype(int)
         at_night = ByHour(dict.fromkeys(range(12), -9.0), otherwise=-1.0, utc_offset=0.0)
@@ -399,7 +422,7 @@ class TestDecisions:
             detector.decide(trips, eps=lambda t: np.zeros(3))
 
     def test_a_rate_of_false_alarms_is_a_bound_on_p_values(self, detector: IRLDetector, others: Trajectories) -> None:
-        trips = others[60:]
+        trips = claimed(others[60:], "p00")
         p = detector.score(trips)["p_value"].to_numpy()
         for rate in (0.02, 0.2, 0.3, float(p.min()), float(np.median(p))):
             assert np.array_equal(detector.decide(trips, false_alarm_rate=rate) != "normal", p <= rate)
@@ -409,7 +432,7 @@ class TestDecisions:
             detector.decide(trips, false_alarm_rate=2.0)
 
     def test_a_rate_is_a_threshold_like_any_other(self, detector: IRLDetector, others: Trajectories) -> None:
-        trips, left_out = others[60:], detector.calibration_.normal
+        trips, left_out = claimed(others[60:], "p00"), detector.calibration_.normal
         by_rate, by_eps = detector.score(trips, false_alarm_rate=0.5), detector.score(trips, eps=level(0.5, left_out))
         assert by_rate.equals(by_eps)  # segments open at it as well
         assert not by_rate["segment_start"].equals(detector.score(trips)["segment_start"])
@@ -582,6 +605,26 @@ class TestFiles:
                 write(tmp_path / "forged", model.kind, model.values, arrays)
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
+
+    @pytest.mark.parametrize(
+        ("name", "number"),
+        [
+            ("reward.usual.trips", np.nan),
+            ("featurizer.memory.times", np.inf),
+            ("reward.trip.layer.0.weight", 1e30),
+            ("reward.step.mean", -1e30),
+            ("reward.step.scale", 0.0),
+        ],
+    )
+    def test_a_reward_of_numbers_that_are_none_is_refused(
+        self, fitted: Path, tmp_path: Path, name: str, number: float
+    ) -> None:
+        model = read(fitted)
+        bent = model.arrays[name].copy()
+        bent.reshape(-1)[0] = number
+        write(tmp_path / "m", model.kind, model.values, dict(model.arrays) | {name: bent})
+        with pytest.raises(ModelFileError, match=r"not finite|no reward has"):
+            astray.load(tmp_path / "m")
 
     def test_forged_values_are_refused(self, fitted: Path, tmp_path: Path) -> None:
         model = read(fitted)
@@ -779,8 +822,10 @@ class TestGoingOn:
         assert table["history"].to_list() == [0.0]
         assert table["decision"].to_list() != ["anomaly"]
         assert loaded.explain(trips).habitual == ()
-        loaded.partial_fit(straight(50, "t1"))
-        assert loaded.kept_.trajectory_ids.tolist() == ["t1"]
+        loaded.partial_fit(straight(50, "t1"))  # the same trip under another name
+        assert loaded.kept_.trajectory_ids.tolist() == []
+        loaded.partial_fit(straight(60, "t2"))
+        assert loaded.kept_.trajectory_ids.tolist() == ["t2"]
 
     def test_a_name_that_nobody_knows_is_refused(self, detector: IRLDetector) -> None:
         with pytest.raises(DataError, match="no trip named 'p00-9999'"):

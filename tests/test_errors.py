@@ -61,6 +61,21 @@ def test_a_file_left_out_among_others_is_named_once_with_its_reason(tmp_path: Pa
     assert report.skipped[0].reason.startswith("no column for lon was recognised")
 
 
+@pytest.mark.parametrize("flags", [[], ["--skip-bad"]])
+def test_what_a_file_holds_is_quoted_and_not_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    file = tmp_path / "fixes.csv"
+    file.write_text("agent,time,lat,lon\na,0,\x1b[31mred,7\n")
+    with pytest.raises(DataError) as refused:
+        read(file)
+    assert "\\x1b[31mred" in str(refused.value)
+    assert main(["check", str(file), *flags]) == 1
+    said = "".join(capsys.readouterr())
+    assert "\\x1b[31mred" in said
+    assert "\x1b" not in said
+
+
 @pytest.mark.parametrize("kind", [AstrayError, DataError, NotFittedError])
 def test_an_error_comes_back_from_another_process_whole(kind: type[AstrayError]) -> None:
     error = kind("wrong", place=Place("a.csv", 3), remedy=("use ", Call("enroll")))

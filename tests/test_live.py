@@ -27,7 +27,7 @@ from astray.live.trip import SETTLED
 from astray.scoring.normality import trip_normality
 from astray.simulate import city
 from astray.snapshot import Snapshot
-from conftest import QUICK
+from conftest import QUICK, claimed
 
 Fix = tuple[float, float, float]
 
@@ -105,8 +105,8 @@ def fleet(people: Trajectories) -> FleetDetector:
 
 @pytest.fixture(scope="module")
 def unseen(people: Trajectories) -> Trajectories:
-    """Trips of the agent itself and of somebody else."""
-    return Trajectories.concat([people.agent("p00")[-5:], people.agent("p02")[-7:]])
+    """Trips of the agent itself, and of somebody else in its name."""
+    return Trajectories.concat([people.agent("p00")[-5:], claimed(people.agent("p02")[-7:], "p00")])
 
 
 def fixes_of(trips: Trajectories) -> list[Fix]:
@@ -208,6 +208,13 @@ def test_a_fleet_scores_a_stranger_with_no_history(fleet: FleetDetector, people:
     assert final.decision in ("normal", "review")
     # Its projection is centred on the first fix, not on the middle of the trip.
     assert final.normality == pytest.approx(fleet.score_samples(trip)[0], abs=0.05)
+
+
+def test_a_model_of_one_agent_calls_no_live_trip_of_another_normal(detector: IRLDetector, people: Trajectories) -> None:
+    trips = people.agent("p00")[-10:]
+    normal = next(trips[i : i + 1] for i in range(len(trips)) if detector.decide(trips[i : i + 1])[0] == "normal")
+    _, final = live(detector.open("stranger", stay=None), fixes_of(normal))
+    assert (final.decision, final.history) == ("review", 0.0)
 
 
 def test_a_fourier_encoder_scores_live_as_well(people: Trajectories) -> None:

@@ -93,6 +93,14 @@ def test_a_new_habit_that_is_confirmed_becomes_normal(detector: IRLDetector, peo
     assert detector.score_samples(later).mean() > before
 
 
+def test_nobody_else_is_observed_in_the_agents_name(detector: IRLDetector, people: Trajectories) -> None:
+    n = detector.n_trips_
+    with pytest.raises(DataError, match=r"the model is of p00, not of p01; give trips.agent\('p00'\)"):
+        detector.observe(people[-20:] if "p01" in people[-20:].agents else people.agent("p01")[:3])
+    assert detector.n_trips_ == n
+    assert not detector.waiting_
+
+
 def test_only_what_waits_can_be_answered(detector: IRLDetector) -> None:
     with pytest.raises(DataError, match="no trip named 'p00/nothing' is among the 0 trips that wait for an answer"):
         detector.answer(Question("p00", (TripId("p00", "nothing"),)), mine=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import astray
 from astray import FleetDetector, IRLDetector, Trajectories
+from astray.errors import DataError
 from astray.features.familiarity import Habit, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import make_paths
@@ -18,6 +21,7 @@ from astray.features.popularity import Popularity
 from astray.features.steps import Steps, steps_of
 from astray.simulate import city
 from astray.storage.pretrained import pretrained
+from conftest import claimed
 
 QUICK: dict[str, Any] = {
     "iterations": 1,
@@ -166,6 +170,73 @@ class TestADetector:
         assert np.isfinite(detector.score_samples(mine)).all()
 
 
+class TestForgetting:
+    """Somebody of the population leaves a model that is another's."""
+
+    @pytest.fixture
+    def named(self, mine: Trajectories, others: Trajectories) -> IRLDetector:
+        """A model that holds somebody, whose name others' begin with, in every place that it can."""
+        trips = Trajectories.concat([others.without("p02"), claimed(others.agent("p02"), "zoë")])
+        trips = Trajectories.concat([trips, claimed(others.agent("p03")[:9], "zoë/b")])
+        detector = IRLDetector(**QUICK).fit(mine[:-5], population=trips)
+        return detector.partial_fit(claimed(others.agent("p02")[:2], "zoë"), y=-1)
+
+    def test_no_byte_of_the_name_or_of_the_places_is_left(
+        self, named: IRLDetector, mine: Trajectories, others: Trajectories, tmp_path: Path
+    ) -> None:
+        assert named.featurizer_ is not None
+        before = named.featurizer_.popularity.agents
+        number = before.trip_ids.index("zoë")
+        elsewhere = np.union1d(before.keys[before.trips != number], named.featurizer_.memory.keys)
+        only_there = np.setdiff1d(before.keys[before.trips == number], elsewhere)
+        assert len(only_there) > 10
+        named.save(tmp_path / "model")
+        assert holds(tmp_path / "model", "zoë", only_there)
+        named.forget("zoë/b")
+        named.forget("zoë")
+        named.save(tmp_path / "model")
+        assert not holds(tmp_path / "model", "zoë", only_there)
+        never = IRLDetector(**QUICK).fit(mine[:-5], population=others.without("p02"))
+        assert never.featurizer_ is not None
+        assert named.featurizer_.popularity.agents.trip_ids == never.featurizer_.popularity.agents.trip_ids
+        assert np.array_equal(named.featurizer_.popularity.agents.keys, never.featurizer_.popularity.agents.keys)
+        assert np.isfinite(astray.load(tmp_path / "model").score_samples(mine[-5:])).all()
+
+    def test_whose_name_only_begins_so_stays(self, named: IRLDetector, others: Trajectories) -> None:
+        assert named.featurizer_ is not None
+        named.partial_fit(claimed(others.agent("p03")[:1], "zoë/b"), y=-1)
+        named.forget("zoë")
+        assert "zoë/b" in named.featurizer_.popularity.agents.trip_ids
+        assert {trip.agent for trip in named.anomalous_} == {"zoë/b"}
+
+    def test_a_member_of_a_pool_leaves_with_its_trips(self, people: Trajectories, tmp_path: Path) -> None:
+        pool = people[np.isin(people.agent_ids, ["p00", "p01", "p02"])]
+        detector = IRLDetector(**QUICK).fit(pool, population=people.agent("p03"))
+        detector.forget("p02")
+        detector.save(tmp_path / "model")
+        assert b"p02" not in (tmp_path / "model").read_bytes()
+        assert detector.agents == ["p00", "p01"]
+        assert detector.n_trips_ == len(pool.without("p02"))
+        assert detector.featurizer_ is not None
+        assert len(detector.featurizer_.memory) == len(detector.own_.trips)
+
+    def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: IRLDetector, tmp_path: Path) -> None:
+        named.save(tmp_path / "before")
+        with pytest.raises(DataError, match="knows nobody named 'nobody'"):
+            named.forget("nobody")
+        with pytest.raises(DataError, match="of 'p00' alone; delete its file"):
+            named.forget("p00")
+        named.save(tmp_path / "after")
+        assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def holds(file: Path, name: str, keys: NDArray[Any]) -> bool:
+    """Whether a file holds a name, or a key, anywhere."""
+    data = file.read_bytes()
+    encodings = (name.encode(), name.encode("unicode_escape"), json.dumps(name).strip('"').encode())
+    return any(text in data for text in encodings) or any(key.tobytes() in data for key in keys.astype("<u8"))
+
+
 class TestAFleet:
     """What all see, each without itself."""
 
@@ -185,8 +256,3 @@ class TestAFleet:
         back.forget("p04")
         assert "p04" not in back.popularity_.agents.trip_ids
         assert np.array_equal(back.popularity_.agents.keys, fleet.popularity_.without(["p04"]).agents.keys)
-
-
-def claimed(trips: Trajectories, agent: str) -> Trajectories:
-    names = [f"{a}-{t}" for a, t in zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)]
-    return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)

@@ -195,7 +195,9 @@ class TestWhatIsNotWholeIsRefused:
         with pytest.raises(ModelFileError, match="not a whole model file"):
             read(file)
 
-    @pytest.mark.parametrize("header", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": {"b": -Infinity}}'])
+    @pytest.mark.parametrize(
+        "header", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": {"b": -Infinity}}', b'{"a": 1e400}']
+    )
     def test_a_header_with_a_name_twice_or_no_number(self, header: bytes, file: Path) -> None:
         file.write_bytes(len(header).to_bytes(8, "little") + header)
         with pytest.raises(ModelFileError, match="its header h"):

@@ -596,6 +596,39 @@ def test_a_file_of_events_is_cut_after_its_last_whole_line(tmp_path: Path) -> No
     assert path.read_text() == '{"sequence": 7}\n{"sequence": 8, "event": "score"}\n'
 
 
+def test_events_are_not_appended_to_something_else(tmp_path: Path) -> None:
+    for content in (b"agent,time,lat,lon\na,1,2,3", b"\x00" * 100, b'{"agent": "a"}\n'):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="something else than events; name another file"), reopened(path):
+            pass
+        assert path.read_bytes() == content
+
+
+def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a state takes its name, the events were synced at the length that they have."""
+    events, state = tmp_path / "events.jsonl", tmp_path / "state"
+    synced: list[tuple[int, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted(file: int) -> None:
+        synced.append((os.fstat(file).st_ino, os.fstat(file).st_size))
+        fsync(file)
+
+    def moved(source: Path, target: Path) -> None:
+        if target.name == "state" and events.stat().st_size:
+            assert (events.stat().st_ino, events.stat().st_size) in synced
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "replace", moved)
+    watch(fleet, stream[:600], events, state=state, save_every=0.0, scores=0.0)
+    assert events.stat().st_size
+    assert State.load(state, fingerprint(fleet)).sequence > 100
+
+
 def test_watching_never_changes_the_model(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
     fleet.save(tmp_path / "before")
     heard(fleet, stream[:500])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import os
+import platform
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,15 +43,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     path = path.resolve()
     _remove_leftovers(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
+    temporary, file = _temporary(path)
     try:
-        with open(temporary, "xb") as file:
+        with file:
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(temporary, path.stat().st_mode & 0o7777)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if os.name != "nt":
+                os.replace(temporary, path)  # while it is locked, so that nobody takes it for a leftover
+        if os.name == "nt":
+            os.replace(temporary, path)  # an open file cannot be moved there
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
@@ -60,28 +67,57 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.close(folder)
 
 
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside ``path``, locked as long as it is open: what is not locked was left by a killed process."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{_host()}-{secrets.token_hex(6)}.tmp")
+        file = open(temporary, "xb")  # noqa: SIM115  (the caller closes it)
+        try:
+            if _locked(file.fileno()) and _is_at(file.fileno(), temporary):
+                return temporary, file
+        except OSError:  # a file system without locks, where nobody removes leftovers either
+            return temporary, file
+        file.close()  # somebody has taken it for a leftover before it was locked
+
+
 def _remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed while they wrote ``path`` have left behind."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.(\d+)-[0-9a-f]{{12}}\.tmp")
+    """Remove what processes of this machine that were killed while they wrote ``path`` have left behind.
+
+    Other machines may write to the same folder, and not every file system tells of their locks: theirs are left alone.
+    """
+    ours = re.compile(rf"\.{re.escape(path.name)}\.{_host()}-[0-9a-f]{{12}}\.tmp")
     with contextlib.suppress(OSError):  # a folder that cannot be listed, or a file that another one has just removed
-        for file in path.parent.glob(".*.tmp"):
-            match = ours.fullmatch(file.name)
-            if match and not _is_alive(int(match[1])):
-                file.unlink()
+        for left in path.parent.glob(".*.tmp"):
+            if ours.fullmatch(left.name):
+                with left.open("rb") as file:
+                    if _locked(file.fileno()):
+                        for parts in path.parent.glob(f"{glob.escape(left.name)}.*"):  # what waited beside it
+                            shutil.rmtree(parts)
+                        left.unlink()
 
 
-def _is_alive(process: int) -> bool:
+def _host() -> str:
+    """What tells this machine from others, as far as its name does."""
+    return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
+
+
+def _locked(file: int) -> bool:
+    """Whether an open file could be locked at once, until it is closed; on Windows it counts as if it were."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    except (OSError, OverflowError):  # it is somebody else's
-        return True
     return True
 
 
+def _is_at(file: int, path: Path) -> bool:
+    """Whether this open file is the one that has this name now."""
+    return path.exists() and os.path.samestat(os.fstat(file), path.stat())
+
+
 @contextlib.contextmanager
-def changing(path: Path, patience: float = PATIENCE) -> Iterator[None]:
+def changing(path: Path, patience: float | None = None) -> Iterator[None]:
     """Be the only process that changes a file: others that ask for it wait for so long, and are then refused.
 
     Raises
@@ -92,21 +128,18 @@ def changing(path: Path, patience: float = PATIENCE) -> Iterator[None]:
     if fcntl is None or not path.is_file():
         yield
         return
-    until = time.monotonic() + patience
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         file = os.open(path, os.O_RDONLY)
         try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file):
                 if time.monotonic() > until:
                     raise InUseError(
                         "another process is changing it", place=Place(str(path)), remedy="try again when it is done"
-                    ) from None
+                    )
                 time.sleep(ASK_AGAIN)
                 continue
-            # Who had it before may have put another file in its place.
-            if path.exists() and os.fstat(file).st_ino == path.stat().st_ino:
+            if _is_at(file, path):  # who had it before may have put another file in its place
                 yield
                 return
         finally:

@@ -142,3 +142,7 @@ class InUseError(AstrayError, RuntimeError):
 
 class ModelFileError(AstrayError, ValueError):
     """A model file cannot be read or written; an older file of that name is untouched."""
+
+
+class UnknownAgentWarning(UserWarning):
+    """Trips are of agents that the model does not know: there is nothing to measure them by, so they are for review."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from astray.atomic import changing
 from astray.cli import options as o
 from astray.cli.console import say, tell
 from astray.errors import AstrayError
 from astray.settings import Settings
 from astray.text import harmless, number_of
 
+if TYPE_CHECKING:
+    from astray.detectors.agent import IRLDetector
+    from astray.detectors.fleet import FleetDetector
+
 
 @o.with_settings()
-@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,
@@ -46,30 +50,41 @@ def command(
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
     from astray.storage import load
-    from astray.trip_ids import find_trips
 
-    detector = load(model)
     if not trips:
         if mine is not None:
             raise AstrayError("which trips are meant? Name one of each question; astray answer MODEL lists them")
-        for question in detector.questions_:
-            tell("\n".join([str(question), *(f"  {harmless(str(trip))}" for trip in question.trips)]))
-        asked = {trip for question in detector.questions_ for trip in question.trips}
-        others = [trip for trip in detector.waiting_ if trip not in asked]
-        if others:
-            tell("\n".join([_apart(len(others), bool(asked)), *(f"  {harmless(str(trip))}" for trip in others)]))
-        waiting = number_of(len(detector.waiting_), "trip")
-        say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
+        _list(load(model), settings)
         return
     if mine is None:
         raise AstrayError("were these trips the agent's own? Say --mine or --not-mine")
+    with changing(model):
+        detector = load(model)
+        _answer(detector, trips, mine, settings)
+        o.save(detector, model, new_model)
+
+
+def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
+    """What is asked, and what else waits."""
+    for question in detector.questions_:
+        tell("\n".join([str(question), *(f"  {harmless(str(trip))}" for trip in question.trips)]))
+    asked = {trip for question in detector.questions_ for trip in question.trips}
+    others = [trip for trip in detector.waiting_ if trip not in asked]
+    if others:
+        tell("\n".join([_apart(len(others), bool(asked)), *(f"  {harmless(str(trip))}" for trip in others)]))
+    waiting = number_of(len(detector.waiting_), "trip")
+    say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
+
+
+def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool, settings: Settings) -> None:
+    from astray.trip_ids import find_trips
+
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
     groups = {trip: group for group in detector.questions_ for trip in group.trips}
     done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
     for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
         say(f"{', '.join(map(str, meant))}: {done}", quiet=settings.quiet)
-    detector.save(new_model or model)
 
 
 def _apart(n: int, asked: bool) -> str:

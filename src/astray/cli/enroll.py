@@ -37,12 +37,13 @@ def command(
         raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
     before = len(fleet.agents)
     source = Source.of(file, settings, fleet)
+    source.keep_from(output)
     counted = 0
     with progress(f"counting {source.name}", quiet=settings.quiet) as done:
         for batch, share in source.batches():
             counted += fleet.enroll(batch)
             done(share)
-    fleet.save(output or model)
+    o.save(fleet, model, output)
     source.say_left_out()
     new = len(fleet.agents) - before
     counts = f"{number_of(counted, 'trip')} counted, {number_of(new, 'new agent')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from typer import Argument, Option
 
 from astray.cli import options as o
 from astray.cli.console import say, tell
-from astray.errors import AstrayError
+from astray.errors import AstrayError, UnknownAgentWarning
 from astray.settings import Deciding, LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def command(
     detector.set_params(**settings.given(["min_history", "time_zone"]))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     _check_known(detector, one, settings)
-    explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownAgentWarning)  # it was said
+        explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
     source.say_left_out()
     tell(explanation)
     if output is not None:
@@ -87,9 +90,9 @@ def command(
 
 def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
     """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
-    from astray.cli.reading import only_agent, unknown_agents
+    from astray.cli.reading import only_agent
 
-    unknown = unknown_agents(detector, one)
+    unknown = detector.unknown_agents(one)
     if not unknown:
         return
     only = only_agent(detector)
@@ -123,16 +126,14 @@ def _lowest(detector: IRLDetector | FleetDetector, source: Source) -> Trajectori
     """The trip that scores lowest, among those of agents that the model knows, if there are any."""
     import numpy as np
 
-    from astray.cli.reading import unknown_agents
-
     lowest, least = None, float("inf")
     for trips, _ in source.batches():
-        known = trips[~np.isin(trips.agent_ids, unknown_agents(detector, trips))]
+        known = trips[~np.isin(trips.agent_ids, detector.unknown_agents(trips))]
         trips = known if len(known) else trips
-        scores = detector.score(trips)["score"]
-        position = scores.arg_min()
-        if position is not None and (score := float(scores[position])) < least:
-            lowest, least = trips[position], score
+        scores = detector.score_samples(trips)
+        if np.nanmin(scores, initial=np.inf) < least:
+            position = int(np.nanargmin(scores))
+            lowest, least = trips[position], float(scores[position])
     if lowest is None:
         raise AstrayError(f"{source.name}: no trip in it has a score; name one")
     return lowest

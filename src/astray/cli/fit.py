@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from astray.atomic import changing
 from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspects
 from astray.errors import AstrayError
@@ -90,11 +91,13 @@ def command(
 
     _check(output, agent, pooled)
     source = Source(file, settings, owner=agent, one_agent=agent is not None)
+    source.keep_from(output)
     past = source.load()
     source.say_left_out()
     others = None
     if population is not None:
         given = Source(population, settings)
+        given.keep_from(output)
         others = given.load()
         given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
@@ -102,7 +105,8 @@ def command(
     marks = _marks(past, agent, anomalous or [], source.name)
     with leaving_at_once():
         model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
-    model.save(output)
+    with changing(output):
+        model.save(output)
     say(f"{output}: {_described(model)}", quiet=settings.quiet)
     if isinstance(model, IRLDetector):
         say_suspects(model.suspects_, quiet=settings.quiet)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
@@ -30,6 +30,10 @@ from astray.settings import (
     declared,
     flag_of,
 )
+
+if TYPE_CHECKING:
+    from astray.detectors.agent import IRLDetector
+    from astray.detectors.fleet import FleetDetector
 
 RUNNING = "Running"
 PANELS = {
@@ -142,6 +146,15 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
             command(model=model, **given)
 
     return run
+
+
+def save(detector: IRLDetector | FleetDetector, model: Path, output: Path | None) -> None:
+    """Write a model that was changed in its old place, or in a new one, when nobody else is changing what is there."""
+    if output is None or (output.exists() and output.samefile(model)):
+        detector.save(model)
+        return
+    with changing(output):
+        detector.save(output)
 
 
 def _flag(name: str, panel: str) -> Any:

@@ -173,6 +173,11 @@ class Source:
         """In which zone some of its trips are told: the settings', or else where they were made."""
         return home_of(trips) if self.settings.time_zone is None else Zone.of(self.settings.time_zone)
 
+    def keep_from(self, output: Path | None) -> None:
+        """Refuse to write over a file that is read."""
+        if output is not None and any(p.exists() and output.exists() and p.samefile(output) for p in listed(self.path)):
+            raise AstrayError("the trips are read from this file", place=str(output), remedy="name another output")
+
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""
         said = self.settings.time_zone or (self.settings.read or {}).get("time_zone")
@@ -192,17 +197,9 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
     return detector.agents[0] if alone else None
 
 
-def unknown_agents(detector: IRLDetector | FleetDetector, trips: Trajectories) -> list[str]:
-    """The agents of these trips that the model does not know; a pool is asked about anybody."""
-    if isinstance(detector, FleetDetector):
-        return [agent for agent in trips.agents if agent not in detector.members_]
-    only = only_agent(detector)
-    return [] if not only else [agent for agent in trips.agents if agent != only]
-
-
 def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
     """Refuse to teach a model trips of agents that it does not know."""
-    unknown = unknown_agents(detector, trips)
+    unknown = detector.unknown_agents(trips)
     if not unknown:
         return
     reason = f"the model does not know {some_names(unknown)}"

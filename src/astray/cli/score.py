@@ -13,6 +13,7 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import progress, say
+from astray.errors import some_names
 from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
 from astray.text import harmless, number_of
 
@@ -58,9 +59,8 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, only_agent, unknown_agents
+    from astray.cli.reading import Source, cut, only_agent
     from astray.cli.workers import Question, Scorer, answers
-    from astray.errors import some_names
     from astray.processes import cores
     from astray.writers import check_target, table_writer
 
@@ -71,6 +71,7 @@ def command(
     scorer = Scorer(model, Question(fixes, **settings.of(Deciding, LocalTime)))
     known = only_agent(scorer.detector)
     source = Source.of(file, settings, scorer.detector, agent)
+    source.keep_from(output)
     n = cores(settings.workers or -1)
     if source.is_streamed:
         batches = source.batches()
@@ -91,7 +92,7 @@ def command(
                 shown.append(answer.table)
             else:
                 write(answer.table, answer.trips)
-            for who in unknown_agents(scorer.detector, answer.trips):
+            for who in scorer.detector.unknown_agents(answer.trips):
                 unknown[who] = unknown.get(who, 0) + int((answer.trips.agent_ids == who).sum())
             if not fixes:
                 decisions.update(answer.table["decision"].to_list())

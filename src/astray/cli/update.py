@@ -66,6 +66,7 @@ def command(
     further: Trajectories | None = None
     if file:
         source = Source.of(file, settings, detector, agent)
+        source.keep_from(output)
         further = source.load()
         source.say_left_out()
         refuse_unknown(detector, further)
@@ -76,7 +77,7 @@ def command(
         else:
             detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
             said = _one(detector, further, names)
-    detector.save(output or model)
+    o.save(detector, model, output)
     say(said, quiet=settings.quiet)
     if isinstance(detector, IRLDetector):
         say_suspects(detector.suspects_, quiet=settings.quiet)

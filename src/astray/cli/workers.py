@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import warnings
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from astray.errors import UnknownAgentWarning
 from astray.processes import spread
-from astray.scoring.decisions import REVIEW
 from astray.storage import load
 from astray.trajectories import Trajectories
 
@@ -50,8 +51,9 @@ class Question:
             return detector.score_fixes(trips)
         if self.min_history is not None:
             detector.set_params(min_history=self.min_history)
-        table = detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
-        return _with_unknown(table, detector)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownAgentWarning)  # they are named at the end, all at once
+            return detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
 
 
 class Answer(NamedTuple):
@@ -81,18 +83,6 @@ class Scorer:
     def __call__(self, trips: Trajectories) -> pl.DataFrame:
         """The answer for some trips."""
         return self.question.of(self.detector, trips)
-
-
-def _with_unknown(table: pl.DataFrame, detector: IRLDetector | FleetDetector) -> pl.DataFrame:
-    """Trips of others than the one agent that a model is of have no history, and are for review."""
-    agents = detector.agents
-    if detector.KIND == "fleet" or len(agents) != 1 or not agents[0]:
-        return table
-    unknown = pl.col("agent") != agents[0]
-    return table.with_columns(
-        pl.when(unknown).then(pl.lit(REVIEW)).otherwise("decision").alias("decision"),
-        pl.when(unknown).then(0.0).otherwise("history").alias("history"),
-    )
 
 
 def answers(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[Answer, None, None]:

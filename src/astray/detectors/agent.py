@@ -17,10 +17,11 @@ from astray.detectors.observing import Learner, Observing
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import Generated, revive
 from astray.detectors.training import Trained, others, remember, sample, thin, train, without
-from astray.detectors.updating import first_lesson, sort_out
-from astray.errors import DataError
+from astray.detectors.updating import first_lesson, given_again, sort_out
+from astray.errors import DataError, some_names
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
+from astray.features.memory import Forgetting, Memory
 from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
 from astray.irl.world import GeoWorld, StepWorld
@@ -32,6 +33,7 @@ from astray.settings import check_parameters
 from astray.storage import ModelFile, configured, plain
 from astray.storage.parts import Packed, pack_ids, unpack_ids
 from astray.storage.pretrained import pretrained, read_reward
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 from astray.zones import Zone, by_place, home_of
@@ -125,6 +127,7 @@ class IRLDetector(AgentParameters, Observing):
 
     # ---------------------------------------------------------------- learning
 
+    @one_thread()
     def fit(self, trips: Trajectories, y: ArrayLike | None = None, population: Trajectories | None = None) -> Self:
         """Learn what is normal.
 
@@ -168,9 +171,11 @@ class IRLDetector(AgentParameters, Observing):
         self.agents_ = tuple(mine.agents)
         self.zone_ = home_of(mine) if mine.is_gps else None
         self.anomalous_ = frozenset(trips[~good].ids)
+        self.inbox_ = self.inbox_.know(self._counted(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
 
+    @one_thread()
     def partial_fit(
         self,
         trips: Trajectories | None = None,
@@ -186,7 +191,8 @@ class IRLDetector(AgentParameters, Observing):
         others. A trip that was remembered under the same name is replaced.
 
         Trips confirmed as anomalous never teach: they are not remembered, and if they were, they are taken out of the
-        memory and of the kept trips. They are known from then on: given again without a mark, they are left out again.
+        memory and of the kept trips. They are known from then on: given again without a mark, under whatever name, they
+        are left out again.
 
         Parameters
         ----------
@@ -208,6 +214,10 @@ class IRLDetector(AgentParameters, Observing):
         learned = self._learned()
         given = trips if trips is None else self._check(trips)
         new, trained, refused = sort_out(given, y, anomalous, self.known_trips_, self.anomalous_)
+        if new is not None and y is None:
+            again = given_again(self._counted(new), self.inbox_.rejected)
+            new, trained, refused = without(new, again), trained - again, refused | again
+        proved = self._proved(given, refused)
         if new is not None and len(new):
             self._go_on(new, refused, without(self.kept_, refused | trained), population)
             self.agents_ = tuple(dict.fromkeys([*self.agents_, *new.agents]))
@@ -217,9 +227,55 @@ class IRLDetector(AgentParameters, Observing):
             self._forget(refused)
         self.suspects_ = tuple(trip for trip in self.suspects_ if trip not in refused)
         self.n_trips_ -= len(refused & learned)
-        self.inbox_ = self.inbox_.without(trained).reject(refused)
+        self.inbox_ = self.inbox_.without(trained).allow(trained).reject(refused).know(proved)
         self.anomalous_ = (self.anomalous_ | refused) - trained
         return self
+
+    def forget(self, agent: str) -> None:
+        """Remove somebody of the population, or of a pool, and all that is known of them.
+
+        What was learned from their trips together with others' stays: the numbers of a reward, which hold no places.
+
+        Raises
+        ------
+        DataError
+            If nobody of this name is known, or the model is of this agent alone; nothing was changed.
+        """
+        self._require_fitted()
+        if agent == self._name:
+            raise DataError(f"the model is of {agent!r} alone", remedy="delete its file to forget this agent")
+        others = () if self.featurizer_ is None else self.featurizer_.popularity.agents.trip_ids
+        inbox, learned = self.inbox_, self._learned()
+        held = learned | self.anomalous_ | {*inbox.waiting.trip_ids, *inbox.rejected.trip_ids}
+        gone = {trip for trip in held if trip.agent == agent}
+        if agent not in (*self.agents_, *others) and not gone:
+            raise DataError(f"the model knows nobody named {agent!r}; there is nothing to forget")
+        self._forget(gone)
+        if self.featurizer_ is not None:
+            popularity = self.featurizer_.popularity.without([agent])
+            self.featurizer_ = replace(self.featurizer_, popularity=popularity)
+        self.agents_ = tuple(other for other in self.agents_ if other != agent)
+        self.suspects_ = tuple(trip for trip in self.suspects_ if trip not in gone)
+        self.inbox_ = replace(inbox.without(gone), rejected=inbox.rejected.remove(gone))
+        self.n_trips_ -= len(gone & learned)
+        self.anomalous_ -= gone
+
+    def _counted(self, trips: Trajectories) -> Memory:
+        """What would be remembered of trips by a shared reward; nothing, if that is not how the detector sees them."""
+        if self.featurizer_ is None or not self.is_shared or not len(trips):
+            return Memory()
+        return remember(self.featurizer_.with_memory(Memory()), trips).memory
+
+    def _proved(self, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
+        """What is remembered, or would be, of trips that proved anomalous."""
+        if self.featurizer_ is None or not self.is_shared:
+            return Memory()
+        remembered = self.featurizer_.memory
+        remembered = replace(remembered.remove(set(remembered.trip_ids) - set(trips)), forgetting=Forgetting())
+        if given is None:
+            return remembered
+        new = self._counted(given[given.isin(trips)])
+        return new.merge(remembered.remove(new.trip_ids))
 
     @property
     def _name(self) -> str:
@@ -236,6 +292,10 @@ class IRLDetector(AgentParameters, Observing):
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         if not self.is_shared:
             raise DataError("only a detector with a shared reward learns trip by trip; call partial_fit(trips)")
+        unknown = self.unknown_agents(trips)
+        if unknown:
+            remedy = f"give trips.agent({self._name!r})"
+            raise DataError(f"the model is of {self._name}, not of {some_names(unknown)}", remedy=remedy)
         return {self._name: np.arange(len(trips))}
 
     def _learner(self, agent: str) -> Learner:
@@ -402,6 +462,14 @@ class IRLDetector(AgentParameters, Observing):
     def _home(self, agent: str) -> Zone | None:
         return self.zone_
 
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """The agents of these trips that the model is not of; a pool is asked about anybody."""
+        self._require_fitted()
+        return [agent for agent in trips.agents if self._is_unknown(agent)]
+
+    def _is_unknown(self, agent: str) -> bool:
+        return bool(self._name and agent and agent != self._name)  # what has no name may be the agent's own
+
     def _check(self, trips: Trajectories) -> Trajectories:
         self._require_fitted()
         if trips.is_gps != (self.featurizer_ is not None):
@@ -415,11 +483,12 @@ class IRLDetector(AgentParameters, Observing):
 
     def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
         self._check(trips)
+        unknown = np.isin(trips.agent_ids, self.unknown_agents(trips))
         if self.featurizer_ is None:
             assert self.world_ is not None
-            return Chunk.of_steps(trips, self.world_.featurize(trips), float(self.n_trips_))
+            return Chunk.of_steps(trips, self.world_.featurize(trips), np.where(unknown, 0.0, self._history))
         own = self.featurizer_.memory.number_of(trips.ids) >= 0
-        past = np.maximum(self._history - own, 0.0)
+        past = np.where(unknown, 0.0, np.maximum(self._history - own, 0.0))
         return Chunk.of_fixes(self.featurizer_.featurize(trips, every), past, np.zeros(len(trips), np.int64))
 
     @property
@@ -429,11 +498,12 @@ class IRLDetector(AgentParameters, Observing):
         return self.featurizer_.memory.history if self.featurizer_ is not None and counts else float(self.n_trips_)
 
     def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
-        """How GPS trips are seen and measured, fix by fix; an agent does not count among the others."""
+        """How GPS trips are seen and measured, fix by fix; behind those of a stranger stands no past trip."""
         self._require_fitted()
         if self.featurizer_ is None:
             raise DataError("this detector was fitted on states and actions, which have no place on the earth")
-        return AgentModel(self.featurizer_, self._calibration(), self._calibration(unfinished=True), self._history)
+        history = 0.0 if self._is_unknown(agent) else self._history
+        return AgentModel(self.featurizer_, self._calibration(), self._calibration(unfinished=True), history)
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:

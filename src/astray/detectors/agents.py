@@ -139,8 +139,8 @@ def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> 
     glued = "trips.ids.utf8" in model.arrays  # up to version 4: agent/trajectory
     names = model.text("trips.ids" if glued else "trips.trajectories")
     times = model.array("trips.times", np.float64, len(names))
-    scores = model.array("trips.scores", np.float32, len(names), 2, aspects)
-    step = model.array("agents.step", np.float64, n, 2)
+    scores = model.array("trips.scores", np.float32, len(names), 2, aspects, gaps=True)
+    step = model.array("agents.step", np.float64, n, 2, gaps=True)
     keys = model.array("postings.keys", np.uint64, None)
     trips = model.array("postings.trips", np.int32, len(keys))
     xy = model.array("ways.xy", np.float32, None, 2)

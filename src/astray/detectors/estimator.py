@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.detectors.parameters import Parameters, documented
-from astray.errors import DataError, NotFittedError
+from astray.errors import DataError, NotFittedError, UnknownAgentWarning, some_names
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.processes import cores
@@ -22,6 +23,7 @@ from astray.scoring.normality import Calibration
 from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
 from astray.storage import FilePath, ModelFile, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 from astray.zones import Zone, by_place, zones_of
@@ -76,6 +78,10 @@ class Detector(Parameters, ABC):
     def _order(self, trips: Trajectories) -> Array | None:
         """The order in which trips are best seen; None for theirs."""
         return None
+
+    @abstractmethod
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """The agents of these trips that the model does not know: there is no past trip to measure them by."""
 
     @abstractmethod
     def _check(self, trips: Trajectories) -> Trajectories:
@@ -177,7 +183,8 @@ class Detector(Parameters, ABC):
         position = np.arange(len(trips)) if order is None else order
 
         def of(chunk: slice) -> tuple[Array, Result]:
-            return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
+            with one_thread():
+                return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
 
         found = chunks(ordered.lengths, CHUNK_FIXES)
         threads = cores(self.n_jobs)
@@ -270,8 +277,12 @@ class Detector(Parameters, ABC):
         which the trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
         Date-times are in UTC; files of text have them in the zone, with the offset. States and actions have no start
         and no zone.
+
+        Trips of an agent that the model does not know have no history and are for review, whatever they score; an
+        :class:`~astray.errors.UnknownAgentWarning` names these agents.
         """
         table = self._table(trips, eps, false_alarm_rate)
+        self._name_unknown(trips)
         decision = decide(
             (table["score"] <= table["level"]).to_numpy(),
             table["uncertainty"].to_numpy(),
@@ -348,12 +359,21 @@ class Detector(Parameters, ABC):
 
         self._require_fitted()
         trip = self._check(trips)[position_of(trips, trajectory)]
-        whole, scores = self._score(trip), self._score(trip, every=True)
-        low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
-        unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
-        bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
-        explanation = self._explain(trip, scores, whole, bounds)
+        self._name_unknown(trip)
+        with one_thread():
+            whole, scores = self._score(trip), self._score(trip, every=True)
+            low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
+            unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
+            bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
+            explanation = self._explain(trip, scores, whole, bounds)
         return replace(explanation, zone=self.zones(trip)[0]) if trip.is_gps else explanation
+
+    def _name_unknown(self, trips: Trajectories) -> None:
+        """Warn of trips of agents that the model does not know."""
+        unknown = self.unknown_agents(trips)
+        if unknown:
+            said = f"the model does not know {some_names(unknown)}: such trips are for review"
+            warnings.warn(said, UnknownAgentWarning, stacklevel=3)
 
     # ---------------------------------------------------------------- keeping
 

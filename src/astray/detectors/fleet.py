@@ -16,12 +16,13 @@ from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.parameters import FleetParameters
-from astray.detectors.training import teachable
-from astray.detectors.updating import first_lesson
+from astray.detectors.training import remember, teachable
+from astray.detectors.updating import first_lesson, given_again
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
+from astray.features.memory import Forgetting, Memory
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
@@ -41,6 +42,7 @@ from astray.storage.parts import (
     unpack_reward,
 )
 from astray.storage.pretrained import pretrained, read_reward
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 from astray.zones import Zone
@@ -100,6 +102,7 @@ class FleetDetector(FleetParameters, Observing):
 
     # ---------------------------------------------------------------- learning
 
+    @one_thread()
     def fit(self, trips: Trajectories, y: ArrayLike | None = None) -> Self:
         """Learn the shared reward, and enrol everybody in ``trips``; those marked -1 in ``y`` do not teach."""
         check_parameters(self)
@@ -134,12 +137,20 @@ class FleetDetector(FleetParameters, Observing):
         self._require_fitted()
         return list(self.members_)
 
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """The agents of these trips that are not enrolled."""
+        self._require_fitted()
+        return [agent for agent in trips.agents if agent not in self.members_]
+
+    @one_thread()
     def enroll(self, trips: Trajectories) -> int:
         """Count the trips of new agents, or further trips of known ones; nothing is trained.
 
-        Trips that are remembered already, or confirmed as anomalous, are left out. Returns how many were counted.
+        Trips that are remembered already, or confirmed as anomalous, under whatever name, are left out. Returns how
+        many were counted.
         """
         self._require_fitted()
+        self._know(trips[trips.isin(self.anomalous_)])
         new = self._unknown(trips)
         enrolled = fleet_features.enrol(new, self.members_, self._common, self.ways)
         counted = set(new.ids)
@@ -150,7 +161,26 @@ class FleetDetector(FleetParameters, Observing):
         """The trips that are neither remembered nor known to be anomalous."""
         teachable(self._check(trips))
         known = {t for a in trips.agents if a in self.members_ for t in self.members_[a].memory.trip_ids}
-        return trips[~trips.isin(known | self.anomalous_)]
+        new = trips[~trips.isin(known | self.anomalous_)]
+        rejecting = [a for a in new.agents if a in self.members_ and len(self.members_[a].inbox.rejected)]
+        again = {
+            trip
+            for agent in rejecting
+            for trip in given_again(self._counted(new.agent(agent)), self.members_[agent].inbox.rejected)
+        }
+        return new[~new.isin(again)]
+
+    def _counted(self, trips: Trajectories) -> Memory:
+        """What would be remembered of the trips of one agent."""
+        agent = trips.agents[0]
+        return remember(self._member(agent).featurizer(agent, self._common).with_memory(Memory()), trips).memory
+
+    def _know(self, anomalous: Trajectories) -> None:
+        """Know trips that proved anomalous, whatever name they come under."""
+        for agent in anomalous.agents:
+            if agent in self.members_:
+                member = self.members_[agent]
+                self.members_[agent] = replace(member, inbox=member.inbox.know(self._counted(anomalous.agent(agent))))
 
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
@@ -164,9 +194,9 @@ class FleetDetector(FleetParameters, Observing):
         return (trip for member in self.members_.values() for trip in member.memory.trip_ids)
 
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
-        strangers = [a for a in trips.agents if a not in self.members_]
-        if strangers:
-            raise DataError(f"agent {strangers[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
+        unknown = self.unknown_agents(trips)
+        if unknown:
+            raise DataError(f"agent {unknown[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
         order = fleet_features.by_agent(trips)
         return {agent: order[run] for agent, run in fleet_features.runs(trips[order])}
 
@@ -195,7 +225,10 @@ class FleetDetector(FleetParameters, Observing):
         memory = member.memory.remove(trips)
         gone = len(member.memory) - len(memory)
         # Ways have no names: after a removal none of them is sure to be innocent.
-        inbox = member.inbox.reject(trips) if anomalous else member.inbox.without(trips)
+        inbox = member.inbox.without(trips)
+        if anomalous:
+            proved = replace(member.memory.remove(set(member.memory.trip_ids) - trips), forgetting=Forgetting())
+            inbox = member.inbox.reject(trips).know(proved)
         self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways, inbox=inbox)
         if anomalous:
             self.anomalous_ |= trips

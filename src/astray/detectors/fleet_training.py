@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.resuming import one_thread, revive
+from astray.detectors.resuming import revive
 from astray.detectors.training import remember, sample
 from astray.errors import DataError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -28,6 +28,7 @@ from astray.irl.trip_world import TripWorld
 from astray.irl.world import GeoWorld
 from astray.scoring.normality import over_heads
 from astray.storage import configured
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:

@@ -61,6 +61,14 @@ class Inbox:
         proved = self.waiting.remove(set(self.waiting.trip_ids) - set(trips))
         return replace(self.without(trips), rejected=self.rejected.merge(proved))
 
+    def know(self, proved: Memory) -> Inbox:
+        """The same, with further trips that proved not to be the agent's."""
+        return replace(self, rejected=self.rejected.merge(proved.remove(self.rejected.trip_ids)))
+
+    def allow(self, names: Collection[TripId]) -> Inbox:
+        """The same after some trips, rejected or not, proved to be the agent's."""
+        return replace(self, rejected=self.rejected.remove(names))
+
     def add(self, trip: Memory) -> Inbox:
         """One more trip waits; the oldest may have to go."""
         waiting = self.waiting.merge(trip)

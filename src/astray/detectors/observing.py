@@ -26,6 +26,7 @@ from astray.irl.shared import Reward, trip_rewards
 from astray.scoring.normality import Calibration, trip_normality
 from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
 from astray.text import harmless
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId, find_trips
 
@@ -243,7 +244,8 @@ class Observing(Detector):
         learned: list[tuple[Learner, int]] = []
         outcomes: dict[int, Outcome] = {}
         for agent, at in self._by_learner(given).items():
-            learner, found = observed(self._learner(agent), given[at], self._level)
+            with one_thread():
+                learner, found = observed(self._learner(agent), given[at], self._level)
             learned.append((learner, sum(outcome.became == LEARNED for outcome in found)))
             outcomes.update(zip(at.tolist(), found, strict=True))
         # Nothing has been changed so far; now everything is.

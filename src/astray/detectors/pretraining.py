@@ -13,6 +13,7 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.irl.shared import Reward
 from astray.simulate import Variety, world
 from astray.storage import plain
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 
 Progress = Callable[[float], None]
@@ -63,15 +64,16 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
     def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
         done(0.6 + 0.3 * iteration / iterations)
 
-    reward = share(
-        places(),
-        FeaturizerConfig(),
-        replace(TRIPS, iterations=recipe.iterations),
-        recipe.sharing,
-        np.random.default_rng(recipe.seed),
-        step_learning=replace(STEPS, iterations=min(STEPS.iterations, recipe.iterations)),
-        progress=learned,
-    )
+    with one_thread():
+        reward = share(
+            places(),
+            FeaturizerConfig(),
+            replace(TRIPS, iterations=recipe.iterations),
+            recipe.sharing,
+            np.random.default_rng(recipe.seed),
+            step_learning=replace(STEPS, iterations=min(STEPS.iterations, recipe.iterations)),
+            progress=learned,
+        )
     if reward is None:
         raise ValueError("a recipe of so few people and days makes too few trips to learn from")
     made: dict[str, Any] = plain(recipe)

@@ -6,8 +6,6 @@ from the sample that a model keeps.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -133,16 +131,3 @@ def _generator(generated: Generated, config: LearnConfig, rng: np.random.Generat
     theta = torch.from_numpy(generated.critic.copy())
     trpo.critic = Critic(net, theta, generated.critic_centre, generated.critic_scale)
     return trpo
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch work on one thread: on matrices this small more are slower, and sums depend on their number."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
-from astray.detectors.resuming import Generated, one_thread
+from astray.detectors.resuming import Generated
 from astray.errors import DataError
 from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
@@ -38,6 +38,7 @@ from astray.storage.parts import (
     unpack_table,
     unpack_trips,
 )
+from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 
@@ -214,7 +215,7 @@ class Trained:
             if featurizer is None or reward.trip is None or len(reward.trip.mean) != len(featurizer.statistics):
                 raise model.wrong("its trip reward and its featurizer do not fit together")
             step = model.value("own_step", tuple[float, float] | None)
-            scores = model.array("own_scores", np.float32, len(featurizer.memory), 2, len(reward.aspects))
+            scores = model.array("own_scores", np.float32, len(featurizer.memory), 2, len(reward.aspects), gaps=True)
             own = OwnScores(scores, None if step is None else Location(*step))
             inbox = unpack_inboxes(model, "inbox", 1)[0]
         return cls(

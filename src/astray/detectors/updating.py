@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.training import teachable
 from astray.errors import DataError
+from astray.features.memory import Memory
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId, find_trips
 
@@ -21,6 +22,24 @@ def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
     if not good.any():
         raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
     return good
+
+
+def given_again(trips: Memory, known: Memory) -> set[TripId]:
+    """Those trips that are known under other names: made at the same time, in the same places.
+
+    >>> key, first, second = np.array([7, 8], np.uint64), TripId("ana", "1"), TripId("ana", "2")
+    >>> known = Memory().add({first: key}, {first: 60.0})
+    >>> given_again(Memory().add({second: key}, {second: 60.0}), known)
+    {TripId(agent='ana', trajectory='2')}
+    >>> given_again(Memory().add({second: key}, {second: 90.0}), known)
+    set()
+    """
+    at = {time: np.flatnonzero(known.times == time) for time in set(trips.times) & set(known.times)}
+    return {
+        name
+        for i, (name, time) in enumerate(zip(trips.trip_ids, trips.times.tolist(), strict=True))
+        if any(np.array_equal(known.keys[known.trips == j], trips.keys[trips.trips == i]) for j in at.get(time, ()))
+    }
 
 
 class Update(NamedTuple):

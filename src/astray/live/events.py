@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from astray.errors import DataError, Place
 from astray.explain.words import ASPECTS
 from astray.live.score import LiveSegment, Score, TripScore
 from astray.zones import Zone
+
+BEGINNING = b'{"sequence": '
+"""How every event begins, and so a file of events."""
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -27,7 +32,7 @@ class Events:
 
     def __init__(self, out: TextIO, sequence: int = 0, standing: Iterable[tuple[int, str]] = ()) -> None:
         self.out, self.sequence, self.standing = out, sequence, iter(standing)
-        self.fresh = False
+        self.fresh = self.unsafe = False  # whether something was written since the last flush, the last sync
 
     def say(self, event: str, **fields: Any) -> None:
         """Write one event."""
@@ -38,16 +43,17 @@ class Events:
                 return
         self.sequence += 1
         self.out.write(_numbered(self.sequence, said))
-        self.fresh = True
+        self.fresh = self.unsafe = True
 
     def flush(self, durable: bool = False) -> None:
         """Hand on what was written; ``durable``: a power cut must not lose it, for a state says that it is there."""
         if self.fresh:
             self.out.flush()
-            if durable:
-                with suppress(OSError, ValueError):  # a pipe, or no file at all, has nothing to sync
-                    os.fsync(self.out.fileno())
             self.fresh = False
+        if durable and self.unsafe:
+            if _is_file(self.out):
+                os.fsync(self.out.fileno())
+            self.unsafe = False
 
 
 @contextmanager
@@ -71,12 +77,25 @@ def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
     """
     path.touch()
     with open(path, "rb+") as file:
+        begun = file.read(len(BEGINNING))
+        if not BEGINNING.startswith(begun):
+            reason = "it holds something else than events"
+            raise DataError(reason, place=Place(str(path)), remedy="name another file for the events")
+        file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
     with open(path, "a", encoding="utf-8", newline="\n") as out:
         if after is None:
             yield Events(out, max((number for number, _ in _standing(path)), default=0))
         else:
             yield Events(out, after, (event for event in _standing(path) if event[0] > after))
+
+
+def _is_file(out: TextIO) -> bool:
+    """Whether there is a file to sync: a pipe has none, and what only looks like a file has no number."""
+    try:
+        return stat.S_ISREG(os.fstat(out.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _standing(path: Path) -> Iterator[tuple[int, str]]:

@@ -43,6 +43,7 @@ from astray.live.state import State, fingerprint
 from astray.live.stream import Needed, Stream, Summary
 from astray.scoring.decisions import Threshold, level
 from astray.storage import FilePath
+from astray.threads import one_thread
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -141,7 +142,7 @@ def watch(
         raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
     kept_in = None if state is None else Path(state)
     told = "" if kept_in is None else fingerprint(model)
-    with nullcontext() if kept_in is None else alone(kept_in):
+    with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
         kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
         settings: dict[str, Any] = {
             "reorder": max_late,

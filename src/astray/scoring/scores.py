@@ -64,13 +64,12 @@ class Chunk(NamedTuple):
         )
 
     @classmethod
-    def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: float) -> Chunk:
+    def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: Floats) -> Chunk:
         """Trajectories of states and actions: every row is usable and weighs the same; steps stand for seconds."""
         n, rows, trip = len(trips), np.arange(trips.n_rows), trips.trajectory_of_row
         step = (rows - trips.offsets[:-1][trip]).astype(np.float64)
         no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
-        past = np.full(n, history)
-        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, past, one_scale, LEAST_STEPS)
+        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, history, one_scale, LEAST_STEPS)
 
 
 class AgentModel(NamedTuple):

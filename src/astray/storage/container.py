@@ -1,7 +1,8 @@
 """The model file: one safetensors file, arrays and a JSON header, versioned and checked; no pickle, no torch.
 
 The header holds one entry, ``astray``: the format's version, the kind of model, its plain values, and a checksum over
-these and every array. A file that is cut, bent, forged or newer than this program is refused whole.
+these and every array. A file that is cut, damaged or newer than this program is refused whole. The checksum has no key:
+it tells accidents, not intent.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class ModelFile:
         """The same file, with the values that stand under ``name``."""
         return replace(self, values=self.value(name, dict[str, Any]))
 
-    def array(self, name: str, dtype: DTypeLike, *shape: int | None) -> Array:
-        """An array of this type and shape; None for a length that may be anything."""
+    def array(self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False) -> Array:
+        """An array of this type and shape; None for a length that may be anything. ``gaps``: it may hold NaN."""
         if name not in self.arrays:
             raise self.wrong(f"the array {name} is missing")
         array = self.arrays[name]
@@ -78,6 +79,8 @@ class ModelFile:
             raise self.wrong(
                 f"the array {name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} {wanted}"
             )
+        if array.dtype.kind == "f" and not (np.isfinite(array) | (gaps & np.isnan(array))).all():
+            raise self.wrong(f"the array {name} holds a number that is not finite")
         return array
 
     def offsets(self, name: str, total: int, n: int | None = None) -> NDArray[np.int64]:
@@ -226,10 +229,12 @@ def _plain_json(text: str | bytes) -> Any:
             raise ValueError("its header has a name twice")
         return dict(pairs)
 
-    def none(name: str) -> Any:
-        raise ValueError(f"its header holds {name}")
+    def finite(number: str) -> float:
+        if not math.isfinite(float(number)):  # NaN, Infinity, or too large a number, which would be read as infinite
+            raise ValueError(f"its header holds {number[:40]}")
+        return float(number)
 
-    return json.loads(text, object_pairs_hook=once, parse_constant=none)
+    return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
 
 
 def _header(file: BufferedReader) -> dict[str, Any]:

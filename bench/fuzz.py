@@ -1,0 +1,284 @@
+"""Damaged files and models by the thousand: each must be read, or refused with an error of astray's own.
+
+    python bench/fuzz.py                     (10,000 cases, some ten minutes on one core)
+    python bench/fuzz.py --only 1234         (one case again, with its traceback; the file stays in --folder)
+
+Files of every format that is read, and models of every kind, are made small and whole, then damaged: bits flipped,
+bytes taken out, put in, doubled, swapped, cut off; numbers, lines and encodings changed; headers with a name twice,
+NaN, or a terabyte; values and arrays changed under a checksum that is right again. A case is its number: the same
+number is the same damage. Each is read in a process with a limit on its memory and its processor seconds, first as it
+is, then with ``skip_bad``, then as a stream; a model that loads must also score, and explain a trip.
+
+Counted are: read; read in part, with ``skip_bad``; refused, with the place and the remedy said; and everything else,
+which is a fault: another exception, a warning, a crash, too long, too much memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import astray
+from astray.errors import AstrayError, ModelFileError, UnknownAgentWarning
+from astray.live.state import State, fingerprint
+from astray.readers import Report, iter_read, read
+from astray.simulate import city
+from astray.storage.pretrained import read_reward
+from mutations import BYTES, damaged_model, make_files, make_models
+
+OUTCOMES = ("read", "in part", "refused")  # in part: what is bad was left out
+
+MODELS = 0.4  # the share of cases that are models
+SECONDS = 30  # processor time of a case
+ADDRESSES = 6 << 30  # bytes of address space of a process
+GROWTH = 300 << 20  # bytes that a case may add to the peak of memory
+
+
+class Outcome(NamedTuple):
+    """What became of a case."""
+
+    number: int
+    source: str
+    what: str  # one of OUTCOMES, or the fault
+    where: str = ""
+
+
+# -------------------------------------------------------------------- one case
+
+
+class Cases:
+    """Whole files and models in a folder, and what is made of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files = sorted(p for p in (folder / "files").rglob("*") if p.is_file())
+        self.models = sorted(p for p in (folder / "models").iterdir() if p.suffix == "")
+        self.trips = city(people=3, days=5, seed=0).trips[:3]
+        self.fleet = fingerprint(astray.load(folder / "models" / "fleet"))
+
+    def make(self, number: int, target: Path) -> tuple[str, Path]:
+        """The damaged file of a case, in an empty folder; and which whole one it was."""
+        chance = random.Random(number)
+        if chance.random() < MODELS:
+            whole = chance.choice(self.models)
+            damaged_model(whole, target / whole.name, chance)
+            return f"model: {whole.name}", target / whole.name
+        whole = chance.choice(self.files)
+        top = whole.relative_to(self.folder / "files").parts[0]
+        shutil.copytree(self.folder / "files" / top, target / top)
+        file = target / whole.relative_to(self.folder / "files")
+        file.write_bytes(chance.choice(BYTES)(whole.read_bytes(), chance))
+        return top, target / top if top in ("geolife", "takeout") else file
+
+    def take(self, source: str, file: Path) -> str:
+        """Read a file, or open a model and use it; one of OUTCOMES."""
+        if source.startswith("model: "):
+            return "read" if self.open(source.removeprefix("model: "), file) else "refused"
+        whole, in_part = (self.read(file, skip_bad) for skip_bad in (False, True))
+        with refused():
+            for _ in iter_read(file, 50, skip_bad=True, report=Report()):
+                pass
+        return "read" if whole else "in part" if in_part else "refused"
+
+    @staticmethod
+    def read(file: Path, skip_bad: bool) -> bool:
+        """Whether a file can be read."""
+        with refused() as refusal:
+            read(file, skip_bad=skip_bad, report=Report())
+        return not refusal
+
+    def open(self, kind: str, file: Path) -> bool:
+        """Whether a model can be opened, used and saved."""
+        with refused() as refusal:
+            if kind == "reward":
+                read_reward(file)
+            elif kind == "state":
+                State.load(file, self.fleet)
+            else:
+                model = astray.load(file)
+                if kind != "steps":
+                    model.score(self.trips)
+                    model.explain(self.trips, 0)
+                model.save(file.with_name("again"))
+        return not refusal
+
+
+@contextmanager
+def refused() -> Iterator[list[AstrayError]]:
+    """Collect a refusal, and insist on its form."""
+    refusal: list[AstrayError] = []
+    try:
+        yield refusal
+    except AstrayError as error:
+        refusal.append(error)
+        if not isinstance(error, ModelFileError) and not (error.place and error.remedy):
+            raise RuntimeError(f"a refusal without place or remedy: {error!r:.200}") from error
+        if not str(error).replace("\n", "").isprintable():
+            raise RuntimeError(f"a refusal that is no plain line: {str(error)[-200:]!r}") from error
+
+
+def outcome(cases: Cases, number: int) -> Outcome:
+    """One case; what is no outcome is a fault, named by its exception and the last line of astray that it came from."""
+    with tempfile.TemporaryDirectory(dir=cases.folder) as folder, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UnknownAgentWarning)
+        source, file = cases.make(number, Path(folder))
+        try:
+            return Outcome(number, source, cases.take(source, file))
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            ours = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if "astray" in f.filename]
+            return Outcome(number, source, f"{type(error).__name__}: {error!s:.100}", ours[-1] if ours else "")
+
+
+# -------------------------------------------------------------------- in a process of its own
+
+
+def peak() -> int:
+    """The largest resident size of this process since it was last asked, in bytes."""
+    found = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
+    Path("/proc/self/clear_refs").write_text("5")
+    return found
+
+
+def work(folder: Path, asked: Connection) -> None:
+    """Do one case after the other; whoever asks notices if this process is killed."""
+    cases = Cases(folder)
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    peak()
+    while (number := asked.recv()) is not None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = int(used.ru_utime + used.ru_stime)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds + SECONDS, resource.RLIM_INFINITY))
+        before = peak()
+        found = outcome(cases, number)
+        grown = peak() - before
+        if grown > GROWTH:
+            found = found._replace(what=f"memory: {grown >> 20} MB")
+        asked.send(found)
+
+
+class Worker:
+    """A process, and the case that it is at."""
+
+    def __init__(self, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.asking, asked = context.Pipe()
+        self.process = context.Process(target=work, args=(folder, asked))
+        self.process.start()
+        asked.close()
+        self.number = -1
+
+    def give(self, number: int) -> None:
+        """Let it do a case."""
+        self.number = number
+        self.asking.send(number)
+
+    def taken(self) -> Outcome:
+        """What became of the case; the end of the process, if that was it."""
+        try:
+            found: Outcome = self.asking.recv()
+        except EOFError:
+            self.process.join()
+            return Outcome(self.number, "?", f"the process ended: {self.process.exitcode}")
+        return found
+
+
+def outcomes(folder: Path, numbers: range, n_workers: int) -> Iterator[Outcome]:
+    """All cases, by several processes; one that dies is followed by another."""
+    left = iter(numbers)
+    at_work: dict[Connection, Worker] = {}
+
+    def begin(worker: Worker) -> None:
+        number = next(left, None)
+        if number is None:
+            worker.asking.send(None)
+            worker.process.join()
+        else:
+            worker.give(number)
+            at_work[worker.asking] = worker
+
+    for _ in range(n_workers):
+        begin(Worker(folder))
+    while at_work:
+        for ready in wait(list(at_work)):
+            worker = at_work.pop(ready)  # type: ignore[call-overload]
+            yield worker.taken()
+            begin(worker if worker.process.is_alive() else Worker(folder))
+
+
+# -------------------------------------------------------------------- what was found
+
+
+def told(found: list[Outcome]) -> str:
+    """The counts as a table, then every distinct fault with a case of it."""
+    rows: dict[str, Counter[str]] = {}
+    faults: dict[tuple[str, str, str], list[int]] = {}
+    for number, source, what, where in found:
+        kind = what if what in OUTCOMES else "fault"
+        rows.setdefault(source, Counter())[kind] += 1
+        if kind == "fault":
+            faults.setdefault((source, what.split(":")[0], where), []).append(number)
+    lines = ["| damaged | cases | read | read in part | refused | anything else |", "|---|---|---|---|---|---|"]
+    for source, counts in [*sorted(rows.items()), ("**all**", sum(rows.values(), Counter[str]()))]:
+        cells = (counts.total(), *(counts[kind] for kind in (*OUTCOMES, "fault")))
+        lines.append(f"| {source} | " + " | ".join(f"{n:,}" for n in cells) + " |")
+    by_number = {o.number: o for o in found}
+    for (source, _, where), numbers in sorted(faults.items(), key=lambda fault: -len(fault[1])):
+        lines.append(f"{len(numbers)} x {source} {where}: case {numbers[0]}: {by_number[numbers[0]].what}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--only", type=int, help="one case, here, with its traceback")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where whole files are kept, to be used again")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        if not (folder / "models").exists():
+            (folder / "files").mkdir(parents=True)
+            (folder / "models").mkdir()
+            make_files(folder / "files")
+            make_models(folder / "models")
+        if options.only is not None:
+            cases, target = Cases(folder), folder / f"case-{options.only}"
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            source, file = cases.make(options.only, target)
+            print(source, file, file=sys.stderr)
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", UnknownAgentWarning)
+            print(cases.take(source, file))
+            return
+        found = []
+        numbers = range(options.first, options.first + options.cases)
+        for done in outcomes(folder, numbers, options.workers):
+            found.append(done)
+            if done.what not in OUTCOMES:
+                print(*done, file=sys.stderr, flush=True)
+        print(f"cases {numbers.start} to {numbers.stop - 1}\n{told(found)}")
+
+
+if __name__ == "__main__":
+    main()
