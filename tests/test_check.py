@@ -48,7 +48,7 @@ def test_one_flag_is_suggested_for_all_columns_that_are_missing(
     (tmp_path / "odd.csv").write_text(ODD)
     assert main(["check", str(tmp_path / "odd.csv")]) == 1
     err = " ".join(capsys.readouterr().err.split())
-    assert 'try --columns "time=Tag,lat=Breite,lon=Laenge"' in err
+    assert "try --columns time=Tag,lat=Breite,lon=Laenge" in err
     columns = "time=Tag,lat=Breite,lon=Laenge,agent=Fahrer"
     assert main(["check", str(tmp_path / "odd.csv"), "--columns", columns]) == 0
     assert "1: ana" in capsys.readouterr().out

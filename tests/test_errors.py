@@ -33,7 +33,7 @@ def test_a_refusal_says_place_reason_and_remedy_as_fields(tmp_path: Path) -> Non
         ("a,0,45,7\n", "names=['agent', 'time', 'lon', 'lat']", "--read names=agent:time:lon:lat"),
         ("agent,time,lat,lon\na,0,0,0\na,1,45,7\n", "zero_ok=True", "--read zero_ok=true"),
         ("agent,time,lat,lon\na,20081023025304,45,7\n", "time_unit='ms'", "--time-unit ms"),
-        ("agent,time,lat,lon\na,soon,45,7\n", "time_format='%d.%m.%Y", "--read time_format=%d.%m.%Y"),
+        ("agent,time,lat,lon\na,soon,45,7\n", "time_format='%d.%m.%Y", "--read 'time_format=%d.%m.%Y"),
     ],
 )
 def test_a_remedy_is_an_argument_in_python_and_a_flag_on_the_command_line(
