@@ -229,6 +229,11 @@ def test_a_long_title_stays_in_the_picture(strange: Explanation) -> None:
     assert title.get_window_extent().y0 >= grounds.get_window_extent().y1 - 1
 
 
+def test_a_threshold_is_told_to_two_digits() -> None:
+    said = [text.get_text() for text in scores_figure([0.0], eps=-2.37245).axes[0].texts]
+    assert said == ["threshold −2.37: 0 of 1 trip at or under it"]
+
+
 # -------------------------------------------------------------------- 80 columns
 
 

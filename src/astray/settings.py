@@ -112,12 +112,9 @@ SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 
 
 
 def _is_zone(name: str) -> bool:
-    from astray.zones import Zone  # only who names a zone waits for it
+    from astray.zones import is_known  # only who names a zone waits for it
 
-    try:
-        return bool(Zone.of(name))
-    except DataError:
-        return False
+    return is_known(name)
 
 
 ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"

@@ -48,7 +48,7 @@ class Zone:
         if fixed is not None:
             return cls(_fixed_name(fixed), how)
         if not is_known(name):
-            raise DataError(f"no time zone is named {name!r}", remedy="give one such as Europe/Lisbon or UTC+8")
+            raise DataError(f"no time zone is named {name!r}", remedy="give one such as Europe/Lisbon")
         return cls(name, how)
 
     def __str__(self) -> str:
@@ -165,9 +165,10 @@ def local_text(moments: pl.Series, zones: pl.Series) -> pl.Series:
     for text in zones.unique().drop_nulls().to_list():
         here = (zones == text).fill_null(False).to_numpy() & np.isfinite(seconds)
         offsets[here] = Zone.of(text).offsets(seconds[here])
-    suffix = {offset: _written(offset) for offset in np.unique(offsets).tolist()}
+    known, which = np.unique(offsets, return_inverse=True)
+    suffix = pl.Series([_written(offset) for offset in known.tolist()]).gather(which)
     local = moments.dt.replace_time_zone(None) + pl.Series(np.rint(offsets * 1e6)).cast(pl.Duration("us"))
-    return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.f") + pl.Series([suffix[offset] for offset in offsets.tolist()])
+    return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.f") + suffix
 
 
 def _written(offset: float) -> str:

@@ -77,7 +77,7 @@ def _lines(what: str) -> Advance:
         nonlocal said
         now = time.monotonic()
         left = pace.left(now, share)
-        if now - said >= EVERY and left:
+        if now - said >= EVERY and left and share < 1:
             said = now
             say(f"{what}: {share:.0%}, {left}")
 

@@ -149,8 +149,10 @@ def _show(tables: list[pl.DataFrame]) -> None:
     table.add_column("trajectory", overflow="fold", min_width=10)
     for name in headings:
         table.add_column(headings[name], justify="right" if shown[name].dtype.is_numeric() else "left", no_wrap=True)
-    for name in [*(["start"] if zones else []), "worst segment", *(["zone"] if len(zones) > 1 else [])]:
+    for name in [*(["start"] if zones else []), "worst segment"]:
         table.add_column(name, no_wrap=True)
+    if len(zones) > 1:
+        table.add_column("zone", overflow="fold")
     styles = {"anomaly": "bold red", "review": "yellow"}
     for row in shown.iter_rows(named=True):
         cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]

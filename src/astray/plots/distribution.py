@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.errors import DataError
 from astray.plots.style import INK, NORMAL, ODD, canvas, plain
 from astray.plots.words import minus
-from astray.text import drawn, shortened
+from astray.text import drawn, number_of, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,8 @@ def scores_figure(
     for axes in {above, below}:
         axes.axvline(eps, color=INK, lw=1.2)
         plain(axes)
-    threshold = f"threshold {eps:g}: {(values <= eps).sum()} of {len(values)} trips at or under it"
+    low_ones = f"{(values <= eps).sum()} of {number_of(len(values), 'trip')}"
+    threshold = f"threshold {round(eps, 2):g}: {low_ones} at or under it"
     above.annotate(
         minus(threshold),
         (eps, 1.0),
