@@ -25,6 +25,7 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/trpo.py
 	$(BIN)/python bench/parts.py
 	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/arrays.py
 	$(BIN)/python bench/detection.py
 
 pretrain: $(VENV)/.installed  ## makes src/astray/storage/pretrained.safetensors again; some minutes

@@ -63,7 +63,9 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "astray.features.context": ("ContextSpec",),
             "astray.features.faults": ("FaultRules",),
             "astray.features.memory": ("Forgetting", "Memory"),
-            "astray.irl.counterfactuals": ("explore",),
+            "astray.features.encoders": ("Encoder",),
+            "astray.features.steps": ("Steps",),
+            "astray.irl.counterfactuals": ("explore", "Path"),
             "astray.irl.dynamics": (),
             "astray.features.statistics": ("statistics_of", "Statistic", "TripHabit"),
             "astray.features.popularity": ("Popularity",),
@@ -77,7 +79,7 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
         },
     ),
-    "baselines": ("Baselines", {"astray.baselines": ()}),
+    "baselines": ("Baselines", {"astray.baselines": (), "astray.benchmark.imported": ("Imported",)}),
     "metrics": ("Metrics", {"astray.benchmark.metrics": ()}),
 }
 

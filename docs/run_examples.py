@@ -2,7 +2,8 @@
 
 An example is a ``python`` block, or an ``sh`` block that starts with ``astray``. The examples of a page run in order,
 in one folder and one Python session. Those in an HTML comment run too: they make the files that a reader has already.
-A ``text`` block after an example is what it prints; a last line ``...`` there stands for more of the same.
+A ``text`` block after an example is what it prints; a last line ``...`` there stands for more of the same. A
+``python`` block that begins with the comment ``# NAME.py`` is also written to that file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from astray.cli import main as astray
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.py)\n")
 WIDTH = 110
 PROGRESS = re.compile(r"^.*: \d+%, about .* left\n", re.MULTILINE)
 
@@ -75,6 +77,8 @@ def _printed(example: Example, session: dict[str, Any]) -> str:
     out, said = _Screen(seen, is_terminal=example.kind == "sh"), _Screen(seen, is_terminal=False)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said if example.kind == "sh" else sys.stderr):
         if example.kind == "python":
+            if file := FILE.match(example.code):
+                Path(file[1]).write_text(example.code, "utf-8")
             exec(compile(example.code, example.place, "exec"), session)
         else:
             for command in example.code.replace("\\\n", " ").splitlines():

@@ -18,7 +18,8 @@ from astray.irl.dynamics import LearnedDynamics
 from astray.irl.learn import Learned, _bootstrap, held_out, learn
 from astray.irl.policy import Improvement, Rollout
 from astray.irl.reward import RewardConfig, RewardHeads
-from astray.irl.world import GeoWorld, Rows, StepWorld
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld, Rows
 
 torch.set_num_threads(1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.irl.posterior import RewardPosterior, combined
+from astray.scoring.lengths import LengthScale, lowest_of, so_far
 from astray.scoring.normality import (
     Calibration,
     Location,
@@ -22,7 +24,6 @@ from astray.scoring.normality import (
     calibrate,
     locate,
     lowest_aspect,
-    lowest_of,
     mean_normality,
     over_heads,
     shrunk,
@@ -113,7 +114,8 @@ def test_the_uncertainty_of_a_trip_is_the_deviation_of_its_mean_over_the_heads()
         own = data["trip"] == k
         per_head = np.average(data["rewards"][own, 0], axis=0, weights=data["weight"][own])
         n = calibration.step.standardise(per_head)
-        assert scores.uncertainty[k] == pytest.approx(n.std() / calibration.trip.spread)
+        unit = calibration.by_length.standardise(0.0, 0.0, data["weight"][own].sum())[2]
+        assert scores.uncertainty[k] == pytest.approx(n.std() / (unit * calibration.trip.spread))
     agreed = {**data, "rewards": np.repeat(data["rewards"][:, :, :1], 4, axis=2)}
     assert mean_normality(**agreed, calibration=calibration, n_trips=10).uncertainty == pytest.approx(0.0, abs=1e-12)
 
@@ -339,29 +341,20 @@ def test_one_odd_fix_at_a_start_is_no_window(odd: int):
     assert worst >= -20.0 / 15  # diluted by half a window at least
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.floats(-60, 6), st.floats(0.001, 5), st.floats(1, 1e4))
-def test_the_lowest_of_many_is_as_unlikely_as_one_value(z: float, more: float, n: float):
-    low, high, more_windows = lowest_of(np.array([z, z + more, z]), np.array([n, n, 2 * n]))
-    assert z - 1e-5 <= low <= high
-    assert more_windows >= low
-    assert lowest_of(np.array([z]), np.ones(1))[0] == pytest.approx(z, abs=1e-4)
+# ---------------------------------------------------------------- by length
 
 
-def test_the_lowest_of_standard_normal_values_becomes_one():
-    drawn = np.random.default_rng(0).normal(size=(20_000, 30)).min(axis=1)
-    one = lowest_of(drawn, np.full(len(drawn), 30.0))
-    assert one.mean() == pytest.approx(0.0, abs=0.03)
-    assert one.std() == pytest.approx(1.0, abs=0.03)
+def process(lengths: list[int], seed: int, transient: float = 0.0) -> dict[str, Array]:
+    """Trips of one process: each has its own level, and steps that depend a little on those before; one a second.
 
-
-def process(lengths: list[int], seed: int) -> dict[str, Array]:
-    """Trips of one process: each has its own level, and steps that depend a little on those before; one a second."""
+    Steps are skewed: low ones are lower than high ones are high. A transient lowers the first twenty.
+    """
     rng = np.random.default_rng(seed)
     parts = []
     for n in lengths:
-        noise = rng.normal(size=n + 20)
-        parts.append(np.convolve(noise, np.full(5, 5**-0.5), mode="same")[10:-10] + 0.5 * rng.normal())
+        noise = 1.0 - rng.exponential(size=n + 20)
+        steps = np.convolve(noise, np.full(5, 5**-0.5), mode="same")[10:-10] + 0.5 * rng.normal()
+        parts.append(steps - transient * (np.arange(n) < 20))
     return {
         "rewards": np.concatenate(parts)[:, None, None],
         "trip": np.repeat(np.arange(len(lengths)), lengths),
@@ -370,22 +363,52 @@ def process(lengths: list[int], seed: int) -> dict[str, Array]:
     }
 
 
-def flagged_by_length(calibration: Calibration) -> list[float]:
+def flagged_by_length(calibration: Calibration, transient: float = 0.0) -> list[float]:
     """How often normal trips of 60, 300 and 1,500 steps have p <= .05."""
-    return [
-        float((mean_normality(**process([n] * 300, n), calibration=calibration, n_trips=300).p_value <= 0.05).mean())
-        for n in (60, 300, 1500)
-    ]
+    found = []
+    for n in (60, 300, 1500):
+        scores = mean_normality(**process([n] * 300, n, transient), calibration=calibration, n_trips=300)
+        found.append(float((scores.p_value <= 0.05).mean()))
+    return found
 
 
-def test_long_trips_of_one_process_are_flagged_no_more_often(monkeypatch: pytest.MonkeyPatch):
-    lengths = np.random.default_rng(0).integers(60, 400, 300).tolist()
-    shares = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
-    assert 0.02 < min(shares) <= max(shares) < 0.1
-    # Unless the lowest of many windows is taken for one.
-    monkeypatch.setattr("astray.scoring.normality.lowest_of", lambda lowest, count: lowest)
-    short, _, long = flagged_by_length(calibrate(**process(lengths, 1), window_length=10.0))
-    assert long > short + 0.12
+@pytest.mark.parametrize("transient", [0.0, 2.0])
+@pytest.mark.parametrize("lengths", [(60, 61), (300, 301), (1500, 1501), (60, 1500)], ids=str)
+def test_trips_of_one_process_are_flagged_alike_however_long(lengths: tuple[int, int], transient: float):
+    known = np.random.default_rng(0).integers(*lengths, 300).tolist()
+    shares = flagged_by_length(calibrate(**process(known, 1, transient), window_length=10.0), transient)
+    assert 0.005 <= min(shares) <= max(shares) < 0.12
+    # Unless a trip is compared with trips of any length.
+    if lengths == (60, 61) and not transient:
+        flat = calibrate(**process(known, 1, transient), window_length=10.0)
+        assert flat.by_length is not None
+        at_60 = LengthScale(flat.by_length.lengths[:1], *(s[:, [10]] for s in flat.by_length[1:]))
+        short, _, long = flagged_by_length(replace(flat, by_length=at_60), transient)
+        assert long > short + 0.2
+
+
+def test_what_is_short_and_odd_is_found_in_a_long_trip():
+    calibration = calibrate(**process([1500] * 100, 1), window_length=10.0)
+    data = process([1500] * 50, 2)
+    at = np.flatnonzero((data["time"] >= 700) & (data["time"] < 720))
+    data["rewards"][at] -= 6.0
+    scores = mean_normality(**data, calibration=calibration, n_trips=50)
+    assert (scores.p_value <= 0.02).mean() > 0.9
+    assert np.median(scores.normality) > -1.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=30), st.floats(0, 50), st.floats(0, 50))
+def test_the_lowest_of_more_is_lower(values: list[float], few: float, more: float):
+    of = np.array(values)
+    fewer, most = (np.sort(lowest_of(of, of, times)) for times in sorted([few, more]))
+    assert (most <= fewer).all()
+    assert set(fewer) <= set(values)
+
+
+def test_time_so_far_is_that_of_the_trip_in_any_order():
+    trip, weight = np.array([1, 0, 1, 0]), np.array([1.0, 5.0, 2.0, 7.0])
+    assert so_far(trip, weight).tolist() == [1.0, 5.0, 3.0, 12.0]
 
 
 # ---------------------------------------------------------------- p-values

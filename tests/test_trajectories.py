@@ -412,7 +412,7 @@ def test_ragged_and_wordy_columns_are_refused(change: dict[str, Any], complaint:
         ({"time": [0.0, 1.0]}, [0, 0, 2], "trajectory 0 is empty"),
         ({"time": [0.0, 1.0]}, [0, 3, 2], "trajectory 1 is empty"),
         ({"time": ["a", "b"]}, [0, 2], "must hold numbers"),
-        ({"state": [[0.0], [np.nan]]}, [0, 2], "fix 1: state is not a finite number"),
+        ({"state": [[0.0], [np.nan]]}, [0, 2], "step 1: state is not a finite number"),
     ],
 )
 def test_the_structure_itself_is_checked(columns: dict[str, Any], offsets: list[int], complaint: str):

@@ -21,7 +21,8 @@ from astray.features.steps import Steps
 from astray.irl.counterfactuals import BORROW_WITHIN, COUNTERFACTUALS, KINDS, NEAR, Path, explore
 from astray.irl.dynamics import Integrator
 from astray.irl.policy import Rollout
-from astray.irl.world import GeoWorld, Rows, StepWorld
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld, Rows
 
 Array = NDArray[Any]
 

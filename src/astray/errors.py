@@ -146,3 +146,7 @@ class ModelFileError(AstrayError, ValueError):
 
 class UnknownAgentWarning(UserWarning):
     """Trips are of agents that the model does not know: there is nothing to measure them by, so they are for review."""
+
+
+class OverlapWarning(UserWarning):
+    """Runs to learn from share steps: they are not independent, so p-values promise too much."""

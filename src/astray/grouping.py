@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,28 +106,52 @@ def group_frame(
 
 
 def join_steps(
-    states: Sequence[ArrayLike], actions: Sequence[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
+    states: Iterable[ArrayLike], actions: Iterable[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
 ) -> Grouped:
     """One pair of arrays a trajectory, joined; see :meth:`astray.Trajectories.from_steps`."""
-    if len(states) != len(actions):
-        raise DataError(f"{len(states)} arrays of states but {len(actions)} of actions; give one of each a trajectory")
-    if not len(states):
+    s, a = _matrices("states", states), _matrices("actions", actions)
+    if len(s) != len(a):
+        raise DataError(f"{len(s)} arrays of states but {len(a)} of actions; give one of each a trajectory")
+    if not s:
         raise DataError("no trajectories were given; at least one is needed")
-    s = [_matrix("states", x) for x in states]
-    a = [_matrix("actions", x) for x in actions]
     for i, (si, ai) in enumerate(zip(s, a, strict=True)):
         if len(si) != len(ai):
             raise DataError(f"trajectory {i} has {len(si)} states and {len(ai)} actions; they come in pairs")
-        if si.shape[1:] != s[0].shape[1:] or ai.shape[1:] != a[0].shape[1:]:
-            raise DataError(f"trajectory {i}: states and actions must have the same width in every trajectory")
-    ids = [f"{i}" for i in range(len(s))] if trajectory_ids is None else trajectory_ids
+        if not len(si):
+            raise DataError(f"trajectory {i} is empty; leave it out")
+        for name, rows, first in (("states", si, s[0]), ("actions", ai, a[0])):
+            if rows.shape[1] != first.shape[1]:
+                raise DataError(
+                    f"the {name} of trajectory {i} have {rows.shape[1]} columns, those of trajectory 0 "
+                    f"{first.shape[1]}; they must have the same width in every trajectory"
+                )
+    agents = as_text(agent_ids)
+    if agents.shape not in ((), (1,), (len(s),)):
+        raise DataError(f"there are agent_ids of the shape {agents.shape} for {len(s)} trajectories; give one of each")
     return Grouped(
         {"state": np.concatenate(s), "action": np.concatenate(a)},
         np.r_[0, np.cumsum([len(x) for x in s])],
-        np.broadcast_to(as_text(agent_ids), len(s)),
-        as_text(ids),
+        np.broadcast_to(agents, len(s)),
+        as_text(_names_of(s, a) if trajectory_ids is None else trajectory_ids),
         {},
     )
+
+
+def _names_of(states: Sequence[Array], actions: Sequence[Array]) -> list[str]:
+    """A name for each run that tells it from every other run, here or given later: it is made of what the run holds.
+
+    Runs that are equal to the last bit are one run; where a set holds it twice, they are numbered.
+    """
+    names: dict[str, int] = {}
+    found = []
+    for pair in zip(states, actions, strict=True):
+        told = hashlib.blake2b(digest_size=6)
+        for rows in pair:
+            told.update(np.ascontiguousarray(rows).tobytes())
+        name = f"run-{told.hexdigest()}"
+        names[name] = names.get(name, 0) + 1
+        found.append(name if names[name] == 1 else f"{name}-{names[name]}")
+    return found
 
 
 def as_polars(frame: Any) -> pl.DataFrame:
@@ -171,9 +196,33 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise DataError(f"column {name!r} must hold numbers, one a fix") from None
 
 
-def _matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    rows = _numbers(name, values)
-    return rows[:, None] if rows.ndim == 1 else rows
+def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
+    """Arrays of numbers, one a trajectory, as rows by columns; what is no such thing is refused."""
+    if isinstance(arrays, np.ndarray) and arrays.ndim < 3 and arrays.dtype != object:
+        raise DataError(
+            f"the {name} are one array of the shape {arrays.shape}",
+            remedy=f"give a list with one array a trajectory: [{name}] for one, list({name}) if each row is one",
+        )
+    if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
+        raise DataError(f"the {name} are {type(arrays).__name__}; give a list with one array a trajectory")
+    return [_matrix(f"the {name} of trajectory {i}", values) for i, values in enumerate(arrays)]
+
+
+def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        given = np.asarray(values)
+        rows = given.astype(np.float64) if given.dtype.kind in "biufO" else None
+    except (TypeError, ValueError, OverflowError):
+        rows = None
+    if rows is None:
+        raise DataError(f"{what} are not numbers, rows by columns; convert them, or leave that trajectory out")
+    if np.ma.is_masked(values):
+        raise DataError(f"{what} have masked values; fill or drop those steps")
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise DataError(f"{what} have the shape {rows.shape}; give one row a step, one column a number")
+    return rows
 
 
 def _labels(role: str, values: ArrayLike, n: int) -> NDArray[np.str_]:
@@ -207,7 +256,8 @@ def check(t: Grouped) -> None:
 
     def where(row: int) -> str:
         i = int(np.searchsorted(t.offsets, row, side="right")) - 1
-        return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, fix {row - t.offsets[i]}"
+        what = "step" if "state" in t.columns else "fix"
+        return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, {what} {row - t.offsets[i]}"
 
     def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy) -> None:
         if bad.any():
@@ -221,9 +271,11 @@ def check(t: Grouped) -> None:
             raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
         if name in FIX_COLUMNS and values.ndim != 1:
             raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
+        if name in ("state", "action") and (values.ndim != 2 or not values.shape[1]):
+            raise DataError(f"column {name!r} has the shape {values.shape}; give one row a step, one column a number")
         if name not in ("lat", "lon"):
             bad = ~np.isfinite(values)
-            refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair that fix")
+            refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
     if all(name in t.columns for name in FIX_COLUMNS):
         for fault in place_faults(t.columns["lat"], t.columns["lon"], zero_ok=True):
             refuse(fault.rows, fault.reason, fault.remedy)

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from astray.errors import AstrayError, DataError
 
 if TYPE_CHECKING:
+    from astray.features.encoders import Encoder
+    from astray.irl.counterfactuals import Counterfactual
+    from astray.irl.step_world import StepCounterfactual
     from astray.scoring.decisions import Threshold
 
 PREFIX = "ASTRAY_"
@@ -120,8 +123,9 @@ def _is_zone(name: str) -> bool:
 ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"
 
 
-def _one_of(*names: str) -> Check:
-    return (lambda value: value in names), f"one of {', '.join(names)}"
+def _one_of(*names: str, objects: bool = False) -> Check:
+    """One of some names or, in Python, an object that is no text."""
+    return (lambda value: value in names or (objects and not isinstance(value, str))), f"one of {', '.join(names)}"
 
 
 def _some_of(*names: str) -> Check:
@@ -289,11 +293,12 @@ class ItsOwn:
         _one_of("default", "kdd19"),
         more="That is raw coordinates, the policy alone as background, Eq. 9, and N(tau) a plain mean.",
     )
-    encoder: str | None = setting(
+    encoder: str | Encoder | None = setting(
         TEXT,
         None,
         "What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
-        _one_of("familiarity", "fourier", "raw"),
+        _one_of("familiarity", "fourier", "raw", objects=True),
+        more="Or an object with ``names`` and ``encode(steps, without)``; a model with one cannot be saved.",
     )
 
 
@@ -306,13 +311,14 @@ class OwnReward:
     )
     heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
     networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)
-    explorers: Sequence[str] | None = setting(
+    explorers: Sequence[str | Counterfactual | StepCounterfactual] | None = setting(
         TEXTS,
         None,
         "Counterfactuals in the background, by name: the ways of going wrong to look for.",
         metavar="A,B,...",
         more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
-        "``exchange``.",
+        "``exchange``. Or functions of one's own (:data:`~astray.irl.counterfactuals.Counterfactual`, "
+        ":data:`~astray.irl.step_world.StepCounterfactual`), of which a saved model holds the names alone.",
     )
     window: float | None = setting(
         NUMBER,

@@ -147,15 +147,16 @@ class Trajectories:
     @classmethod
     def from_steps(
         cls,
-        states: Sequence[ArrayLike],
-        actions: Sequence[ArrayLike],
+        states: Iterable[ArrayLike],
+        actions: Iterable[ArrayLike],
         *,
         agent_ids: ArrayLike = "",
         trajectory_ids: ArrayLike | None = None,
     ) -> Trajectories:
         """Make trajectories of states and actions of any kind: one pair of arrays a trajectory, one row a step.
 
-        Where a state or an action is a single number, the array may be flat.
+        Where a state or an action is a single number, the array may be flat. Without ``trajectory_ids`` a trajectory is
+        named after what it holds, so that no two different ones share a name, and one that is given again keeps its.
 
         >>> Trajectories.from_steps([np.zeros((5, 3)), np.ones((4, 3))], [np.zeros((5, 1)), np.ones((4, 1))])
         <Trajectories: 2 trajectories of 1 agent, 9 rows of state, action>
@@ -267,6 +268,8 @@ class Trajectories:
         if index.dtype == bool:
             if index.shape != (len(self),):
                 raise IndexError(f"a mask of shape {index.shape} for {len(self)} trajectories")
+            if index.all():
+                return self._run(0, len(self))
             index = np.flatnonzero(index)
         elif index.size == 0:
             index = index.astype(np.int64)

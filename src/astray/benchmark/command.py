@@ -41,7 +41,8 @@ def command(
             "--methods",
             "-m",
             metavar="A,B,...",
-            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts; stream: P7.",
+            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts; stream: P7; "
+            "package.module:Class: your own.",
         ),
     ] = None,
     seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
@@ -87,8 +88,11 @@ def command(
       [dim]# what each part brings; or a part of your own[/dim]
       astray benchmark simulated -p p1,p3 -m ablation -o ablation
       astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
+      [dim]# your own detector beside them: a class with fit(trips) and score_samples(trips)[/dim]
+      astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
     """
     from astray.benchmark import manifest, runner
+    from astray.benchmark.imported import Imported
     from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
@@ -115,7 +119,9 @@ def command(
         parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
         parts += [("--pairs", str(pairs))] if "p8" in wanted else []
         parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
-        asked = manifest.Asked(manifest.command(dataset, wanted, names, draws, parts), wanted, names, draws)
+        typed = manifest.command(dataset, wanted, names, draws, parts)
+        sources = {m.name: m.source for m in contenders if isinstance(m, Imported)}
+        asked = manifest.Asked(typed, wanted, names, draws, sources)
         manifest.record(out, source, asked, changed_code=changed_code)
         with _shown(quiet) as show:
             every = cases(source, wanted, draws, rates, splits)
@@ -125,7 +131,7 @@ def command(
             _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
     kept: Kept = {}
     made = report(out, kept)
-    if figures:
+    if figures and runner.results(out) is not None:
         from astray.benchmark.figures import draw
 
         draw(out, kept)

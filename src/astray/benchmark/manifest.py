@@ -10,7 +10,7 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Asked:
     protocols: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
+    sources: Mapping[str, str] = field(default_factory=dict)  # methods of one's own, and the hash of their code
 
 
 def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
@@ -67,11 +68,18 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
                 f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']}); give another --out, "
                 "or --changed-code to go on all the same"
             )
+        for name, source in asked.sources.items():
+            if not changed_code and earlier.get("sources", {}).get(name, source) != source:
+                raise DataError(
+                    f"{folder} holds results of {name} when its code was another; give another --out, or "
+                    "--changed-code to go on all the same"
+                )
     codes = earlier.get("codes", [])
     manifest = now | {
         "codes": codes if code in codes else [*codes, code],
         "protocols": _added(earlier.get("protocols", []), asked.protocols),
         "methods": _added(earlier.get("methods", []), asked.methods),
+        **({"sources": sources} if (sources := earlier.get("sources", {}) | dict(asked.sources)) else {}),
         "seeds": sorted(_added(earlier.get("seeds", []), asked.seeds)),
         "commands": _added(earlier.get("commands", []), [asked.command]),
         "versions": earlier.get("versions", _versions()),

@@ -404,6 +404,8 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 def method(spec: str) -> Contender:
     """A method by its name, or by a name and options, set off by colons: values are JSON, or else plain text.
 
+    ``package.module:Class`` is anybody's own; see :mod:`astray.benchmark.imported`.
+
     >>> method("lof").name
     'lof'
     >>> method("astray:encoder=raw:iterations=20").options
@@ -427,7 +429,12 @@ def method(spec: str) -> Contender:
         return FleetStream(spec, base, options)
     if base in BASELINES or base in COMPARISONS:
         return BaselineMethod(spec, base, options)
-    raise DataError(f"no method named {base!r}; there are {', '.join((*METHODS, *STREAMING))}")
+    if ":" in base:
+        from astray.benchmark.imported import Imported
+
+        return Imported(spec, base, options)
+    known = ", ".join((*METHODS, *STREAMING))
+    raise DataError(f"no method named {base!r}; there are {known}, or give package.module:Class")
 
 
 _GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": STREAMING}

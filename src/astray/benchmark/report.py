@@ -10,7 +10,7 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.baselines.familiarity import STATISTICS
-from astray.benchmark import ablation, further_tables, measures, pair_tables, paper_tables, stream_tables
+from astray.benchmark import ablation, further_tables, measures, pair_tables, paper_tables, runner, stream_tables
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.methods import STREAMING
@@ -77,6 +77,11 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     """
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
+    if manifest is not None and scores is None and (failures := _failures(out)):
+        write(failures, out / "tables")
+        with replacing(out / "report.md") as file:
+            file.write("\n".join([_head(manifest), *(table.markdown() for table in failures)]).encode())
+        return failures
     if manifest is None or scores is None:
         raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
     made: list[Table] = []
@@ -95,6 +100,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
         trips = every.filter(part)
         those = [m for m in present if m in set(trips["method"].unique())]
         made += [_costs(name, title, trips, those, manifest["commands"])] if those else []
+    made += _failures(out)
     write(made, out / "tables")
     text = "\n".join([_head(manifest), *key(present, manifest), "", *(table.markdown() for table in made)])
     with replacing(out / "report.md") as file:
@@ -130,6 +136,17 @@ def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], c
     return Table(name, title, columns, tuple(rows), note)
 
 
+def _failures(out: Path) -> list[Table]:
+    """What failed, and why; nothing if nothing did."""
+    failed = runner.results(out, runner.FAILED)
+    if failed is None:
+        return []
+    counted = failed.group_by("method", "why", maintain_order=True).agg(pl.len(), pl.col("case").sort().first())
+    rows = tuple(counted.select("method", "len", "why", "case").collect().iter_rows())
+    note = "These cases are missing in the tables above. The same command tries them again."
+    return [Table("failed", "Failed", ("method", "cases", "why", "such as"), rows, note)]
+
+
 def _ratio(a: float, b: float) -> float | None:
     return a / b if b else None
 
@@ -163,6 +180,7 @@ def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     for name in present:
         base, _, options = name.partition(":")
         said = f"{base} with {options}" if options else known.get(base, base)
+        said = said if base in known else f"a class of one's own, {name}"
         lines.append(f"- {name}: {'astray with one thing changed' if name in VARIANTS else said}")
     if any(name in VARIANTS or name.startswith("astray") for name in present):
         lines.append(

@@ -1,8 +1,8 @@
 """Running cases: spread over processes, each finished one a file, so that a run may stop and go on at any point.
 
 Under the results folder stand ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file a case
-and method.
-A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all.
+and method. A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all. Why a
+case failed stands in ``failed/``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ from astray.errors import AstrayError
 from astray.processes import spread
 
 TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
+FAILED = "failed"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -80,8 +82,8 @@ def run(
 ) -> Outcome:
     """Run every method on every case that has no file yet; a stream is for the methods that follow streams.
 
-    What goes wrong in one case (an :class:`~astray.errors.AstrayError`) is reported at the end, and the others go on;
-    the next run tries it again. The results do not depend on the number of workers.
+    What goes wrong in one case is kept in ``failed/`` for the report, and the others go on; the next run tries it
+    again. The results do not depend on the number of workers.
     """
     jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
     waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
@@ -244,6 +246,28 @@ def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             tables[name].write_parquet(file)
+    (out / FAILED / job.path).unlink(missing_ok=True)
+
+
+def fail(out: Path, job: Job, why: str) -> None:
+    """Keep what went wrong with a case; a later success removes it."""
+    path = out / FAILED / job.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        pl.DataFrame({"method": [job.method], "case": [job.case.name], "why": [why]}).write_parquet(file)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in a line; of an error that is not astray's own, also where.
+
+    >>> reason(AstrayError("no trips"))
+    'AstrayError: no trips'
+    """
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, AstrayError):
+        return " ".join(said.split())
+    frames = traceback.extract_tb(error.__traceback__)
+    return " ".join(f"{said} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})".split())
 
 
 def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
@@ -273,8 +297,10 @@ class Worker:
                 self._last = job.case, self.dataset.trial(job.case)
             method = next(m for m in self.methods if m.name == job.method)
             write(self.out, job, score(self._last[1], job.case, method))
-        except AstrayError as error:
-            return Done(job, time.perf_counter() - began, f"{type(error).__name__}: {error}")
+        except Exception as error:  # whatever it is, it is said, and the other cases go on
+            why = reason(error)
+            fail(self.out, job, why)
+            return Done(job, time.perf_counter() - began, why)
         return Done(job, time.perf_counter() - began)
 
 

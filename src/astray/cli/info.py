@@ -135,7 +135,7 @@ def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
         "step": {"centre": round(found.step.centre, 4), "spread": round(found.step.spread, 4)},
         "trip_noise": round(found.trip_noise, 4),
     }
-    return about | ({} if found.window is None else {"window_length": found.window_length})
+    return about | ({} if found.by_length is None else {"window_length": found.window_length})
 
 
 def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:

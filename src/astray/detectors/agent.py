@@ -10,21 +10,31 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.detectors.configuration import aspect_weights, featurizer_config, hours_from, learn_config, preset
+from astray.detectors.configuration import (
+    aspect_weights,
+    featurizer_config,
+    hours_from,
+    learn_config,
+    own_explorers,
+    preset,
+)
 from astray.detectors.fleet_training import go_on
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
+from astray.detectors.overlap import warn_of_overlap
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import Generated, revive
-from astray.detectors.training import Trained, others, remember, sample, thin, train, without
+from astray.detectors.training import Trained, check_steps, others, remember, sample, thin, train, without
 from astray.detectors.updating import first_lesson, given_again, sort_out
 from astray.errors import DataError, some_names
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
+from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.memory import Forgetting, Memory
 from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
-from astray.irl.world import GeoWorld, StepWorld
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import OwnScores, fits, own_calibration, scored_past
@@ -58,9 +68,9 @@ class IRLDetector(AgentParameters, Observing):
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
     other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
     each, goes on learning from them for some tens of seconds. For states and actions of any kind
-    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, and where the
-    featurizer gives what the shared reward does not know (other habits, another encoder, a context), the agent's own
-    reward is learned by Algorithm 1 of the paper.
+    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, where the featurizer
+    gives what the shared reward does not know (other habits, another encoder, a context), and with explorers or a
+    background of one's own, the agent's own reward is learned by Algorithm 1 of the paper.
 
     Attributes
     ----------
@@ -106,7 +116,7 @@ class IRLDetector(AgentParameters, Observing):
     """
 
     KIND: ClassVar[str] = "detector"
-    UNSAVED: ClassVar[tuple[str, ...]] = ("dynamics", "progress")
+    UNSAVED: ClassVar[tuple[str, ...]] = ("dynamics", "background", "progress")
 
     reward_: Reward
     featurizer_: Featurizer | None
@@ -144,6 +154,8 @@ class IRLDetector(AgentParameters, Observing):
         good = first_lesson(trips, y)
         rng = np.random.default_rng(self.seed)
         mine = trips[good]
+        if not mine.is_gps:
+            check_steps(mine, mine)
         rest = None if population is None else others(population, mine, self.max_population, rng)
         config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         if mine.is_gps:
@@ -152,18 +164,25 @@ class IRLDetector(AgentParameters, Observing):
             default = FeaturizerConfig(interval=sampling_interval(mine))
             if self.preset == "kdd19":
                 default = FeaturizerConfig(encoder="raw", interval=KDD19_INTERVAL)
-            own = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
-            looking = featurizer_config(default, self.featurizer, encoder=self.encoder, **own)
-            featurizer = remember(Featurizer.of(mine, looking, rng), mine)
+            named = self.encoder if isinstance(self.encoder, str) else None
+            given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
+            looking = featurizer_config(default, self.featurizer, encoder=named, **given)
+            own = None if self.encoder is None or named else OwnEncoder(self.encoder)
+            featurizer = remember(Featurizer.of(mine, looking, rng, own), mine)
             shared = self._shared(featurizer)
             if shared is not None:
                 weights = aspect_weights(shared.aspects, self.look_for)
                 trained = self._enrol(mine, featurizer, rest, rng, shared, weights)
             else:
-                trained = self._learn(GeoWorld.of(sample(mine, self.max_trips, rng), featurizer), config, rng, rest)
+                demonstrations = sample(mine, self.max_trips, rng)
+                geo = GeoWorld.of(demonstrations, featurizer, own_explorers(self.explorers))
+                trained = self._learn(geo, config, rng, rest)
         else:
             demonstrations, waves = sample(mine, self.max_trips, rng), 0 if self.preset == "kdd19" else WAVES
-            world = StepWorld.of(demonstrations, self._dynamics(demonstrations, rng), rng, waves)
+            warn_of_overlap(demonstrations)
+            dynamics = self._dynamics(demonstrations, config, rng)
+            own_ways = own_explorers(self.explorers)
+            world = StepWorld.of(demonstrations, dynamics, rng, waves, config.capacity, own_ways)
             trained = self._learn(world, config, rng, rest)
         self._take(trained)
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
@@ -332,13 +351,17 @@ class IRLDetector(AgentParameters, Observing):
             doubted = tuple(trip for trip in self.suspects_ if trip not in again)
             trained = self._enrol(both, featurizer, rest, rng, self.reward_, self.aspect_weights_, doubted)
         else:
+            config = configured(preset("default"), self.config_)
             world: GeoWorld | StepWorld
+            own_ways = own_explorers(self.explorers)
             if featurizer is not None:
-                world = GeoWorld.of(both, featurizer)
+                world = GeoWorld.of(both, featurizer, own_ways)
             else:
                 assert self.world_ is not None
-                world = replace(self.world_, trajectories=both, dynamics=self._dynamics(both, rng))
-            config = configured(preset("default"), self.config_)
+                warn_of_overlap(both)
+                dynamics = self._dynamics(both, config, rng)
+                known = replace(self.world_, most=config.capacity, explorers=own_ways)
+                world = replace(known, trajectories=both, dynamics=dynamics)
             config = replace(config, iterations=max(1, config.iterations // 3))
             start = revive(self.reward_.step, self.generated_, config, rng)
             trained = self._learn(world, config, rng, rest, start)
@@ -360,6 +383,7 @@ class IRLDetector(AgentParameters, Observing):
             config,
             rng,
             population=rest,
+            given=self._given(world, config, rng),
             start=start,
             keep=self.keep,
             robust=self.robust,
@@ -368,9 +392,21 @@ class IRLDetector(AgentParameters, Observing):
             progress=self.progress,
         )
 
+    def _given(self, world: GeoWorld | StepWorld, config: LearnConfig, rng: np.random.Generator) -> Trajectories | None:
+        """What a background of one's own makes of the trips that teach."""
+        if self.background is None:
+            return None
+        trips = world.fixes if isinstance(world, GeoWorld) else world.trajectories
+        made = self.background(self._teaching(trips, config), rng)
+        if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
+            raise DataError(f"the background gave {made!r}; return Trajectories of the kind that it was given")
+        if not made.is_gps:
+            check_steps(made, trips, "the background's ")
+        return made
+
     def _shared(self, featurizer: Featurizer) -> Reward | None:
         """The reward that serves everybody; None if the agent is to have its own."""
-        if self.preset != "default" or not featurizer.counts:
+        if self.preset != "default" or not featurizer.counts or self.background or own_explorers(self.explorers):
             return None
         reward = pretrained() if self.reward is None else read_reward(self.reward)
         if fits(reward, featurizer):
@@ -412,8 +448,16 @@ class IRLDetector(AgentParameters, Observing):
         self.suspects_, self.inbox_ = trained.suspects, trained.inbox
         self._own_calibration = trained.calibration
 
-    def _dynamics(self, trips: Trajectories, rng: np.random.Generator) -> Dynamics:
-        return LearnedDynamics.fit(trips, rng) if self.dynamics is None else self.dynamics
+    def _dynamics(self, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> Dynamics:
+        """Those that were given, or learned from the runs that teach."""
+        return LearnedDynamics.fit(self._teaching(trips, config), rng) if self.dynamics is None else self.dynamics
+
+    def _teaching(self, trips: Trajectories, config: LearnConfig) -> Trajectories:
+        """The trips that are not held out."""
+        from astray.irl.learn import held_out
+
+        spared = held_out(trips.ids, np.arange(len(trips)), config.held_out)
+        return trips[~np.isin(np.arange(len(trips)), spared)]
 
     # ---------------------------------------------------------------- looking
 
@@ -475,10 +519,8 @@ class IRLDetector(AgentParameters, Observing):
         if trips.is_gps != (self.featurizer_ is not None):
             wanted = "GPS fixes (time, lat, lon)" if self.featurizer_ is not None else "states and actions"
             raise DataError(f"this detector was fitted on {wanted}; these trajectories hold {', '.join(trips.columns)}")
-        for name in () if trips.is_gps else ("state", "action"):
-            given, known = (t.columns[name].shape[1] for t in (trips, self.kept_))
-            if given != known:
-                raise DataError(f"{name}s have {given} columns, not {known}")
+        if not trips.is_gps:
+            check_steps(trips, self.kept_)
         return trips
 
     def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
@@ -507,7 +549,8 @@ class IRLDetector(AgentParameters, Observing):
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:
-            return explain_steps(scores, bounds)
+            assert self.world_ is not None
+            return explain_steps(scores, bounds, self.world_)
         shown = without(self.kept_, trip.ids)
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]

@@ -10,7 +10,7 @@ import numpy as np
 
 from astray.errors import DataError
 from astray.features.featurizer import FeaturizerConfig
-from astray.irl.world import STEP_COUNTERFACTUALS
+from astray.irl.step_world import STEP_COUNTERFACTUALS
 from astray.storage import configured
 from astray.trajectories import Trajectories
 from astray.zones import standard_offset
@@ -25,7 +25,7 @@ class LearningParameters(Protocol):
     iterations: int | None
     heads: int | None
     networks: int | None
-    explorers: Sequence[str] | None
+    explorers: Sequence[Any] | None
     weights: Mapping[str, float] | None
     config: LearnConfig | Mapping[str, Any] | None
 
@@ -47,7 +47,7 @@ def learn_config(
     own = {
         "iterations": given.iterations,
         "objective": objective,
-        "explorers": given.explorers,
+        "explorers": None if given.explorers is None else explorer_names(given.explorers),
         "weights": None if given.weights is None else list(given.weights.items()),
         "reward": _present({"heads": given.heads, "networks": given.networks}),
     }
@@ -55,6 +55,22 @@ def learn_config(
     if not gps and given.explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
         return replace(config, explorers=STEP_COUNTERFACTUALS)
     return config
+
+
+def explorer_names(explorers: Sequence[Any]) -> list[str]:
+    """The names of counterfactuals: as they are, or those of functions."""
+    return [e if isinstance(e, str) else str(getattr(e, "__name__", type(e).__name__)) for e in explorers]
+
+
+def own_explorers(explorers: Sequence[Any] | None) -> dict[str, Any]:
+    """Those of some counterfactuals that are functions of one's own, by name."""
+    found: dict[str, Any] = {}
+    for name, explorer in zip(explorer_names(explorers or ()), explorers or (), strict=True):
+        if isinstance(explorer, str):
+            continue
+        if not callable(explorer) or found.setdefault(name, explorer) is not explorer:
+            raise DataError(f"the explorer {name!r} is no function, or there are two of that name; rename one")
+    return found
 
 
 def featurizer_config(

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.detectors.configuration import explorer_names
 from astray.detectors.parameters import Parameters, documented
 from astray.errors import DataError, NotFittedError, UnknownAgentWarning, some_names
 from astray.irl.posterior import RewardPosterior
@@ -386,6 +387,8 @@ class Detector(Parameters, ABC):
         self._require_fitted()
         params = self.get_params() | dict.fromkeys(self.UNSAVED)
         params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma") if params[name] is not None}
+        if params.get("explorers") is not None:
+            params["explorers"] = explorer_names(params["explorers"])
         packed = self._pack()
         write(path, self.KIND, {"parameters": plain(params)} | packed.values, packed.arrays)
 

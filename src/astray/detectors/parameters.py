@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, LocalTime, OneAgent, OwnReward
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from astray.detectors.fleet_training import GoingOnConfig
     from astray.detectors.training import Progress
     from astray.features.featurizer import FeaturizerConfig
     from astray.irl.config import LearnConfig
     from astray.irl.dynamics import Dynamics
+    from astray.trajectories import Trajectories
 
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
 
@@ -56,7 +59,12 @@ class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
         "only with a population can they be told.",
     )
     weights: Mapping[str, float] | None = parameter(
-        None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``."
+        None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``, ``given``."
+    )
+    background: Callable[[Trajectories, np.random.Generator], Trajectories] | None = parameter(
+        None,
+        "A function of past trips and a generator that gives trips to tell them from: further background, the source "
+        "``given``. A reward of the agent's own is learned then. A saved model does not hold it.",
     )
     dynamics: Dynamics | None = parameter(
         None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,11 +17,13 @@ from astray.errors import DataError
 from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
 from astray.features.paths import resample
+from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
-from astray.irl.world import GeoWorld, Rows, StepWorld
-from astray.scoring.normality import Calibration, Location, calibrate, out_of_bag
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld
+from astray.scoring.normality import FEW_LEFT_OUT, Calibration, Location, calibrate, out_of_bag
 from astray.scoring.own_scale import OwnScores
-from astray.scoring.scores import chunks
+from astray.scoring.scores import CHUNK_FIXES, chunks
 from astray.storage import ModelFile
 from astray.storage.parts import (
     Packed,
@@ -50,7 +52,6 @@ Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 REMEMBER_FIXES = 500_000  # looked at in one go while remembering
-FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
 LEAST_JUDGES = 3  # heads that must not have learned from a trip for it to set the scale
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time
@@ -96,12 +97,25 @@ def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajecto
     return trips if len(trips) <= most else trips[np.sort(rng.choice(len(trips), most, replace=False))]
 
 
+def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> None:
+    """Refuse what does not hold states and actions as wide as the known ones."""
+    for name in ("state", "action"):
+        if name not in given.columns:
+            held = ", ".join(given.columns)
+            raise DataError(f"{whose}{name}s are missing: there is {held}; Trajectories.from_steps makes them")
+        columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
+        if columns != wanted:
+            raise DataError(f"{whose}{name}s have {columns} columns, not {wanted} as those that were learned from")
+
+
 def others(
     population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
 ) -> Trajectories:
     """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
     if population.is_gps != mine.is_gps:
         raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
+    if not mine.is_gps:
+        check_steps(population, mine, "the population's ")
     # Agents without a name cannot be told apart, so nobody is left out by it.
     found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
     if not len(found):
@@ -238,6 +252,7 @@ def train(
     rng: np.random.Generator,
     *,
     population: Trajectories | None,
+    given: Trajectories | None = None,
     start: Learned | None = None,
     keep: int = 300,
     robust: bool = False,
@@ -247,23 +262,31 @@ def train(
 ) -> Trained:
     """Algorithm 1, then the scales, then what is kept.
 
-    Every trip sets the scales by the rewards of the heads whose bootstrap has left it out (out of bag, Breiman 1996).
-    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and
-    of few trips they promise little.
-    Where the paper's own scale is asked for, and no trip is held out, all heads judge all trips.
+    Held-out trips set the scales. Every trip, by the rewards of the heads whose bootstrap has left it out (out of bag,
+    Breiman 1996), tells what the length of a trip does to its score, and sets the scales where too few are held out.
+    The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone,
+    and of few trips they promise little.
     """
     from astray.irl.learn import held_out, learn
 
-    rows = world.demonstrations()
     with one_thread():
-        learned = learn(world, config, rng, population=population, start=start, progress=progress)
-    rewards, judged = learned.posterior(rows.features), judges(learned.unseen)[rows.trip]
-    measured = np.any(judged, axis=1)
-    # Of a handful of trips the spread cannot be told: then all heads must judge all, each trip left out of its counts.
-    if (scale == "trip" or config.held_out) and _n_trips(rows, measured) >= FEW_LEFT_OUT:
-        rows, rewards = rows[measured], out_of_bag(rewards[measured], judged[measured])
-    promised = np.isin(rows.trip, held_out(world.names, np.unique(rows.trip), config.held_out))
-    calibration = calibrated(learned, rows, rewards, robust, scale, window, promised)
+        learned = learn(world, config, rng, population=population, given=given, start=start, progress=progress)
+    present = np.unique(world.paths.context["trip"]) if isinstance(world, GeoWorld) else np.arange(len(world.names))
+    spared = held_out(world.names, present, config.held_out)
+    judged = judges(learned.unseen, present)
+    if scale == "step" and not config.held_out:  # the paper's own
+        judged = np.ones_like(judged)
+    steps = judged_steps(world, learned.posterior, judged)
+    promised = np.isin(steps.trip, spared)
+    length = window or (WINDOW if isinstance(world, GeoWorld) else WINDOW_STEPS)
+    calibration = calibrate(
+        *steps,
+        aspects=learned.posterior.aspects,
+        unseen=promised,
+        robust=robust,
+        scale=scale,
+        window_length=length,
+    )
     reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
     if isinstance(world, GeoWorld):
         kept = thin(sample(world.fixes, keep, rng), world.featurizer)
@@ -272,45 +295,50 @@ def train(
     return Trained(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)
 
 
-def _n_trips(rows: Rows, which: NDArray[np.bool_]) -> int:
-    return len(np.unique(rows.trip[which]))
-
-
-def judges(unseen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def judges(unseen: NDArray[np.bool_], present: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which heads judge each demonstration, from (trips, heads) that say which have not learned from it.
 
-    A trip that nearly every head has learned from is judged by none: one or two heads are a noisy jury.
+    A trip that nearly every head has learned from is judged by none: one or two heads are a noisy jury. But of a
+    handful of trips the spread cannot be told: then all heads must judge all.
 
-    >>> judges(np.array([[True, True, True, True], [False, True, False, False]])).sum(axis=1).tolist()
-    [4, 0]
+    >>> unseen = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
+    >>> judges(unseen, np.arange(12)).sum(axis=1).tolist()
+    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 0]
+    >>> judges(unseen[-3:], np.arange(3)).sum(axis=1).tolist()
+    [4, 4, 4]
     """
     enough = unseen.sum(axis=1) >= min(LEAST_JUDGES, unseen.shape[1])
+    if np.count_nonzero(enough[present]) < FEW_LEFT_OUT:
+        return np.ones_like(unseen)
     return np.asarray(unseen & enough[:, None])
 
 
-def calibrated(
-    learned: Learned,
-    rows: Rows,
-    rewards: Array,
-    robust: bool,
-    scale: str = "trip",
-    window: float | None = None,
-    unseen: NDArray[np.bool_] | None = None,
-) -> Calibration:
-    """The scales that demonstrations set, from the rewards of their rows."""
-    if rows.steps is None:
-        time = np.arange(len(rows)) - np.searchsorted(rows.path, rows.path).astype(np.float64)
-        length = WINDOW_STEPS if window is None else window
-    else:
-        time, length = rows.steps.time, WINDOW if window is None else window
-    return calibrate(
-        rewards,
-        rows.trip,
-        time,
-        np.ones(len(rows)),
-        aspects=learned.posterior.aspects,
-        unseen=unseen,
-        robust=robust,
-        scale=scale,
-        window_length=length,
-    )
+class JudgedSteps(NamedTuple):
+    """The steps of demonstrations, whole trips one after the other."""
+
+    rewards: NDArray[np.float64]  # (steps, aspects, 1): by the heads that judge the trip
+    trip: NDArray[np.int64]
+    time: NDArray[np.float64]  # seconds, or steps where there is no time
+    weight: NDArray[np.float64]  # how long a step takes, likewise
+
+
+def judged_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, judged: NDArray[np.bool_]) -> JudgedSteps:
+    """What the heads that judge each trip, of (trips, heads), say of its steps; trips that none does are left out."""
+    wanted = np.asarray(judged.any(axis=1))
+    if isinstance(world, GeoWorld):
+        rows = world.demonstrations()
+        rows = rows[wanted[rows.trip]]
+        assert rows.steps is not None
+        rewards = out_of_bag(posterior(rows.features), judged[rows.trip])
+        weight = np.full(len(rows), world.featurizer.config.interval)
+        return JudgedSteps(rewards, rows.trip, rows.steps.time, weight)
+    runs = world.trajectories[wanted]
+    trip = np.flatnonzero(wanted)[runs.trajectory_of_row]
+    step = np.arange(runs.n_rows) - np.repeat(runs.offsets[:-1], runs.lengths)
+    states, actions = runs.columns["state"], runs.columns["action"]
+    rewards = np.empty((len(trip), len(posterior.aspects), 1))
+    # Runs may be long, so their features are not held all at once.
+    for start in range(0, len(trip), CHUNK_FIXES):
+        some = slice(start, start + CHUNK_FIXES)
+        rewards[some] = out_of_bag(posterior(world.encode(states[some], actions[some])), judged[trip[some]])
+    return JudgedSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.explain.reasons import Reason, either_side, reasons
+from astray.explain.steps import odd_numbers
 from astray.explain.ways import Way, expected_ways
 from astray.explain.words import (
     ASPECTS,
@@ -18,7 +19,6 @@ from astray.explain.words import (
     familiar_counts,
     motion_words,
     passed_here,
-    step_words,
     worst_aspect,
 )
 from astray.features.encoders import FamiliarityEncoder
@@ -26,6 +26,7 @@ from astray.features.faults import FAULT_NAMES
 from astray.features.featurizer import Featurizer
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
+from astray.scoring.normality import step_normality
 from astray.scoring.segments import Segment, leaving
 from astray.text import harmless, number_of
 from astray.trajectories import Trajectories
@@ -33,10 +34,13 @@ from astray.trip_ids import TripId, find_trips
 from astray.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
+    from astray.irl.step_world import StepWorld
     from astray.scoring.scores import Scores
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+
+PAST_STEPS = 20_000  # that a step of states and actions is compared with
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,14 +238,27 @@ def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reas
     )
 
 
-def explain_steps(scores: Scores, bounds: Bounds) -> Explanation:
-    """The explanation of the one trajectory of states and actions in ``scores``."""
+def explain_steps(scores: Scores, bounds: Bounds, world: StepWorld) -> Explanation:
+    """The explanation of the one trajectory of states and actions in ``scores``: of each segment, its lowest step.
+
+    ``world`` holds past runs to compare with.
+    """
     segments = scores.segments(np.array([bounds.eps]))
-    n_states, n_actions = (scores.trips.columns[name].shape[1] for name in ("state", "action"))
-    standard = scores.chunk.features[:, : n_states + n_actions]
-    words: list[tuple[str, dict[str, float]]] = [
-        (step_words(standard[s.start : s.stop], n_states), {}) for s in segments
-    ]
+    trip, calibration = scores.trips, scores.calibrations[0]
+    pairs = np.hstack([trip.columns["state"], trip.columns["action"]])
+    n_states = trip.columns["state"].shape[1]
+    past = world.excerpt(PAST_STEPS)
+
+    def normality(steps: Array) -> Floats:
+        rewards = scores.reward.step(world.encode(steps[:, :n_states], steps[:, n_states:]))
+        return step_normality(rewards, calibration).normality
+
+    words: list[tuple[str, dict[str, float]]] = []
+    for segment in segments:
+        at = segment.start + int(np.argmin(scores.normality[segment.start : segment.stop]))
+        odd = odd_numbers(pairs[at], past, world.scale, n_states, normality)
+        said = "; ".join(o.words(n_states) for o in odd) or "no single number of it sets it apart from past steps"
+        words.append((f"at step {at} {said}", {}))
     return _explanation(scores, bounds, segments, words)
 
 

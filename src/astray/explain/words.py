@@ -151,12 +151,3 @@ def motion_words(steps: Steps) -> str:
     speed = np.hypot(*steps.velocity.T)
     way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
     return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"
-
-
-def step_words(z: Array, n_states: int) -> str:
-    """What stands out among standardised states and actions (rows x columns)."""
-    far = np.abs(np.median(z, axis=0))
-    column = int(np.argmax(far))
-    name = f"state {column}" if column < n_states else f"action {column - n_states}"
-    side = "above" if np.median(z[:, column]) > 0 else "below"
-    return f"{name} lies {far[column]:.1f} standard deviations {side} its mean"

@@ -145,6 +145,43 @@ class FamiliarityEncoder:
         return FamiliarityEncoder(memory, self.habits, self.lags, self.frame)
 
 
+@dataclass(frozen=True)
+class OwnEncoder:
+    """An encoder of one's own: any object with ``names`` and ``encode``, whose features are checked."""
+
+    encoder: Any
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in ("names", "encode") if not hasattr(self.encoder, name)]
+        if wrong:
+            raise DataError(
+                f"the encoder {type(self.encoder).__name__} has no {wrong[0]}",
+                remedy="give the names of its features as names, and encode(steps, without) that returns them",
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """One name a feature."""
+        return list(self.encoder.names)
+
+    @property
+    def lags(self) -> tuple[float, ...]:
+        """The seconds by which the steps must look back; none unless the encoder says so."""
+        return tuple(getattr(self.encoder, "lags", ()))
+
+    def encode(self, steps: Steps, without: Array | None = None) -> Features:
+        """Features, one row a step."""
+        found = np.asarray(self.encoder.encode(steps, without), np.float32)
+        wanted = (len(steps), len(self.names))
+        if found.shape != wanted or not np.isfinite(found).all():
+            what = f"features of the shape {found.shape}" if found.shape != wanted else "features that are not finite"
+            raise DataError(
+                f"the encoder {type(self.encoder).__name__} gave {what}; give one row a step and a finite number for "
+                f"each of its names: {wanted}"
+            )
+        return found
+
+
 class StepEncoder:
     """The features of one step after another, for a live feed: to the last bit those of :class:`FamiliarityEncoder`."""
 

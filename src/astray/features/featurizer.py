@@ -99,8 +99,10 @@ class Featurizer:
     popularity: Popularity = field(default_factory=Popularity)
 
     @classmethod
-    def of(cls, fixes: Trajectories, config: FeaturizerConfig, rng: np.random.Generator) -> Featurizer:
-        """A featurizer centred on some fixes, with an empty memory."""
+    def of(
+        cls, fixes: Trajectories, config: FeaturizerConfig, rng: np.random.Generator, encoder: Encoder | None = None
+    ) -> Featurizer:
+        """A featurizer centred on some fixes, with an empty memory; with an encoder of one's own, or by its name."""
         if not fixes.is_gps:
             raise DataError(
                 "these trajectories have no columns time, lat and lon; use a StepWorld for states and actions"
@@ -116,10 +118,11 @@ class Featurizer:
                 Memory(forgetting=config.forgetting), config.habits, config.lags, Frame(projection, offset)
             ),
         }
-        if config.encoder not in encoders:
+        if encoder is None and config.encoder not in encoders:
             raise DataError(f"no encoder named {config.encoder!r}; there are {', '.join(ENCODERS)}")
         context = Context.of(config.context, fixes, projection, offset)
-        return cls(config, projection, encoders[config.encoder], context, Popularity(config.popularity))
+        sees = encoders[config.encoder] if encoder is None else encoder
+        return cls(config, projection, sees, context, Popularity(config.popularity))
 
     @property
     def names(self) -> list[str]:

@@ -1,7 +1,8 @@
 """The background: what might have been done instead. Its coverage decides what an anomaly is.
 
-Three sources, mixed by weight, all kept and used again: ``policy`` (the generator's rollouts, the paper's T_s),
-``explore`` (counterfactuals of the agent's own trips) and ``population`` (other agents).
+Four sources, mixed by weight, all kept and used again: ``policy`` (the generator's rollouts, the paper's T_s),
+``explore`` (counterfactuals of the agent's own trips), ``population`` (other agents) and ``given`` (a background of
+one's own).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from astray.irl.world import Rows
 
 Array = NDArray[Any]
 
-SOURCES = ("policy", "explore", "population")
+SOURCES = ("policy", "explore", "population", "given")
 
 LogDensity = Callable[[Array, Array], Array]
 

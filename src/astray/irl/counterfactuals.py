@@ -7,7 +7,8 @@ says which points it changed; the others are as normal as before and do not coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,25 +188,33 @@ KINDS = {
 
 
 def explore(
-    paths: Trajectories, n: int, names: Sequence[str], interval: float, rng: np.random.Generator
+    paths: Trajectories,
+    n: int,
+    names: Sequence[str],
+    interval: float,
+    rng: np.random.Generator,
+    own: Mapping[str, Counterfactual] = MappingProxyType({}),
 ) -> tuple[Trajectories, NDArray[np.bool_]]:
     """Draw ``n`` counterfactuals of random paths, each of a random one of ``names``, resampled to the interval.
 
+    ``own`` are further counterfactuals, by name.
     Returns the paths, with the context (and the trip) of those that they were made of, and which of their points were
     changed.
     """
-    unknown = [name for name in names if name not in COUNTERFACTUALS]
+    known = {**COUNTERFACTUALS, **own}
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise DataError(
-            f"no counterfactual named {(unknown or ['(none)'])[0]!r}; there are {', '.join(COUNTERFACTUALS)}"
-        )
+        raise DataError(f"no counterfactual named {(unknown or ['(none)'])[0]!r}; there are {', '.join(known)}")
     source = rng.integers(len(paths), size=n)
     kind = rng.integers(len(names), size=n)
     time, xy, offsets = paths.columns["time"], paths.columns["xy"], paths.offsets
     made = [
-        COUNTERFACTUALS[names[k]](time[offsets[i] : offsets[i + 1]], xy[offsets[i] : offsets[i + 1]], paths, rng)
+        known[names[k]](time[offsets[i] : offsets[i + 1]], xy[offsets[i] : offsets[i + 1]], paths, rng)
         for i, k in zip(source, kind, strict=True)
     ]
+    for path, k in zip(made, kind, strict=True):
+        if names[k] in own:
+            _check_path(names[k], path)
     raw = make_paths(
         np.concatenate([p.time for p in made]),
         np.concatenate([p.xy for p in made]),
@@ -218,6 +227,17 @@ def explore(
     row = drawn.trajectory_of_row
     # The step by which the turning point was reached is as normal as ever; a millisecond stands for rounding.
     return drawn, (at > start[row] + 1e-3) & (at <= end[row] + 1e-3)
+
+
+def _check_path(name: str, path: Any) -> None:
+    """Refuse what an explorer of one's own gave, if it is no path."""
+    fits = isinstance(path, Path) and np.shape(path.xy) == (len(path.time), 2) and len(path.time) > 0
+    fits = fits and bool(np.isfinite(path.time).all() and np.isfinite(path.xy).all())
+    if not fits or (np.diff(path.time) < 0).any():
+        raise DataError(
+            f"the explorer {name!r} gave no path; return Path(time, xy, changed) with as many rising times as places, "
+            "in seconds and metres"
+        )
 
 
 def _near_another(xy: Array, others: Trajectories, rng: np.random.Generator) -> tuple[int, int | None, Array, Array]:

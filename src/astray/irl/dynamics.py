@@ -215,6 +215,7 @@ class LearnedDynamics:
         n_features: int = 128,
         margin: float = 0.1,
         n_folds: int = 5,
+        most: int = 50_000,
     ) -> LearnedDynamics:
         """Fit to the columns ``state`` and ``action`` of demonstrations.
 
@@ -230,29 +231,34 @@ class LearnedDynamics:
             How far beyond the demonstrated range a state or action may go, as a fraction of that range.
         n_folds
             The ridge penalty is the one that predicts best on held-out parts, so many of them.
+        most
+            Of more transitions than this, so many are drawn: memory does not grow with them.
         """
         for name in ("state", "action"):
             if name not in demonstrations.columns:
                 raise DataError(f"the demonstrations lack the column {name!r}; Trajectories.from_steps makes it")
-        states = demonstrations.columns["state"].astype(np.float64)
-        pairs = np.concatenate([states, demonstrations.columns["action"]], axis=1)
-        has_next = np.ones(len(pairs), dtype=bool)
+        states, actions = (demonstrations.columns[name] for name in ("state", "action"))
+        has_next = np.ones(len(states), dtype=bool)
         has_next[demonstrations.offsets[1:] - 1] = False
         before = np.flatnonzero(has_next)
         if len(before) < n_folds:
             raise DataError(f"{len(before)} transitions are too few for {n_folds} folds; give longer demonstrations")
-        reach = margin * np.ptp(pairs, axis=0)
-        difference = states[before + 1] - states[before]
+        if len(before) > most:
+            before = np.sort(rng.choice(before, most, replace=False))
+        lower, upper = (np.concatenate([end(states, axis=0), end(actions, axis=0)]) for end in (np.min, np.max))
+        reach = margin * (upper - lower)
+        pairs = np.concatenate([states[before], actions[before]], axis=1).astype(np.float64)
+        difference = states[before + 1].astype(np.float64) - pairs[:, : states.shape[1]]
         drift, scale = difference.mean(axis=0), standard_scale(difference)
-        features = _FourierFeatures.draw(pairs[before], n_features, rng)
-        coefficients, residuals = _ridge(features(pairs[before]), (difference - drift) / scale, n_folds)
+        features = _FourierFeatures.draw(pairs, n_features, rng)
+        coefficients, residuals = _ridge(features(pairs), (difference - drift) / scale, n_folds)
         # A square root of the covariance that allows for columns without any noise.
         eigenvalues, vectors = np.linalg.eigh(residuals.T @ residuals / len(residuals))
         noise = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
         return cls(
-            starts=states[demonstrations.offsets[:-1]],
-            lower=pairs.min(axis=0) - reach,
-            upper=pairs.max(axis=0) + reach,
+            starts=states[demonstrations.offsets[:-1]].astype(np.float64),
+            lower=lower - reach,
+            upper=upper + reach,
             features=features,
             coefficients=coefficients * scale,
             drift=drift,

@@ -69,6 +69,7 @@ def learn(
     rng: np.random.Generator,
     *,
     population: Trajectories | Sequence[Sized | None] | None = None,
+    given: Trajectories | None = None,
     generator: Generator | None = None,
     start: Learned | None = None,
     groups: Sequence[NDArray[np.bool_]] = (),
@@ -83,6 +84,8 @@ def learn(
         then, for each agent would need its own).
     population
         Other agents' trajectories for the background; with several worlds, one set for each.
+    given
+        Trajectories for the background that nobody made; by default they weigh 1.
     generator
         A policy with its own way to improve, in place of TRPO.
     start
@@ -117,8 +120,17 @@ def learn(
     left = np.isin(demonstrations.trip, spared)
     training, left_out = demonstrations[~left], demonstrations[left]
 
+    if acting is not None and len(spared):
+        # What is made of the demonstrations, and could be taken for one, is not made of those that are to judge.
+        acting = acting[~np.isin(np.arange(len(names)), spared)]
+        all_worlds = [acting]
+
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
     backgrounds = _backgrounds(all_worlds, acting, all_others, config, rng, start)
+    if given is not None:
+        for background in backgrounds.values():
+            background.weights.setdefault("given", 1.0)
+            background.append("given", all_worlds[0].others(given))
     reward = _reward(demonstrations, backgrounds, config, rng, start)
     if start is not None and acting is None:
         reward.believe()

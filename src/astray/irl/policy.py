@@ -244,7 +244,12 @@ def rollout(
     if n < 1 or horizon < 1 or limits.shape != (n,) or (limits < 1).any():
         raise DataError(f"{n} trajectories of {limits} steps; give n lengths, all of them at least 1")
     noise = rng.standard_normal((horizon, n, policy.n_actions))
-    first = dynamics.reset(n, rng)
+    first = np.asarray(dynamics.reset(n, rng))
+    if first.shape != (n, len(policy.state_mean)):
+        raise DataError(
+            f"the dynamics began {n} trajectories with states of the shape {first.shape}, but the demonstrations' "
+            f"states have {len(policy.state_mean)} columns; reset(n, rng) must return (n, {len(policy.state_mean)})"
+        )
     # Time first while filling: each step then writes one run of memory.
     path = np.zeros((horizon + 1, n, first.shape[1]))
     path[0] = first
@@ -257,7 +262,13 @@ def rollout(
         for t in range(horizon):
             mask[t] = running
             actions[t] = act(path[t], noise[t]).numpy()
-            path[t + 1], alive = dynamics.step(path[t], actions[t], rng)
+            following, alive = dynamics.step(path[t], actions[t], rng)
+            if np.shape(following) != first.shape or np.shape(alive) != (n,):
+                raise DataError(
+                    f"the dynamics stepped to states of the shape {np.shape(following)}, alive {np.shape(alive)}; "
+                    f"step(states, actions, rng) must return {first.shape} and ({n},)"
+                )
+            path[t + 1] = following
             ended |= running & ~alive
             running &= alive & (t + 1 < limits)
             if not running.any():

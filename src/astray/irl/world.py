@@ -1,8 +1,8 @@
-"""A world: what the learner can see, try and imagine. One for GPS, one for states and actions of any kind."""
+"""A world: what the learner can see, try and imagine; here the one of GPS trips."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
 from astray.features.paths import make_paths, resample
 from astray.features.steps import Steps
-from astray.irl.counterfactuals import explore
+from astray.irl.counterfactuals import Counterfactual, explore
 from astray.irl.dynamics import Dynamics, Integrator
 from astray.irl.population import Population
 from astray.trajectories import Trajectories
@@ -143,6 +143,9 @@ class ActingWorld(World, Protocol):
     def refresh(self, rows: Rows) -> Rows:
         """The same rows, seen with what the world knows now."""
 
+    def __getitem__(self, which: NDArray[np.bool_]) -> ActingWorld:
+        """The world of some of the demonstrations."""
+
 
 @dataclass(frozen=True, eq=False)
 class GeoWorld:
@@ -154,20 +157,25 @@ class GeoWorld:
         How trips are looked at; it must remember the demonstrations (:meth:`of` sees to that).
     fixes
         The demonstrations.
+    explorers
+        Counterfactuals of one's own, by name.
     """
 
     featurizer: Featurizer
     fixes: Trajectories
     paths: Trajectories = field(repr=False)
+    explorers: Mapping[str, Counterfactual] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fixes: Trajectories, featurizer: Featurizer) -> GeoWorld:
+    def of(
+        cls, fixes: Trajectories, featurizer: Featurizer, explorers: Mapping[str, Counterfactual] | None = None
+    ) -> GeoWorld:
         """The world of an agent; trips that the featurizer does not remember yet are remembered."""
         new = ~fixes.isin(featurizer.memory.trip_ids)
         world = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer)
         if world is None:
             raise DataError("no trajectory has two usable fixes at different times; there is nothing to learn from")
-        return world
+        return replace(world, explorers=explorers or {})
 
     @classmethod
     def seen(cls, fixes: Trajectories, featurizer: Featurizer) -> GeoWorld | None:
@@ -202,7 +210,7 @@ class GeoWorld:
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
         """``n`` counterfactual trips: only the steps that were changed; the trip changed does not count for them."""
-        paths, changed = explore(self.paths, n, names, self.featurizer.config.interval, rng)
+        paths, changed = explore(self.paths, n, names, self.featurizer.config.interval, rng, self.explorers)
         return self._rows(paths, self._number(paths.context["trip"]), keep=changed)
 
     def others(self, population: Trajectories | Population) -> Rows:
@@ -278,109 +286,3 @@ def policy_states(steps: Steps, utc_offset: float) -> NDArray[np.float64]:
     left = steps.location - steps.velocity * steps.window[:, None]
     began = (steps.time - steps.elapsed + utc_offset) % WEEK - utc_offset
     return np.column_stack([left, steps.origin, steps.elapsed - steps.window, began, steps.given])
-
-
-STEP_COUNTERFACTUALS = ("perturb", "exchange")
-
-
-@dataclass(frozen=True, eq=False)
-class StepWorld:
-    """States and actions of any kind. The reward sees both, standardised, and by choice random waves of them.
-
-    Parameters
-    ----------
-    trajectories
-        Demonstrations with columns ``state`` and ``action`` (``Trajectories.from_steps``).
-    dynamics
-        What happens when the policy acts: a ``GymDynamics``, a ``LearnedDynamics``, or one's own.
-    waves
-        How many random Fourier features are put beside the raw numbers; 0 for none.
-    """
-
-    trajectories: Trajectories
-    dynamics: Dynamics
-    mean: Array
-    scale: Array
-    frequencies: Array
-
-    @classmethod
-    def of(cls, trajectories: Trajectories, dynamics: Dynamics, rng: np.random.Generator, waves: int = 32) -> StepWorld:
-        """The world of some demonstrations; their spread sets the scale of the features."""
-        if "state" not in trajectories.columns or "action" not in trajectories.columns:
-            raise DataError("these trajectories have no columns state and action; Trajectories.from_steps makes them")
-        pairs = np.hstack([trajectories.columns["state"], trajectories.columns["action"]])
-        scale = pairs.std(axis=0)
-        return cls(
-            trajectories,
-            dynamics,
-            pairs.mean(axis=0),
-            np.where(scale > 1e-9, scale, 1.0),
-            rng.normal(size=(pairs.shape[1], waves)),
-        )
-
-    def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
-        """The world of some of the demonstrations, on the same scales."""
-        return replace(self, trajectories=self.trajectories[which])
-
-    @property
-    def agent(self) -> str:
-        """Who made the demonstrations; of several the first."""
-        return str(self.trajectories.agent_ids[0])
-
-    @property
-    def names(self) -> list[TripId]:
-        """What the demonstrations are called."""
-        return self.trajectories.ids
-
-    def encode(self, states: Array, actions: Array) -> NDArray[np.float32]:
-        """Standardised states and actions, then their waves."""
-        z = (np.hstack([states, actions]) - self.mean) / self.scale
-        phase = z @ self.frequencies
-        return np.hstack([z, np.sin(phase), np.cos(phase)]).astype(np.float32)
-
-    def featurize(self, trajectories: Trajectories) -> NDArray[np.float32]:
-        """The features of every row of some trajectories, for scoring."""
-        return self.encode(trajectories.columns["state"], trajectories.columns["action"])
-
-    def demonstrations(self) -> Rows:
-        """What the agent did."""
-        t = self.trajectories
-        return self._rows(t.columns["state"], t.columns["action"], t.trajectory_of_row, t.trajectory_of_row)
-
-    def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Counterfactual trajectories: ``perturb`` moves a state and action off together, ``exchange`` swaps actions.
-
-        Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones,
-        done in the wrong state.
-        """
-        unknown = [name for name in names if name not in STEP_COUNTERFACTUALS]
-        if unknown or not names:
-            raise DataError(f"no counterfactual named {unknown or names}; there are {', '.join(STEP_COUNTERFACTUALS)}")
-        t = self.trajectories
-        drawn = t[rng.integers(len(t), size=n)]
-        states, actions = drawn.columns["state"].copy(), drawn.columns["action"].copy()
-        path = drawn.trajectory_of_row
-        exchange = np.array([names[k] == "exchange" for k in rng.integers(len(names), size=n)], bool)[path]
-        scale = np.exp(rng.uniform(np.log(0.1), np.log(10.0), n))[path][~exchange, None]
-        noise = scale * rng.normal(size=(int((~exchange).sum()), len(self.scale))) * self.scale
-        states[~exchange] += noise[:, : states.shape[1]]
-        actions[~exchange] += noise[:, states.shape[1] :]
-        actions[exchange] = actions[exchange][rng.permutation(int(exchange.sum()))]
-        return self._rows(states, actions, path)
-
-    def others(self, population: Trajectories) -> Rows:
-        """What other agents did."""
-        return self._rows(population.columns["state"], population.columns["action"], population.trajectory_of_row)
-
-    def realise(self, rollout: Rollout) -> Rows:
-        """The policy's trajectories; rows in the order of ``rollout.mask``."""
-        path = np.repeat(np.arange(len(rollout.mask)), rollout.lengths)
-        return self._rows(rollout.states[rollout.mask], rollout.actions[rollout.mask], path)
-
-    def refresh(self, rows: Rows) -> Rows:
-        """Nothing is remembered here, so rows look as they did."""
-        return rows
-
-    def _rows(self, states: Array, actions: Array, path: Array, trip: Array | None = None) -> Rows:
-        none = np.full(len(path), -1)
-        return Rows(self.encode(states, actions), path, states, actions, none if trip is None else trip)

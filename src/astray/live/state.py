@@ -97,7 +97,7 @@ def fingerprint(model: Detector) -> str:
                 yield np.ascontiguousarray(array).tobytes()
         if model.reward_.trip is None:
             c = agent_model.calibration
-            yield repr((c.step, c.trip, c.window, c.weights, c.window_length, c.scale)).encode()
+            yield repr((c.step, c.trip, c.by_length, c.weights, c.window_length, c.scale)).encode()
             yield c.normal.scores.tobytes()
 
     told = hashlib.blake2b(digest_size=16)

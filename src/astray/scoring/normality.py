@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.irl.posterior import combined
-from astray.scoring.windows import Runs, lowest_windows, window_count
+from astray.scoring.lengths import LengthScale, length_scale
+from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
-FAR = 30.0  # standard deviations beyond which probabilities are reckoned in logarithms
-LARGEST = 7.0  # above the centre: what lies higher is as normal as can be
+FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
 
 
 class Location(NamedTuple):
@@ -124,9 +123,9 @@ class Calibration:
     step
         r_bar and sigma_bar: centre and spread of the combined reward of single steps.
     trip
-        The same of the combined trip reward, or of the mean n of trips.
-    window
-        The same of the mean n over windows; None where a trip reward decides.
+        The same of the combined trip reward, or of the mean n of trips, once it is measured by length.
+    by_length
+        What the mean n and the worst window are in trips of a length; None where a trip reward decides.
     lowest
         Centre and spread of the lower of N and the worst window, where windows decide, too.
     normal
@@ -143,7 +142,7 @@ class Calibration:
     weights: tuple[float, ...]
     step: Location
     trip: Location
-    window: Location | None = None
+    by_length: LengthScale | None = None
     normal: Sample = field(default_factory=Sample)
     window_length: float = 120.0
     scale: str = "trip"
@@ -240,37 +239,17 @@ def mean_normality(
     runs = Runs.of(trip, n_trips)
     share = runs.shares(weight)
     by_head, means = runs.means(heads.T, share), runs.means(n, share)
-    mean = calibration.trip.standardise(means)
-    uncertainty = np.hypot(by_head.std(axis=0) / calibration.trip.spread, calibration.trip_noise)
-    score = mean
-    if calibration.window is not None:
-        lowest = calibration.window.standardise(lowest_windows(n, means, trip, time, weight, calibration.window_length))
-        lower = np.fmin(mean, lowest_of(lowest, window_count(trip, time, n_trips, calibration.window_length)))
-        score = calibration.lowest.standardise(lower)
+    unit, lowest = np.ones(n_trips), means
+    if calibration.by_length is not None:
+        lowest = lowest_windows(n, means, trip, time, weight, calibration.window_length)
+        means, lowest, unit = calibration.by_length.standardise(means, lowest, runs.sums(weight))
+    mean = score = calibration.trip.standardise(means)
+    uncertainty = np.hypot(by_head.std(axis=0) / (unit * calibration.trip.spread), calibration.trip_noise)
+    if calibration.by_length is not None:
+        score = calibration.lowest.standardise(np.fmin(mean, lowest))
     by_aspect = runs.means(rewards.mean(axis=2, dtype=np.float64).T, share).T[:, :, None]
     aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
-
-
-def lowest_of(lowest: Array, count: Array) -> Floats:
-    """The lowest of ``count`` standard normal values, as one value that is as unlikely: longer trips have more windows.
-
-    >>> lowest_of(np.array([-3.0]), np.array([1.0])).round(3).tolist()
-    [-3.0]
-    >>> lowest_of(np.array([-2.5]), np.array([30.0])).round(1).tolist()  # of thirty, one in six is as low as this
-    [-1.0]
-    """
-    normal = NormalDist()
-    found = np.full(len(lowest), np.nan)
-    for i, (z, n) in enumerate(zip(lowest.tolist(), count.tolist(), strict=True)):
-        if z < -FAR:
-            # Probabilities would round to 0; out there they fall as exp(-z^2 / 2) / |z|.
-            near = math.sqrt(z * z - 2.0 * math.log(n))
-            found[i] = -math.sqrt(z * z - 2.0 * math.log(n * near / -z))
-        elif not math.isnan(z):
-            below = 0.5 * math.erfc(-min(z, LARGEST) / math.sqrt(2.0))
-            found[i] = normal.inv_cdf(min(-math.expm1(n * math.log1p(-below)), 1.0 - 1e-12))
-    return found
 
 
 def calibrate(
@@ -288,14 +267,16 @@ def calibrate(
     """Set r_bar, sigma_bar and the scales of trips and windows, from left-out demonstrations' step rewards.
 
     ``rewards`` are (rows, aspects, heads). ``unseen`` says of each row whether nothing at all was learned from its
-    trip: from such trips alone p-values are read; by default from every one.
+    trip: from such trips alone p-values are read, by default from every one; and if there are ten, they set the scales.
     """
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
     of = np.unique(trip, return_inverse=True)[1]
     weights = (1.0 / len(aspects),) * len(aspects)
     reward = over_heads(rewards, weights)
-    step = locate(reward, robust)
+    promised = np.ones(of.max() + 1, np.bool_) if unseen is None else np.bincount(of, unseen) > 0
+    setting = promised if np.count_nonzero(promised) >= FEW_LEFT_OUT else np.ones_like(promised)
+    step = locate(reward[setting[of]], robust)
     flat = Location(0.0, 1.0)
     blank = Calibration(
         tuple(aspects), weights, step, flat, window_length=window_length, scale=scale, step_weights=weights
@@ -303,14 +284,14 @@ def calibrate(
     n = step.standardise(reward)
     runs = Runs.of(of)
     if scale == "trip":
-        means = runs.means(n, runs.shares(weight))
-        every = lowest_windows(n, means, of, time, weight, window_length, every=True)
-        blank = replace(blank, trip=locate(means, robust), window=locate(every, robust))
+        by_length = length_scale(n, of, time, weight, window_length, lambda values: locate(values, robust))
+        blank = replace(blank, by_length=by_length)
+        means = mean_normality(rewards, of, time, weight, blank, runs.n_trips).normality
+        blank = replace(blank, trip=locate(means[setting], robust))
     score = mean_normality(rewards, of, time, weight, blank, runs.n_trips).score
-    if blank.window is not None:  # the lower of two is lower than each: eps is to mean the same of it
-        lowest = locate(score, robust)
+    if blank.by_length is not None:  # the lower of two is lower than each: eps is to mean the same of it
+        lowest = locate(score[setting], robust)
         blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
-    promised = slice(None) if unseen is None else np.bincount(of, unseen) > 0
     return replace(blank, normal=Sample.of(score[promised]))
 
 

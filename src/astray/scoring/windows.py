@@ -58,14 +58,12 @@ def _starts(values: Array) -> NDArray[np.int64]:
     return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
 
 
-def lowest_windows(
-    n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float, every: bool = False
-) -> Floats:
+def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float) -> Floats:
     """The lowest weighted mean of n over any window that ends at a row and reaches back so far; one a trip.
 
     A window that would begin before its path is cut there, but counts only from half its length on: one odd fix is no
     window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are all
-    shorter than that has its plain mean, of ``means``. With ``every`` all windows are given, and these means.
+    shorter than that has its plain mean, of ``means``.
     """
     worst = means.copy()
     if not len(time):
@@ -76,21 +74,8 @@ def lowest_windows(
         return worst
     sums = np.r_[0.0, np.cumsum(n * weight)]
     in_window = (sums[ends + 1] - sums[low[ends]]) / mass[ends]
-    if every:
-        without = np.setdiff1d(np.arange(len(means)), trip[ends])
-        return np.concatenate([in_window, means[without]])
     np.minimum.at(worst, trip[ends], in_window)
     return worst
-
-
-def window_count(trip: Array, time: Array, n_trips: int, length: float) -> Floats:
-    """How many windows that do not overlap each trip has; at least one."""
-    begins = _starts(trip)
-    lasted = np.zeros(n_trips)
-    if len(trip):
-        ends = np.append(begins[1:], len(trip)) - 1
-        np.add.at(lasted, trip[begins], time[ends] - time[begins])
-    return np.maximum(lasted / length, 1.0)
 
 
 def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from astray.errors import ModelFileError
 from astray.features.context import Context
-from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
+from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, OwnEncoder, RawEncoder
 from astray.features.familiarity import Frame
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory, Name
@@ -26,6 +26,7 @@ from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward
 from astray.scoring.decisions import ByContext, ByHour, Threshold
+from astray.scoring.lengths import LengthScale
 from astray.scoring.normality import Calibration, Location, Sample
 from astray.storage import ModelFile, pack_text, plain
 from astray.trajectories import Trajectories
@@ -244,6 +245,10 @@ def pack_featurizer(name: str, featurizer: Featurizer) -> Packed:
             pack_popularity(f"{name}.popularity", featurizer.popularity),
         ]
         return Packed.together(parts)
+    if isinstance(featurizer.encoder, OwnEncoder):
+        raise ModelFileError(
+            "the encoder is an object of your own, which no file can hold; keep the program that fits the model"
+        )
     if isinstance(featurizer.encoder, FourierEncoder):
         return Packed(values, {f"{name}.frequencies": featurizer.encoder.frequencies})
     return Packed(values, {})
@@ -291,7 +296,7 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
         "step_weights": c.step_weights,
         "step": c.step,
         "trip": c.trip,
-        "window": c.window,
+        "by_length": None if c.by_length is None else np.vstack(c.by_length).tolist(),
         "window_length": c.window_length,
         "scale": c.scale,
         "trip_noise": c.trip_noise,
@@ -304,13 +309,15 @@ def unpack_calibration(model: ModelFile, name: str) -> Calibration:
     """What scores are measured on."""
     inside = model.within(name)
     scores = model.array(f"{name}.scores", np.float64, None)
-    window = inside.value("window", tuple[float, float] | None)
+    by_length = inside.value("by_length", tuple[tuple[float, ...], ...] | None)
+    if by_length is not None and (len(by_length) != 5 or len({len(row) for row in by_length}) != 1):
+        raise model.wrong("its scales by length do not fit together")
     return Calibration(
         inside.value("aspects", Names),
         inside.value("weights", tuple[float, ...]),
         Location(*inside.value("step", tuple[float, float])),
         Location(*inside.value("trip", tuple[float, float])),
-        None if window is None else Location(*window),
+        None if by_length is None else LengthScale(np.array(by_length[0]), *np.split(np.array(by_length[1:]), 2)),
         Sample(scores, model.array(f"{name}.weights", np.float64, len(scores))),
         inside.value("window_length", float),
         inside.value("scale", str),

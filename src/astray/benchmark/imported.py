@@ -1,0 +1,167 @@
+"""Anybody's detector in the tables, by the place of its class: ``package.module:Class``.
+
+The class is what scikit-learn's outlier detectors are, for trips instead of rows:
+
+- ``fit(trips)``, or ``fit(trips, population)`` if it has a use for other people's trips (None where there are none);
+- ``score_samples(trips)``: one number a trip, high is normal, not a number where there is none.
+
+By choice it also has ``score_fixes(trips)``, one such number a fix, for the tables of where and when; and a parameter
+``seed`` (or ``random_state``), which is given the seed of the draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.benchmark.methods import Lesson, Seconds, folds, standardise
+from astray.errors import DataError
+from astray.scoring.normality import Sample
+from astray.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A detector whose class stands elsewhere, calibrated as the baselines are: by training trips that are left out.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    place
+        Where its class is: ``package.module:Class``. Modules in the present folder are found, too.
+    options
+        What its constructor is given.
+    """
+
+    name: str
+    place: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found(self.place)  # a slip of the pen is told before anything runs
+
+    @property
+    def source(self) -> str:
+        """A hash of the file that the class stands in: other code would give other scores under the same name."""
+        return hashlib.sha256(Path(inspect.getfile(found(self.place))).read_bytes()).hexdigest()
+
+    def fit(self, lesson: Lesson, seed: int) -> FittedImported:
+        """Learn from all training trips, and measure the scale on left-out ones."""
+        train, began = lesson.train, time.process_time()
+        model = self._fitted(train, lesson.population, seed)
+        fitted = time.process_time()
+        rng = np.random.default_rng([seed, len(train)])
+        left_out = [
+            scored(self._fitted(train[~held], lesson.population, seed).score_samples, train[held], "score_samples")
+            for held in folds(len(train), rng)
+        ]
+        seconds = Seconds(fitted - began, time.process_time() - fitted)
+        scores = np.concatenate(left_out)
+        return FittedImported(model, np.sort(scores[~np.isnan(scores)]), seconds)
+
+    def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
+        made = found(self.place)
+        takes = _parameters(made)
+        seeds = {name: seed for name in ("seed", "random_state") if name in takes and name not in self.options}
+        model = made(**seeds, **self.options)
+        if "population" in _parameters(model.fit):
+            model.fit(train, population=population)
+        else:
+            model.fit(train)
+        return model  # what fit returns is not relied upon
+
+
+@dataclass(frozen=True, eq=False)
+class FittedImported:
+    """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
+
+    model: Any
+    left_out: Floats
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """One row a trip; see :class:`astray.benchmark.methods.Fitted`."""
+        raw = scored(self.model.score_samples, test, "score_samples")
+        normality = standardise(raw, self.left_out)
+        nothing = pl.lit(None)
+        return pl.DataFrame(
+            {"normality": normality, "score": normality, "p_value": Sample.of(self.left_out).p_values(raw)}
+        ).select(
+            pl.col("normality", "score").fill_nan(None),
+            nothing.cast(pl.Float64).alias("uncertainty"),
+            pl.col("p_value").fill_nan(None),
+            nothing.cast(pl.String).alias("aspect"),
+            nothing.cast(pl.Float64).alias("part"),
+        )
+
+    def begun(self, test: Trajectories) -> Floats:
+        """The scores of trips that are not finished."""
+        return standardise(scored(self.model.score_samples, test, "score_samples"), self.left_out)
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """The scores of fixes, as they are: only their order counts; not a number if the detector gives none."""
+        if not hasattr(self.model, "score_fixes"):
+            return np.full(test.n_rows, np.nan)
+        return scored(self.model.score_fixes, test, "score_fixes", test.n_rows, "fix")
+
+
+@cache
+def found(place: str) -> type[Any]:
+    """The class that stands at ``package.module:Class``."""
+    module, _, name = place.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = f"no module named {error.name!r}"
+        raise DataError(
+            missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
+        ) from None
+    except AttributeError:
+        raise DataError(f"the module {module!r} has no {name!r}", place=place) from None
+    if not isinstance(made, type):
+        raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
+    lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
+    if lacks:
+        raise DataError(
+            f"{name!r} has no method {lacks[0]}", place=place, remedy="give it fit(trips) and score_samples(trips)"
+        )
+    return made
+
+
+def scored(
+    score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
+) -> Floats:
+    """What a detector says of some trips: one number each, or a refusal that says what came instead."""
+    wanted = len(trips) if n is None else n
+    try:
+        values = np.asarray(score(trips), np.float64)
+    except (TypeError, ValueError) as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # it went wrong in there, not here
+        raise DataError(f"{name} did not return numbers; return one number a {what}") from error
+    if values.shape != (wanted,) or np.isinf(values).any():
+        what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
+        raise DataError(f"{name} returned {what_came} for {wanted} {what}s; return one finite number, or NaN, each")
+    return values
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters

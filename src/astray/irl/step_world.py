@@ -1,0 +1,233 @@
+"""The world of states and actions of any kind. What is learned from is bounded, however long the runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.irl.dynamics import Dynamics
+from astray.irl.world import Rows
+from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
+
+if TYPE_CHECKING:
+    from astray.irl.policy import Rollout
+
+Array = NDArray[Any]
+
+StepCounterfactual = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
+"""Makes of the states and actions of a run what might have been done instead, in the same shapes."""
+
+STEP_COUNTERFACTUALS = ("perturb", "exchange")
+BATCH = 8192  # rows encoded in one go
+PIECE = 100  # steps that follow each other, of runs that are too long to be learned from as a whole
+
+
+@dataclass(frozen=True, eq=False)
+class StepWorld:
+    """States and actions of any kind. The reward sees both, standardised, and by choice random waves of them.
+
+    Parameters
+    ----------
+    trajectories
+        Demonstrations with columns ``state`` and ``action`` (``Trajectories.from_steps``).
+    dynamics
+        What happens when the policy acts: a ``GymDynamics``, a ``LearnedDynamics``, or one's own.
+    waves
+        How many random Fourier features are put beside the raw numbers; 0 for none.
+    most
+        Steps of demonstrations that are learned from, at most; as many of a population, and of counterfactuals. Of
+        longer runs pieces are taken.
+    explorers
+        Counterfactuals of one's own, by name.
+    """
+
+    trajectories: Trajectories
+    dynamics: Dynamics
+    mean: Array
+    scale: Array
+    frequencies: Array
+    most: int = 100_000
+    explorers: Mapping[str, StepCounterfactual] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Trajectories,
+        dynamics: Dynamics,
+        rng: np.random.Generator,
+        waves: int = 32,
+        most: int = 100_000,
+        explorers: Mapping[str, StepCounterfactual] | None = None,
+    ) -> StepWorld:
+        """The world of some demonstrations; their spread sets the scale of the features."""
+        if "state" not in trajectories.columns or "action" not in trajectories.columns:
+            raise DataError("these trajectories have no columns state and action; Trajectories.from_steps makes them")
+        pairs = _excerpt(trajectories, most)
+        scale = pairs.std(axis=0)
+        return cls(
+            trajectories,
+            dynamics,
+            pairs.mean(axis=0),
+            np.where(scale > 1e-9, scale, 1.0),
+            rng.normal(size=(pairs.shape[1], waves)),
+            most,
+            explorers or {},
+        )
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
+        """The world of some of the demonstrations, on the same scales."""
+        return replace(self, trajectories=self.trajectories[which])
+
+    @property
+    def agent(self) -> str:
+        """Who made the demonstrations; of several the first."""
+        return str(self.trajectories.agent_ids[0])
+
+    @property
+    def names(self) -> list[TripId]:
+        """What the demonstrations are called."""
+        return self.trajectories.ids
+
+    def encode(self, states: Array, actions: Array) -> NDArray[np.float32]:
+        """Standardised states and actions, then their waves."""
+        width, waves = self.frequencies.shape
+        features = np.empty((len(states), width + 2 * waves), np.float32)
+        for start in range(0, len(states), BATCH):
+            some = slice(start, start + BATCH)
+            z = (np.hstack([states[some], actions[some]]) - self.mean) / self.scale
+            phase = z @ self.frequencies
+            features[some] = np.hstack([z, np.sin(phase), np.cos(phase)])
+        return features
+
+    def featurize(self, trajectories: Trajectories) -> NDArray[np.float32]:
+        """The features of every row of some trajectories, for scoring."""
+        return self.encode(trajectories.columns["state"], trajectories.columns["action"])
+
+    def excerpt(self, most: int) -> NDArray[np.float64]:
+        """At most so many steps of the demonstrations: states and actions side by side."""
+        return _excerpt(self.trajectories, most)
+
+    def demonstrations(self) -> Rows:
+        """What the agent did: pieces of it, evenly spread over every run, if it is long."""
+        return self._pieces(self.trajectories, demonstrated=True)
+
+    def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
+        """Counterfactual trajectories: ``perturb`` moves a state and action off together, ``exchange`` swaps actions.
+
+        Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones,
+        done in the wrong state. Those of one's own are given one run at a time.
+        """
+        known = (*STEP_COUNTERFACTUALS, *self.explorers)
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            raise DataError(f"no counterfactual named {unknown or names}; there are {', '.join(known)}")
+        t = self.trajectories
+        states, actions, path = self._drawn(rng.integers(len(t), size=n), rng)
+        kind = np.array([known.index(name) for name in names])[rng.integers(len(names), size=n)]
+        perturb, exchange = (kind[path] == known.index(name) for name in STEP_COUNTERFACTUALS)
+        scale = np.exp(rng.uniform(np.log(0.1), np.log(10.0), n))[path][perturb, None]
+        noise = scale * rng.normal(size=(int(perturb.sum()), len(self.scale))) * self.scale
+        states[perturb] += noise[:, : states.shape[1]]
+        actions[perturb] += noise[:, states.shape[1] :]
+        actions[exchange] = actions[exchange][rng.permutation(int(exchange.sum()))]
+        for i in np.flatnonzero(kind >= len(STEP_COUNTERFACTUALS)):
+            rows = slice(*np.searchsorted(path, [i, i + 1]))
+            states[rows], actions[rows] = self._explored(known[kind[i]], states[rows], actions[rows], rng)
+        return self._rows(states, actions, path)
+
+    def _explored(self, name: str, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """What an explorer of one's own makes of a run."""
+        made = self.explorers[name](states.copy(), actions.copy(), rng)
+        shapes = [np.shape(part) for part in made] if isinstance(made, tuple) else [np.shape(made)]
+        if shapes != [states.shape, actions.shape] or not all(np.isfinite(part).all() for part in made):
+            raise DataError(
+                f"the explorer {name!r} gave arrays of the shapes {shapes}; return finite states and actions of the "
+                f"shapes it was given, {states.shape} and {actions.shape}"
+            )
+        return made
+
+    def others(self, population: Trajectories) -> Rows:
+        """What other agents did, as much of it as of the demonstrations."""
+        return self._pieces(population)
+
+    def realise(self, rollout: Rollout) -> Rows:
+        """The policy's trajectories; rows in the order of ``rollout.mask``."""
+        path = np.repeat(np.arange(len(rollout.mask)), rollout.lengths)
+        return self._rows(rollout.states[rollout.mask], rollout.actions[rollout.mask], path)
+
+    def refresh(self, rows: Rows) -> Rows:
+        """Nothing is remembered here, so rows look as they did."""
+        return rows
+
+    def _pieces(self, t: Trajectories, demonstrated: bool = False) -> Rows:
+        rows, path, run = pieces(t.lengths, self.most)
+        return self._rows(t.columns["state"][rows], t.columns["action"][rows], path, run if demonstrated else None)
+
+    def _drawn(self, which: Array, rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.int64]]:
+        """States and actions of some runs, and which of these each row is of; parts of them, if they are too long."""
+        t = self.trajectories
+        begin, length = t.offsets[:-1][which], t.lengths[which]
+        if length.sum() > self.most:
+            part = np.minimum(length, max(self.most // len(which), 1))
+            begin, length = begin + rng.integers(length - part + 1), part
+        rows, path = spans(begin, length)
+        return t.columns["state"][rows], t.columns["action"][rows], path
+
+    def _rows(self, states: Array, actions: Array, path: Array, trip: Array | None = None) -> Rows:
+        none = np.full(len(path), -1)
+        return Rows(self.encode(states, actions), path, states, actions, none if trip is None else trip)
+
+
+def _excerpt(t: Trajectories, most: int) -> NDArray[np.float64]:
+    rows, _, _ = pieces(t.lengths, most)
+    return np.hstack([t.columns["state"][rows], t.columns["action"][rows]])
+
+
+def pieces(lengths: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of runs, at most so many: of each run the same number, or all it has; which piece and run each row is of.
+
+    What is left of a run are pieces, evenly spread over it, of rows that follow each other: one row at least.
+
+    >>> rows, piece, run = pieces(np.array([3, 1000, 800]), most=403)
+    >>> np.bincount(run).tolist(), np.bincount(piece).tolist()
+    ([3, 200, 200], [3, 100, 100, 100, 100])
+    >>> rows[[0, 3, 102, 103, -1]].tolist()
+    [0, 3, 102, 903, 1802]
+    """
+    begins = np.cumsum(lengths) - lengths
+    share = _fair_share(lengths, most)
+    count = np.where(lengths > share, max(share // PIECE, 1), 1)
+    size = np.where(lengths > share, share // count, lengths)
+    run = np.repeat(np.arange(len(lengths)), count)
+    number = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+    room = (lengths - size)[run]
+    start = begins[run] + np.where(count[run] > 1, number * room // np.maximum(count[run] - 1, 1), room // 2)
+    rows, piece = spans(start, size[run])
+    return rows, piece, run[piece]
+
+
+def _fair_share(lengths: NDArray[np.int64], most: int) -> int:
+    """The longest part that every run may have, so that all together have at most so many rows; 1 at least."""
+    rising = np.sort(lengths)
+    before = np.cumsum(rising) - rising
+    left = np.arange(len(rising), 0, -1)
+    # With this share the runs before are whole, and each of those left has the same.
+    share = (most - before) // left
+    fits = np.flatnonzero(share < rising)
+    return int(max(share[fits[0]], 1)) if len(fits) else int(rising[-1])
+
+
+def spans(begin: NDArray[np.int64], length: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of some spans, one after the other, and which span each is of.
+
+    >>> spans(np.array([10, 3]), np.array([2, 3]))
+    (array([10, 11,  3,  4,  5]), array([0, 0, 1, 1, 1]))
+    """
+    of = np.repeat(np.arange(len(begin)), length)
+    return np.arange(len(of)) + (begin - (np.cumsum(length) - length))[of], of

@@ -1,0 +1,114 @@
+"""What normal trips score as far as they have come: a long trip has a steadier mean, and a lower worst window.
+
+So the mean of n and the worst window of a trip are measured against those of the first so many steps (or seconds) of
+normal trips: a trip is not flagged for being long, nor for being short. Pure numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.scoring.windows import Runs, lowest_windows
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Locate = Callable[[Array], tuple[float, float]]
+
+SHORTEST = 1 / 8  # of a window: what is shorter is measured as if it were so long
+RATIO = 2**0.5  # from one length to the next
+ENOUGH = 50  # trips that are so long tell the scale of a length
+HALF = 0.5  # of all trips do, where these are few
+DRAWS = 500  # of a distribution, to measure its centre and spread
+FURTHER = 1e6  # times the longest length that is told by drawing: so far the worst window goes on falling
+
+
+class LengthScale(NamedTuple):
+    """Centres and spreads at some lengths, rising; between these they are interpolated by the length's logarithm."""
+
+    lengths: Floats
+    mean: Floats  # (2, lengths): centre and spread of the mean of n
+    lowest: Floats  # (2, lengths): the same of the worst window
+
+    def standardise(self, means: Array, lowest: Array, length: Array) -> tuple[Floats, Floats, Floats]:
+        """Means and worst windows of trips in standard deviations of normal ones as long; and that of means."""
+        known, at = np.log(self.lengths), np.log(np.maximum(length, self.lengths[0]))
+        (centre, spread), (low, low_spread) = (
+            [np.interp(at, known, values) for values in scale] for scale in (self.mean, self.lowest)
+        )
+        return (means - centre) / spread, (lowest - low) / low_spread, spread
+
+
+def length_scale(n: Array, trip: Array, time: Array, weight: Array, window: float, locate: Locate) -> LengthScale:
+    """What normal trips, numbered from 0, score by n(s, a) of their rows as far as they have come.
+
+    A trip longer than these is taken for one of them that goes on as their later halves do: its worst window is the
+    lowest of so many, and its mean is no steadier than theirs.
+    """
+    far = so_far(trip, weight)
+    total = np.zeros(int(trip.max()) + 1)
+    np.maximum.at(total, trip, far)
+    longest = float(np.sort(total)[-min(ENOUGH, math.ceil(HALF * len(total)))])
+
+    def part(start: float, stop: float) -> tuple[float, Floats, Floats]:
+        """How long this part of the trips that are as long is; of each, the mean and the worst window."""
+        # The row in which a length is reached belongs to it, so that no trip is without one.
+        begun = far - weight
+        rows = np.flatnonzero((begun >= start) & (begun < stop) & (total[trip] >= min(stop, longest)))
+        of = np.unique(trip[rows], return_inverse=True)[1]
+        runs = Runs.of(of)
+        means = runs.means(n[rows], runs.shares(weight[rows]))
+        lowest = lowest_windows(n[rows], means, of, time[rows], weight[rows], window)
+        return float(runs.sums(weight[rows]).sum()) / max(runs.n_trips, 1), means, lowest
+
+    found: dict[float, tuple[float, ...]] = {}
+    length = window * SHORTEST
+    while not found or length <= longest:
+        lasted, means, lowest = part(0.0, length)
+        found[lasted or length] = (*locate(means), *locate(lowest))
+        length *= RATIO
+    lasted, means, whole = part(0.0, longest)
+    half, _, late = part(lasted / 2, longest)
+    mean, length = locate(means), lasted
+    while half > 0 and (length - lasted) / half <= len(late) / 4:
+        found[length] = (*mean, *locate(lowest_of(whole, late, (length - lasted) / half)))
+        length *= RATIO
+    lengths = np.array(sorted(found))
+    scales = np.array([found[length] for length in lengths]).T
+    # Of more draws the lowest that was ever seen would decide: the worst window falls on as it did.
+    if len(lengths) > 2:
+        falls = min(0.0, (scales[2, -1] - scales[2, -3]) / np.log(lengths[-1] / lengths[-3]))
+        lengths = np.append(lengths, lengths[-1] * FURTHER)
+        scales = np.column_stack([scales, scales[:, -1] + np.array([0.0, 0.0, falls * np.log(FURTHER), 0.0])])
+    return LengthScale(lengths, scales[:2], scales[2:])
+
+
+def lowest_of(first: Array, further: Array, times: float) -> Floats:
+    """Equally likely values of the lower of a ``first`` value and of so many ``further`` ones, drawn independently.
+
+    >>> values = np.random.default_rng(0).normal(size=2000)
+    >>> [round(float(np.median(lowest_of(values, values, times))), 1) for times in (0.0, 1.0, 29.0)]
+    [-0.0, -0.6, -2.0]
+    """
+    values = np.sort(np.append(first, further))
+    above = [1.0 - np.searchsorted(np.sort(of), values, side="right") / len(of) for of in (first, further)]
+    below = 1.0 - above[0] * above[1] ** times
+    return np.asarray(values[np.searchsorted(below, (np.arange(DRAWS) + 0.5) / DRAWS)], np.float64)
+
+
+def so_far(trip: Array, weight: Array) -> Floats:
+    """How long each trip has lasted at each row.
+
+    >>> so_far(np.array([0, 0, 1, 1]), np.array([1.0, 2.0, 5.0, 5.0])).tolist()
+    [1.0, 3.0, 5.0, 10.0]
+    """
+    order = np.argsort(trip, kind="stable")
+    total = np.cumsum(weight[order])
+    starts = np.searchsorted(trip[order], trip[order])
+    far = np.empty(len(total))
+    far[order] = total - (total[starts] - weight[order][starts])
+    return far
