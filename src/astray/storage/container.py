@@ -69,7 +69,7 @@ class ModelFile:
         return replace(self, values=self.value(name, dict[str, Any]))
 
     def array(self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False) -> Array:
-        """An array of this type and shape; None for a length that may be anything. ``gaps``: it may hold NaN."""
+        """An array of this type and shape; None for a length that may be anything. ``gaps``: not all numbers need be finite."""
         if name not in self.arrays:
             raise self.wrong(f"the array {name} is missing")
         array = self.arrays[name]
@@ -79,7 +79,7 @@ class ModelFile:
             raise self.wrong(
                 f"the array {name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} {wanted}"
             )
-        if array.dtype.kind == "f" and not (np.isfinite(array) | (gaps & np.isnan(array))).all():
+        if array.dtype.kind == "f" and not gaps and not np.isfinite(array).all():
             raise self.wrong(f"the array {name} holds a number that is not finite")
         return array
 
