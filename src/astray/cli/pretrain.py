@@ -45,7 +45,7 @@ def command(
       astray pretrain -o mine.safetensors
       astray fit past.csv -o me.astray --reward mine.safetensors
       [dim]# a small one, to see how it goes: a minute or two[/dim]
-      astray pretrain -o small.safetensors --towns 2 --people 8 --days 28 --iterations 10
+      astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
     if output.is_dir() or not output.parent.is_dir():
         raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")
