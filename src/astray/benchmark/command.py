@@ -88,7 +88,7 @@ def command(
       [dim]# what each part brings; or a part of your own[/dim]
       astray benchmark simulated -p p1,p3 -m ablation -o ablation
       astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
-      [dim]# your own detector beside them: a class with fit(trips) and score_samples(trips)[/dim]
+      [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
     """
     from astray.benchmark import manifest, runner

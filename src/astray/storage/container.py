@@ -69,7 +69,7 @@ class ModelFile:
         return replace(self, values=self.value(name, dict[str, Any]))
 
     def array(self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False) -> Array:
-        """An array of this type and shape; None for a length that may be anything. ``gaps``: NaN and infinity may be."""
+        """An array of this type and shape; None for a length that may be anything. ``gaps``: NaN and infinity, too."""
         if name not in self.arrays:
             raise self.wrong(f"the array {name} is missing")
         array = self.arrays[name]
