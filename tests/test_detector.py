@@ -1021,7 +1021,7 @@ class TestStatesAndActions:
         worst = int(np.argmin(strange))
         said = loaded.explain(other, worst)
         assert said.segments
-        assert "standard deviations" in said.segments[0].words
+        assert "past steps most like it" in said.segments[0].words
         assert "step" in str(said)
         loaded.partial_fit(usual[50:])
         detector.partial_fit(usual[50:])
