@@ -73,8 +73,7 @@ def teachers(
     trips: Trajectories, config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
 ) -> list[Teacher]:
     """The agents of one place as teachers, each with several memories."""
-    agents, counts = np.unique(trips.agent_ids, return_counts=True)
-    able = agents[(counts >= sharing.least_trips) & (agents != "")]
+    agents, able = np.unique(trips.agent_ids), able_agents(trips, sharing)
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
     if len(chosen) < max(sharing.least_agents, 2):
         return []
@@ -100,6 +99,12 @@ def teachers(
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
     return found
+
+
+def able_agents(trips: Trajectories, sharing: SharingConfig) -> NDArray[np.str_]:
+    """The agents of one place who have trips enough to learn from."""
+    agents, counts = np.unique(trips.agent_ids, return_counts=True)
+    return np.asarray(agents[(counts >= sharing.least_trips) & (agents != "")])
 
 
 def share(
@@ -237,13 +242,21 @@ class GoingOnConfig(SharingConfig):
     """How agents teach a reward that goes on learning."""
 
     least_agents: int = 12  # few would teach their own ways as everybody's
-    memories: int = 2
+    memories: int = 4
     demonstrations: int = 60
     short_demonstrations: int = 40
-    imagined: int = 20
-    iterations: int = 12  # N of Algorithm 1
-    prior_variance: float = 0.05  # of the prior, whose mean is what was learned before: people differ less than weights
+    imagined: int = 8
+    iterations: int = 24  # N of Algorithm 1
+    prior_variance: float = 0.05  # of the prior, whose mean is what was learned before, for the least number of agents
     slowing: float = 0.5  # of the learning rate, against learning from the beginning
+
+    def variance(self, n_agents: int) -> float:
+        """The prior's variance for so many agents: it grows with their square, for few know only their own ways.
+
+        >>> [round(GoingOnConfig().variance(n), 2) for n in (12, 24, 48)]
+        [0.05, 0.2, 0.8]
+        """
+        return self.prior_variance * (min(n_agents, self.max_agents) / self.least_agents) ** 2
 
 
 def go_on(
@@ -262,7 +275,7 @@ def go_on(
     # The prior holds the reward back: nobody needs to be held out to say when to stop.
     learning = replace(
         TRIPS,
-        reward=replace(TRIPS.reward, prior_variance=going_on.prior_variance),
+        reward=replace(TRIPS.reward, prior_variance=going_on.variance(max(len(able_agents(population, going_on)), 1))),
         learning_rate=going_on.slowing * TRIPS.learning_rate,
         iterations=iterations or going_on.iterations,
         held_out=0.0,
