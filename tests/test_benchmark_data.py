@@ -14,7 +14,7 @@ import pytest
 
 from astray import Trajectories
 from astray.benchmark import guards
-from astray.benchmark.geolife_data import Cleaned, GeoLife, clean, draw, halves
+from astray.benchmark.geolife_data import Cleaned, GeoLife, clean, draw, draw_injected, halves
 from astray.benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray.benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray.benchmark.protocols import Case, Setting, Trial
@@ -329,8 +329,22 @@ def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, mo
         strangers = trial.lesson.strangers.trips()
         assert set(strangers.agents).isdisjoint(tested)
         assert set(strangers.agents).isdisjoint(source.split("/")[0] for source in of(trial, "agent-swap"))
-    with pytest.raises(DataError, match="no injected trials"):
-        data.trial(Case(Setting(injected=True), tested[0], 0))
+    with pytest.raises(DataError, match="no pool trials"):
+        data.trial(Case(Setting(reading="cap"), tested[0], 0))
+
+
+def test_behaviour_that_goes_wrong_is_made_of_unseen_trips_of_the_person(people: Trajectories) -> None:
+    trial = draw_injected(people, Case(Setting(rate=0.3, injected=True), "006", 1))
+    assert set(trial.kind.tolist()) > {"", "loiter", "reverse"}
+    assert {source.split("/")[0] for source in trial.source.tolist()} == {"006"}
+    assert trial.test.agents == trial.lesson.train.agents == ["006"]
+    assert set(paths(trial.lesson.train)).isdisjoint(paths(trial.test))
+    assert trial.truth is not None
+    wrong = np.array([trial.truth[a:b].any() for a, b in pairwise(trial.test.offsets.tolist())])
+    assert wrong.tolist() == (trial.kind != "").tolist()
+    population = trial.lesson.population
+    assert population is not None
+    assert "006" not in population.agents
 
 
 # ---------------------------------------------------------------- Porto

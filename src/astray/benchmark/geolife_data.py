@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.benchmark import guards
+from astray.benchmark.injections import INJECTORS, NEED_A_POOL, inject
 from astray.benchmark.injectors import submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
-from astray.benchmark.simulated_data import claim, in_time
+from astray.benchmark.simulated_data import claim, in_time, shuffled
 from astray.benchmark.streams import intruder, intrusion
 from astray.errors import DataError
 from astray.readers import Report, read_geolife
@@ -33,6 +34,7 @@ PEOPLE = 10  # are tested
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
 MIN_FIXES = 100
 POPULATION = 4000  # trips of other people that a person is told from: the reward learns from those with many
+KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # are put into a person's own trips in P3
 LEAST_HISTORY = 5  # training trips without which nobody is tested
 
 
@@ -171,12 +173,13 @@ class GeoLife:
     def trial(self, case: Case) -> Trial:
         """One person, one draw."""
         s = case.setting
-        if s.family not in ("person", "stream"):
-            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P5, P6, P7 and P9")
+        if s.family not in ("person", "stream", "injected"):
+            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P3 to P7 and P9")
         key = f"geolife-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
         strangers = Strangers(key, lambda: self._strangers(case.seed))
         beside = self.data.companions([case.subject])
-        return draw(self.data.trips, case, self.population, strangers, beside)
+        drawn = draw_injected if s.injected else draw
+        return drawn(self.data.trips, case, self.population, strangers, beside)
 
     def _strangers(self, seed: int) -> Trajectories:
         """The half of the users that nothing is injected from, without anybody who is tested."""
@@ -206,15 +209,8 @@ def draw(
     who = crc32(person.encode())
     rng = np.random.default_rng([case.seed, 2, who])
     own = np.flatnonzero(trips.agent_ids == person)
-    n_normal = round(ANOMALIES * (1.0 - s.rate) / s.rate)
-    if len(own) < n_normal + LEAST_HISTORY:
-        raise DataError(
-            f"user {person!r} has {len(own)} trips and needs {n_normal} to be tested on and {LEAST_HISTORY} to learn "
-            "from; test somebody else"
-        )
-    train, normal = split(trips, own, n_normal, s.split, rng)
-    along = np.zeros(0, np.int64) if companions is None else companions
-    foreign, crowd = (np.setdiff1d(half[trips.agent_ids[half] != person], along) for half in halves(trips, case.seed))
+    train, normal = _own(trips, case, own, rng)
+    foreign, crowd = _others(trips, case, companions)
     foreign = rng.permutation(foreign)
     anomalies, foreign = foreign[:ANOMALIES], foreign[ANOMALIES:]
     if len(anomalies) < ANOMALIES:
@@ -247,6 +243,48 @@ def draw(
     guards.no_path_twice(learned, test)
     lesson = Lesson(claim(learned, person, "trip"), trips[crowd], strangers)
     return Trial(lesson, test, kind[order], source[order])
+
+
+def draw_injected(
+    trips: Trajectories,
+    case: Case,
+    population: int = POPULATION,
+    strangers: Strangers | None = None,
+    companions: Ints | None = None,
+) -> Trial:
+    """One person's trial with behaviour gone wrong: anomalies of the kinds of P3 made of the person's own unseen trips.
+
+    Kinds that need other trips to be made of are left out.
+    """
+    s, person = case.setting, case.subject
+    rng = np.random.default_rng([case.seed, 4, crc32(person.encode())])
+    train, normal = _own(trips, case, np.flatnonzero(trips.agent_ids == person), rng)
+    _, crowd = _others(trips, case, companions)
+    crowd = np.sort(rng.permutation(crowd)[:population])
+    guards.no_trip_twice(train=train, normal=normal, population=crowd)
+    made = inject(trips[normal], KINDS, s.rate, rng, fewer=True)
+    lesson = Lesson(claim(in_time(trips[train]), person, "trip"), trips[crowd], strangers)
+    return shuffled(lesson, made.trips, made.kind, made.truth, rng)
+
+
+def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Positions of the person's trips to learn from and to test on."""
+    n_normal = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
+    if len(own) < n_normal + LEAST_HISTORY:
+        raise DataError(
+            f"user {case.subject!r} has {len(own)} trips and needs {n_normal} to be tested on and {LEAST_HISTORY} to "
+            "learn from; test somebody else"
+        )
+    return split(trips, own, n_normal, case.setting.split, rng)
+
+
+def _others(trips: Trajectories, case: Case, companions: Ints | None) -> tuple[Ints, Ints]:
+    """Positions of others' trips that may be injected, and of those for a background."""
+    along = np.zeros(0, np.int64) if companions is None else companions
+    injected, crowd = (
+        np.setdiff1d(half[trips.agent_ids[half] != case.subject], along) for half in halves(trips, case.seed)
+    )
+    return injected, crowd
 
 
 def _submitted(trips: Trajectories, foreign: Ints, own: Ints) -> list[Trajectories]:

@@ -20,7 +20,7 @@ from astray.benchmark import guards
 from astray.benchmark.injections import INJECTORS, inject
 from astray.benchmark.methods import Lesson
 from astray.benchmark.protocols import Case, Setting, Trial
-from astray.benchmark.simulated_data import claim
+from astray.benchmark.simulated_data import claim, shuffled
 from astray.errors import DataError
 from astray.readers import Report, iter_porto
 from astray.trajectories import Trajectories
@@ -260,7 +260,7 @@ class Porto:
         learned, plain, wrong = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         test = Trajectories.concat([got[plain], cropped(got[wrong], sizes)])
         kind = np.r_[np.full(n_normal, ""), np.full(n_long, "long")]
-        return _trial(got[learned], test, kind, None, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip")), test, kind, None, rng)
 
     def _injected(self, case: Case) -> Trial:
         """P3: normal trips, some of them made anomalous."""
@@ -277,7 +277,7 @@ class Porto:
         got = gather(self.file, np.r_[train, normal, partners])
         learned, plain, pool = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         made = inject(got[plain], KINDS, s.rate, rng, pool=got[pool])
-        return _trial(got[learned], made.trips, made.kind, made.truth, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip")), made.trips, made.kind, made.truth, rng)
 
 
 def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints:
@@ -286,27 +286,6 @@ def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints
     if not 0 < count <= len(found):
         raise DataError(f"{count} {what} were asked for and there are {len(found)}; ask for fewer, or give more data")
     return rng.choice(found, count, replace=False)
-
-
-def _trial(
-    learned: Trajectories, test: Trajectories, kind: NDArray[np.str_], truth: Bools | None, rng: np.random.Generator
-) -> Trial:
-    """The trial, with the test trips in an order that tells nothing."""
-    guards.no_path_twice(learned, test)
-    source = np.array(list(map(str, test.ids)))
-    order = rng.permutation(len(test))
-    columns = {name: test.columns[name] for name in ("time", "lat", "lon")}
-    marked = Trajectories(
-        columns | {"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth},
-        *(test.offsets, test.agent_ids, test.trajectory_ids),
-    )[order]
-    return Trial(
-        Lesson(claim(learned, POOL, "trip")),
-        claim(marked, POOL, "test"),
-        kind[order],
-        source[order],
-        None if truth is None else marked.columns["truth"],
-    )
 
 
 @lru_cache(maxsize=1)

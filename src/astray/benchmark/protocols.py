@@ -159,7 +159,7 @@ _P8 = tuple(Setting(reading=reading) for reading in PAIRS)
 _P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
-    "geolife": {"p1": _P1, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
+    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
     "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
 }
@@ -170,7 +170,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
     """The protocols asked for, in their order; ``all`` is every one that the data set has.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
-    (['p2', 'p5'], ['p1', 'p5', 'p6', 'p7', 'p9'])
+    (['p2', 'p5'], ['p1', 'p3', 'p4', 'p5', 'p6', 'p7', 'p9'])
     """
     known = PROTOCOLS[dataset]
     wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]

@@ -208,6 +208,26 @@ def claim(trips: Trajectories, person: str, prefix: str) -> Trajectories:
     return Trajectories(columns, trips.offsets, np.full(len(trips), person), ids)
 
 
+def shuffled(
+    lesson: Lesson,
+    test: Trajectories,
+    kind: NDArray[np.str_],
+    truth: NDArray[np.bool_] | None,
+    rng: np.random.Generator,
+) -> Trial:
+    """A trial whose test trips, submitted as the subject's own, stand in an order that tells nothing."""
+    guards.no_path_twice(lesson.train, test)
+    source = np.array(list(map(str, test.ids)))
+    order = rng.permutation(len(test))
+    columns = {name: test.columns[name] for name in ("time", "lat", "lon")}
+    marked = Trajectories(
+        columns | {"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth},
+        *(test.offsets, test.agent_ids, test.trajectory_ids),
+    )[order]
+    claimed = claim(marked, str(lesson.train.agent_ids[0]), "test")
+    return Trial(lesson, claimed, kind[order], source[order], None if truth is None else marked.columns["truth"])
+
+
 @lru_cache(maxsize=1)
 def _city(people: int, days: int, seed: int) -> Simulation:
     return city(people=2 * people, days=days, seed=seed)
