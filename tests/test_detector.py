@@ -690,7 +690,7 @@ class TestStrays:
     ) -> None:
         mixed, others, strays = with_strays
         assert IRLDetector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
-        trusting = IRLDetector(strays=False).fit(mixed)
+        trusting = IRLDetector(suspect=False).fit(mixed)
         assert trusting.suspects_ == ()
         assert trusting.featurizer_ is not None
         assert strays <= set(trusting.featurizer_.memory.trip_ids)
@@ -713,12 +713,12 @@ class TestStrays:
     ) -> None:
         suspicious.save(tmp_path / "m.astray")
         mine, first = with_strays[0], suspicious.suspects_[0]
-        for strays in (True, False):
-            again = opened(tmp_path / "m.astray").set_params(strays=strays)
+        for suspect in (True, False):
+            again = opened(tmp_path / "m.astray").set_params(suspect=suspect)
             again.partial_fit(mine[mine.isin([first])])
             assert again.featurizer_ is not None
             doubted = first in again.suspects_
-            assert doubted or not strays
+            assert doubted or not suspect
             assert len(set(again.suspects_)) == len(again.suspects_)
             assert (first in again.featurizer_.memory.trip_ids) != doubted
 

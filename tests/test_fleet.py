@@ -25,8 +25,9 @@ from astray.features.context import Context, ContextSpec
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import combined
+from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import step_normality
-from astray.scoring.own_scale import ENOUGH_TRIPS, OwnScores
+from astray.scoring.own_scale import OwnScores
 from astray.simulate import Simulation, city
 from astray.storage import read, write
 from astray.storage.pretrained import pretrained
@@ -280,7 +281,7 @@ class TestOwnScales:
         rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
         own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
         assert np.allclose(own, fleet.score(trips)["normality"].to_numpy(), atol=1e-4)
-        assert scale.normal.total == pytest.approx(ENOUGH_TRIPS)
+        assert scale.normal.total == pytest.approx(ScaleConfig.stand_in_up_to)
         # They are what p-values are read from, one each.
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)

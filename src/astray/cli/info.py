@@ -123,10 +123,12 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
     from astray.detectors.fleet import FleetDetector
-    from astray.scoring.own_scale import ENOUGH_TRIPS
+    from astray.scoring.config import ScaleConfig
+    from astray.storage import configured
 
     if isinstance(model, FleetDetector):
-        return {"trips": ENOUGH_TRIPS, "stand_ins": True}  # at least, for everybody
+        scaling = configured(ScaleConfig(), model.scaling)
+        return {"trips": scaling.stand_in_up_to, "stand_ins": True}  # at least, for everybody
     found = model.calibration_
     about = {
         "trips": round(found.normal.total, 6),

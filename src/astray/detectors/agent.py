@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-KDD19_INTERVAL = 30.0  # seconds between the steps of the preset
-WAVES = 32  # random Fourier features of states and actions
+KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
+"""How the preset looks at trips."""
 
 
 class IRLDetector(AgentParameters, Observing):
@@ -163,7 +163,7 @@ class IRLDetector(AgentParameters, Observing):
                 raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
             default = FeaturizerConfig(interval=sampling_interval(mine))
             if self.preset == "kdd19":
-                default = FeaturizerConfig(encoder="raw", interval=KDD19_INTERVAL)
+                default = KDD19_FEATURIZER
             named = self.encoder if isinstance(self.encoder, str) else None
             given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
             looking = featurizer_config(default, self.featurizer, encoder=named, **given)
@@ -178,11 +178,11 @@ class IRLDetector(AgentParameters, Observing):
                 geo = GeoWorld.of(demonstrations, featurizer, own_explorers(self.explorers))
                 trained = self._learn(geo, config, rng, rest)
         else:
-            demonstrations, waves = sample(mine, self.max_trips, rng), 0 if self.preset == "kdd19" else WAVES
+            demonstrations = sample(mine, self.max_trips, rng)
             warn_of_overlap(demonstrations)
             dynamics = self._dynamics(demonstrations, config, rng)
             own_ways = own_explorers(self.explorers)
-            world = StepWorld.of(demonstrations, dynamics, rng, waves, config.capacity, own_ways)
+            world = StepWorld.of(demonstrations, dynamics, rng, config.waves, config.capacity, own_ways)
             trained = self._learn(world, config, rng, rest)
         self._take(trained)
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
@@ -319,7 +319,8 @@ class IRLDetector(AgentParameters, Observing):
 
     def _learner(self, agent: str) -> Learner:
         assert self.featurizer_ is not None
-        return Learner(agent, self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+        known = (self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+        return Learner(agent, *known, self._scaling, self._observing)
 
     def _keep(self, learner: Learner, new: int) -> None:
         self.featurizer_, self.own_, self.inbox_ = learner.featurizer, learner.own, learner.inbox
@@ -389,6 +390,7 @@ class IRLDetector(AgentParameters, Observing):
             robust=self.robust,
             scale="step" if self.preset == "kdd19" else "trip",
             window=self.window,
+            scaling=self._scaling,
             progress=self.progress,
         )
 
@@ -432,9 +434,10 @@ class IRLDetector(AgentParameters, Observing):
             learned = go_on(begun, rest, featurizer.config, self.sharing, rng, self.iterations, self.progress) or begun
         if len(trips.agents) == 1:
             featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(trips.agents[0]))
-        featurizer, own, found = scored_past(trips, featurizer, learned, weights, self.strays)
+        featurizer, own, found = scored_past(trips, featurizer, learned, weights, self._scaling, self.suspect)
         kept = without(thin(sample(trips, self.keep, rng), featurizer), found)
-        return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found))
+        inbox = Inbox(tokens=self._observing.tokens)
+        return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found), inbox)
 
     def _take(self, trained: Trained) -> None:
         """Nothing has been changed so far; now everything is, at once."""
@@ -477,8 +480,8 @@ class IRLDetector(AgentParameters, Observing):
         if self._own_calibration is not None or self.featurizer_ is None:
             assert self._own_calibration is not None
             return self._own_calibration
-        weights = self.aspect_weights_
-        return own_calibration(self.reward_, weights, self.own_, self.featurizer_.memory.history, unfinished=unfinished)
+        of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history)
+        return own_calibration(*of, self._scaling, unfinished=unfinished)
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         return [self._calibration()]

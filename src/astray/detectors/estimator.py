@@ -14,15 +14,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.detectors.configuration import explorer_names
+from astray.detectors.inbox import ObservingConfig
 from astray.detectors.parameters import Parameters, documented
 from astray.errors import DataError, NotFittedError, UnknownAgentWarning, some_names
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.processes import cores
+from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
-from astray.storage import FilePath, ModelFile, plain, write
+from astray.storage import FilePath, ModelFile, configured, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Result = TypeVar("Result")
+
+RENAMED = {"strays": "suspect"}
+"""Parameters that model files hold under a former name."""
 
 
 class Detector(Parameters, ABC):
@@ -62,7 +67,7 @@ class Detector(Parameters, ABC):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; thresholds count at once, the others at the next fit."""
+        """Change parameters; thresholds, ``scaling`` and ``observing`` count at once, the others at the next fit."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -117,6 +122,14 @@ class Detector(Parameters, ABC):
         """The heads that reward steps, as arrays."""
         self._require_fitted()
         return self.reward_.step
+
+    @property
+    def _scaling(self) -> ScaleConfig:
+        return configured(ScaleConfig(), self.scaling)
+
+    @property
+    def _observing(self) -> ObservingConfig:
+        return configured(ObservingConfig(), self.observing)
 
     def _eps(self) -> Threshold | None:
         """The threshold that decides; None: the rate of false alarms does."""
@@ -396,7 +409,8 @@ class Detector(Parameters, ABC):
     def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:
         """A detector that is not fitted, with the parameters that a file holds."""
         inside = model.within("parameters")
+        given = {RENAMED.get(name, name): value for name, value in inside.values.items()}
         thresholds = {
             name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
         }
-        return cls(**{**inside.values, **thresholds, **changed})
+        return cls(**{**given, **thresholds, **changed})

@@ -121,7 +121,8 @@ class FleetDetector(FleetParameters, Observing):
         learned = go_on(begun, mine, featurizer, given, rng, self.iterations, self.progress) or begun
         context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
         popularity = popularity_of(mine, featurizer)
-        common = Common(featurizer, context, learned, aspect_weights(learned.aspects, self.look_for), popularity)
+        weights = aspect_weights(learned.aspects, self.look_for)
+        common = Common(featurizer, context, learned, weights, popularity, self._scaling, self._observing)
         members = fleet_features.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
@@ -185,7 +186,8 @@ class FleetDetector(FleetParameters, Observing):
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
         featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
-        return Learner(agent, featurizer, member.own, member.inbox, common.reward, common.weights)
+        known = (featurizer, member.own, member.inbox, common.reward, common.weights)
+        return Learner(agent, *known, common.scaling, common.observing)
 
     def _inboxes(self) -> Mapping[str, Inbox]:
         return {agent: member.inbox for agent, member in self.members_.items()}
@@ -252,7 +254,8 @@ class FleetDetector(FleetParameters, Observing):
 
     @property
     def _common(self) -> Common:
-        return Common(self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        known = (self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        return Common(*known, self._scaling, self._observing)
 
     def _home(self, agent: str) -> Zone | None:
         return self.members_[agent].zone if agent in self.members_ else None

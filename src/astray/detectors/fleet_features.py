@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.agents import XY, Common, Member
+from astray.detectors.inbox import Inbox
 from astray.features.featurizer import Featurized
 from astray.features.paths import paths_of
 from astray.features.projection import Projection
@@ -108,7 +109,7 @@ def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> I
         here = trips[run]
         featurizer = replace(member, memory=replace(member.memory)).featurizer(str(here.agent_ids[0]), common)
         number = featurizer.memory.number_of(here.ids)
-        fresh = own_scores(featurizer.rows(here), featurizer, number, common.reward, common.weights)
+        fresh = own_scores(featurizer.rows(here), featurizer, number, common.reward, common.weights, common.scaling)
         yield run.start, replace(member, own=member.own.with_scores(fresh, number))
 
 
@@ -180,7 +181,11 @@ def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, ke
     Somebody who is not among ``members`` yet begins with nothing. ``keep_ways`` of the last ways are kept to be shown.
     """
     ordered = trips[by_agent(trips)]
-    begun = {a: members.get(a) or Member.of(ordered[run], common.featurizer) for a, run in runs(ordered)}
+    blank = Inbox(tokens=common.observing.tokens)
+    begun = {
+        a: members.get(a) or replace(Member.of(ordered[run], common.featurizer), inbox=blank)
+        for a, run in runs(ordered)
+    }
     counted = _each(ordered, partial(remember, common=common, keep_ways=keep_ways), begun)
     # When all are counted, so that none is measured against a part of the history.
     return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted)

@@ -21,7 +21,8 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
-from astray.scoring.normality import FEW_LEFT_OUT, Calibration, Location, calibrate, out_of_bag
+from astray.scoring.config import ScaleConfig
+from astray.scoring.normality import Calibration, Location, calibrate, out_of_bag
 from astray.scoring.own_scale import OwnScores
 from astray.scoring.scores import CHUNK_FIXES, chunks
 from astray.storage import ModelFile
@@ -52,7 +53,6 @@ Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
 REMEMBER_FIXES = 500_000  # looked at in one go while remembering
-LEAST_JUDGES = 3  # heads that must not have learned from a trip for it to set the scale
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time
 
@@ -224,7 +224,8 @@ class Trained:
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
         own, calibration, inbox = OwnScores(), None, Inbox()
         if "calibration" in model.values:
-            calibration = unpack_calibration(model, "calibration")
+            least_segment = ScaleConfig.least_segment if kept.is_gps else ScaleConfig.least_segment_steps
+            calibration = unpack_calibration(model, "calibration", least_segment)
         else:
             if featurizer is None or reward.trip is None or len(reward.trip.mean) != len(featurizer.statistics):
                 raise model.wrong("its trip reward and its featurizer do not fit together")
@@ -258,11 +259,12 @@ def train(
     robust: bool = False,
     scale: str = "trip",
     window: float | None = None,
+    scaling: ScaleConfig | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """Algorithm 1, then the scales, then what is kept.
 
-    Held-out trips set the scales. Every trip, by the rewards of the heads whose bootstrap has left it out (out of bag,
+    Held-out trips set the scales. Every trip, by the rewards of the heads that it was held out from (out of bag,
     Breiman 1996), tells what the length of a trip does to its score, and sets the scales where too few are held out.
     The heads share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone,
     and of few trips they promise little.
@@ -272,20 +274,21 @@ def train(
     with one_thread():
         learned = learn(world, config, rng, population=population, given=given, start=start, progress=progress)
     present = np.unique(world.paths.context["trip"]) if isinstance(world, GeoWorld) else np.arange(len(world.names))
-    spared = held_out(world.names, present, config.held_out)
-    judged = judges(learned.unseen, present)
+    scaling = scaling or ScaleConfig()
+    heads = held_out_heads(learned.unseen, present, scaling)
     if scale == "step" and not config.held_out:  # the paper's own
-        judged = np.ones_like(judged)
-    steps = judged_steps(world, learned.posterior, judged)
-    promised = np.isin(steps.trip, spared)
-    length = window or (WINDOW if isinstance(world, GeoWorld) else WINDOW_STEPS)
+        heads = np.ones_like(heads)
+    steps = held_out_steps(world, learned.posterior, heads)
+    timed = isinstance(world, GeoWorld)
     calibration = calibrate(
         *steps,
         aspects=learned.posterior.aspects,
-        unseen=promised,
+        held_out=np.isin(steps.trip, held_out(world.names, present, config.held_out)),
         robust=robust,
         scale=scale,
-        window_length=length,
+        window_length=window or (WINDOW if timed else WINDOW_STEPS),
+        least_segment=scaling.least_segment if timed else scaling.least_segment_steps,
+        config=scaling,
     )
     reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
     if isinstance(world, GeoWorld):
@@ -295,43 +298,43 @@ def train(
     return Trained(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)
 
 
-def judges(unseen: NDArray[np.bool_], present: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which heads judge each demonstration, from (trips, heads) that say which have not learned from it.
+def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scaling: ScaleConfig) -> NDArray[np.bool_]:
+    """Which heads reward each demonstration, from (trips, heads) that say which it was held out from.
 
-    A trip that nearly every head has learned from is judged by none: one or two heads are a noisy jury. But of a
-    handful of trips the spread cannot be told: then all heads must judge all.
+    A trip that nearly every head has learned from is rewarded by none: one or two heads are noisy. But of a handful of
+    trips the spread cannot be told: then all heads reward all.
 
-    >>> unseen = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
-    >>> judges(unseen, np.arange(12)).sum(axis=1).tolist()
+    >>> held_out = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
+    >>> held_out_heads(held_out, np.arange(12), ScaleConfig()).sum(axis=1).tolist()
     [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 0]
-    >>> judges(unseen[-3:], np.arange(3)).sum(axis=1).tolist()
+    >>> held_out_heads(held_out[-3:], np.arange(3), ScaleConfig()).sum(axis=1).tolist()
     [4, 4, 4]
     """
-    enough = unseen.sum(axis=1) >= min(LEAST_JUDGES, unseen.shape[1])
-    if np.count_nonzero(enough[present]) < FEW_LEFT_OUT:
-        return np.ones_like(unseen)
-    return np.asarray(unseen & enough[:, None])
+    enough = held_out.sum(axis=1) >= min(scaling.least_heads, held_out.shape[1])
+    if np.count_nonzero(enough[present]) < scaling.least_held_out:
+        return np.ones_like(held_out)
+    return np.asarray(held_out & enough[:, None])
 
 
-class JudgedSteps(NamedTuple):
+class HeldOutSteps(NamedTuple):
     """The steps of demonstrations, whole trips one after the other."""
 
-    rewards: NDArray[np.float64]  # (steps, aspects, 1): by the heads that judge the trip
+    rewards: NDArray[np.float64]  # (steps, aspects, 1): by the heads that the trip was held out from
     trip: NDArray[np.int64]
     time: NDArray[np.float64]  # seconds, or steps where there is no time
     weight: NDArray[np.float64]  # how long a step takes, likewise
 
 
-def judged_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, judged: NDArray[np.bool_]) -> JudgedSteps:
-    """What the heads that judge each trip, of (trips, heads), say of its steps; trips that none does are left out."""
-    wanted = np.asarray(judged.any(axis=1))
+def held_out_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, heads: NDArray[np.bool_]) -> HeldOutSteps:
+    """How some heads of each trip, of (trips, heads), reward its steps; trips without a head are not among them."""
+    wanted = np.asarray(heads.any(axis=1))
     if isinstance(world, GeoWorld):
         rows = world.demonstrations()
         rows = rows[wanted[rows.trip]]
         assert rows.steps is not None
-        rewards = out_of_bag(posterior(rows.features), judged[rows.trip])
+        rewards = out_of_bag(posterior(rows.features), heads[rows.trip])
         weight = np.full(len(rows), world.featurizer.config.interval)
-        return JudgedSteps(rewards, rows.trip, rows.steps.time, weight)
+        return HeldOutSteps(rewards, rows.trip, rows.steps.time, weight)
     runs = world.trajectories[wanted]
     trip = np.flatnonzero(wanted)[runs.trajectory_of_row]
     step = np.arange(runs.n_rows) - np.repeat(runs.offsets[:-1], runs.lengths)
@@ -340,5 +343,5 @@ def judged_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, judged
     # Runs may be long, so their features are not held all at once.
     for start in range(0, len(trip), CHUNK_FIXES):
         some = slice(start, start + CHUNK_FIXES)
-        rewards[some] = out_of_bag(posterior(world.encode(states[some], actions[some])), judged[trip[some]])
-    return JudgedSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))
+        rewards[some] = out_of_bag(posterior(world.encode(states[some], actions[some])), heads[trip[some]])
+    return HeldOutSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))

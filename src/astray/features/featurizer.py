@@ -40,19 +40,25 @@ class FeaturizerConfig:
     trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
     trace_spacing: float = 100.0  # metres, at most, between those points
     popularity: tuple[float, ...] = (150.0, 500.0)  # metres: cells of which it is known how many other agents go there
+    window: float = 120.0  # seconds of the least and of the most familiar part of a trip
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
     context: ContextSpec = ContextSpec()
     utc_offset: float | None = None  # seconds that local time is ahead of UTC; None: by the longitude
 
     def __post_init__(self) -> None:
-        for name in ("interval", "trace_interval", "trace_spacing"):
+        for name in ("interval", "trace_interval", "trace_spacing", "window"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
         if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
             raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
+
+    @property
+    def window_rows(self) -> int:
+        """Rows of a window, at least one."""
+        return max(1, round(self.window / self.interval))
 
 
 INTERVALS = (15.0, 30.0)
@@ -240,7 +246,7 @@ class Featurizer:
             self.config.habits,
             self.memory,
             self.popularity,
-            interval=self.config.interval,
+            window=self.config.window_rows,
             without=without,
             maker=maker,
         )

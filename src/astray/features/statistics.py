@@ -51,7 +51,6 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
-WINDOW = 120.0  # seconds of the lowest and highest stretch
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
 GROUPS = ("population", "clock", "destination", "end")
 """Statistics that may be missing together: there are no other agents, no clock, or the trip goes on, whose destination
@@ -105,7 +104,7 @@ def statistics(
     memory: Memory,
     popularity: Popularity,
     *,
-    interval: float,
+    window: int,
     without: Array | None = None,
     maker: Array | None = None,
 ) -> Floats:
@@ -123,8 +122,8 @@ def statistics(
         What the agent has done.
     popularity
         Where other agents go.
-    interval
-        Seconds between rows, about.
+    window
+        Rows of the least and of the most familiar part of a trip.
     without
         Of each trip the number of a remembered one that is not to count, -1 for none.
     maker
@@ -140,7 +139,7 @@ def statistics(
     def mean(values: Array) -> Array:
         return np.asarray(np.add.reduceat(values, starts, axis=0, dtype=np.float64) / lengths[:, None])
 
-    low, high = windows(familiar, starts, lengths, max(1, round(WINDOW / interval)))
+    low, high = windows(familiar, starts, lengths, window)
     over = np.stack([mean(familiar), low, high, familiar[starts], familiar[last], mean(familiar == 0)], axis=2)
     whole = None if without is None else without[present]
     alike = familiarity(rows.looked_up, memory, whole)
@@ -192,7 +191,7 @@ class RunningStatistics:
 
     Parameters
     ----------
-    habits, memory, popularity, interval
+    habits, memory, popularity, window
         As for :func:`statistics`.
     frame
         Where and when the trip is.
@@ -215,7 +214,7 @@ class RunningStatistics:
         popularity: Popularity,
         frame: Frame,
         *,
-        interval: float,
+        window: int,
         maker: int = -1,
         destination: tuple[float, float] | None = None,
     ) -> None:
@@ -232,7 +231,7 @@ class RunningStatistics:
         self._rows = 0
         self._sums, self._new = np.zeros(n), np.zeros(n)
         self._low = self._high = self._sums
-        self._width = max(1, round(WINDOW / interval))
+        self._width = window
         self._window = deque([self._sums], self._width + 1)  # the sums after each of the last rows
         self._place_keys: Array = np.zeros(0, np.uint64)
         self._there: Array = np.zeros(len(self._places), np.float32)

@@ -301,12 +301,13 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
         "scale": c.scale,
         "trip_noise": c.trip_noise,
         "lowest": c.lowest,
+        "least_segment": c.least_segment,
     }
     return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
 
-def unpack_calibration(model: ModelFile, name: str) -> Calibration:
-    """What scores are measured on."""
+def unpack_calibration(model: ModelFile, name: str, least_segment: float) -> Calibration:
+    """What scores are measured on; ``least_segment`` is that of files which do not tell."""
     inside = model.within(name)
     scores = model.array(f"{name}.scores", np.float64, None)
     by_length = inside.value("by_length", tuple[tuple[float, ...], ...] | None)
@@ -324,6 +325,7 @@ def unpack_calibration(model: ModelFile, name: str) -> Calibration:
         inside.value("trip_noise", float),
         Location(*inside.value("lowest", tuple[float, float])),
         inside.value("step_weights", tuple[float, ...]),
+        inside.value("least_segment", float) if "least_segment" in inside.values else least_segment,
     )
 
 
