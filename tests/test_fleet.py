@@ -339,14 +339,10 @@ class TestACrowd:
         context = Context.of(spec, everybody, Member.of(trips, config).projection)
         blank = {a: Member.of(everybody.agent(a), config) for a in everybody.agents}
         assert len({m.utc_offset for m in blank.values()}) == 2
-        of_trip = [blank[a] for a in everybody.agent_ids.tolist()]
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
         popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         common = Common(config, context, pretrained(), (1.0,) * 4, popularity)
-        members = {
-            str(everybody.agent_ids[first]): member
-            for first, member in fleet_features.remember(everybody, of_trip, common, 3)
-        }
+        members = fleet_features.enrol(everybody, blank, common, 3)
         featurized = fleet_features.featurize(
             everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every
         )

@@ -24,12 +24,12 @@ from astray.detectors.observing import Learner, Observing
 from astray.detectors.overlap import warn_of_overlap
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import Generated, revive
-from astray.detectors.training import Trained, check_steps, others, remember, sample, thin, train, without
+from astray.detectors.training import Trained, check_steps, drawn, others, remember, sample, thin, train, without
 from astray.detectors.updating import first_lesson, given_again, sort_out
 from astray.errors import DataError, some_names
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.encoders import OwnEncoder
-from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
+from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, sampling_interval
 from astray.features.memory import Forgetting, Memory
 from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
@@ -168,14 +168,16 @@ class IRLDetector(AgentParameters, Observing):
             given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
             looking = featurizer_config(default, self.featurizer, encoder=named, **given)
             own = None if self.encoder is None or named else OwnEncoder(self.encoder)
-            featurizer = remember(Featurizer.of(mine, looking, rng, own), mine)
+            blank = Featurizer.of(mine, looking, rng, own)
+            prepared = blank.prepare(mine)
+            featurizer = remember(blank, prepared)
             shared = self._shared(featurizer)
             if shared is not None:
                 weights = aspect_weights(shared.aspects, self.look_for)
-                trained = self._enrol(mine, featurizer, rest, rng, shared, weights)
+                trained = self._enrol(prepared, featurizer, rest, rng, shared, weights)
             else:
-                demonstrations = sample(mine, self.max_trips, rng)
-                geo = GeoWorld.of(demonstrations, featurizer, own_explorers(self.explorers))
+                some = prepared[drawn(len(mine), self.max_trips, rng)]
+                geo = GeoWorld.of(some.trips, featurizer, own_explorers(self.explorers), some.paths)
                 trained = self._learn(geo, config, rng, rest)
         else:
             demonstrations = sample(mine, self.max_trips, rng)
@@ -283,7 +285,7 @@ class IRLDetector(AgentParameters, Observing):
         """What would be remembered of trips by a shared reward; nothing, if that is not how the detector sees them."""
         if self.featurizer_ is None or not self.is_shared or not len(trips):
             return Memory()
-        return remember(self.featurizer_.with_memory(Memory()), trips).memory
+        return self.featurizer_.with_memory(Memory()).remember(trips).memory
 
     def _proved(self, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
         """What is remembered, or would be, of trips that proved anomalous."""
@@ -340,7 +342,9 @@ class IRLDetector(AgentParameters, Observing):
         rest = None
         if population is not None:
             rest = others(population, new, self.max_population, rng, self.agents_)
-        featurizer = None if self.featurizer_ is None else remember(self.featurizer_.forget(refused), new)
+        featurizer = self.featurizer_
+        if featurizer is not None:
+            featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
         if featurizer is not None and featurizer.counts:
             # What the memory has let go of must not come back by way of the kept trips.
             kept = kept[kept.isin(featurizer.memory.trip_ids)]
@@ -350,7 +354,8 @@ class IRLDetector(AgentParameters, Observing):
             # Those that are given again are judged anew.
             again = set(new.ids)
             doubted = tuple(trip for trip in self.suspects_ if trip not in again)
-            trained = self._enrol(both, featurizer, rest, rng, self.reward_, self.aspect_weights_, doubted)
+            begun = (self.reward_, self.aspect_weights_, doubted)
+            trained = self._enrol(featurizer.prepare(both), featurizer, rest, rng, *begun)
         else:
             config = configured(preset("default"), self.config_)
             world: GeoWorld | StepWorld
@@ -419,7 +424,7 @@ class IRLDetector(AgentParameters, Observing):
 
     def _enrol(
         self,
-        trips: Trajectories,
+        of: Prepared,
         featurizer: Featurizer,
         rest: Trajectories | None,
         rng: np.random.Generator,
@@ -432,10 +437,10 @@ class IRLDetector(AgentParameters, Observing):
         if rest is not None:
             featurizer = featurizer.among(rest)
             learned = go_on(begun, rest, featurizer.config, self.sharing, rng, self.iterations, self.progress) or begun
-        if len(trips.agents) == 1:
-            featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(trips.agents[0]))
-        featurizer, own, found = scored_past(trips, featurizer, learned, weights, self._scaling, self.suspect)
-        kept = without(thin(sample(trips, self.keep, rng), featurizer), found)
+        if len(of.trips.agents) == 1:
+            featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(of.trips.agents[0]))
+        featurizer, own, found = scored_past(of, featurizer, learned, weights, self._scaling, self.suspect)
+        kept = without(thin(of[drawn(len(of.trips), self.keep, rng)], featurizer), found)
         inbox = Inbox(tokens=self._observing.tokens)
         return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found), inbox)
 

@@ -16,7 +16,7 @@ from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.parameters import FleetParameters
-from astray.detectors.training import remember, teachable
+from astray.detectors.training import teachable
 from astray.detectors.updating import first_lesson, given_again
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
@@ -174,7 +174,7 @@ class FleetDetector(FleetParameters, Observing):
     def _counted(self, trips: Trajectories) -> Memory:
         """What would be remembered of the trips of one agent."""
         agent = trips.agents[0]
-        return remember(self._member(agent).featurizer(agent, self._common).with_memory(Memory()), trips).memory
+        return self._member(agent).featurizer(agent, self._common).with_memory(Memory()).remember(trips).memory
 
     def _know(self, anomalous: Trajectories) -> None:
         """Know trips that proved anomalous, whatever name they come under."""

@@ -94,7 +94,8 @@ class Learner:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
         (name,) = trip.ids
         known = (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)
-        rows = self.featurizer.rows(trip)
+        prepared = self.featurizer.prepare(trip)
+        rows = self.featurizer.rows(prepared)
         statistics = self.featurizer.measure(rows)[1]
         assert self.reward.trip is not None
         calibration = self.calibration
@@ -104,7 +105,7 @@ class Learner:
             return self, Outcome(name, score, p_value, KNOWN)
         if np.isnan(score):
             return self, Outcome(name, score, p_value, REFUSED)
-        one = self.featurizer.with_memory(Memory()).remember(trip).memory
+        one = self.featurizer.with_memory(Memory()).remember(prepared).memory
         if score > level(calibration):
             return self._learn(one, rows), Outcome(name, score, p_value, LEARNED)
         inbox, new = self.inbox.with_flag(True, self.config), self._novel(one)

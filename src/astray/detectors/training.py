@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
 from astray.detectors.resuming import Generated
 from astray.errors import DataError
-from astray.features.featurizer import Featurizer
+from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.paths import resample
 from astray.irl.posterior import RewardPosterior
@@ -92,9 +92,14 @@ def without(trips: Trajectories, ids: Iterable[TripId]) -> Trajectories:
     return trips[~trips.isin(ids)]
 
 
+def drawn(n: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The positions of at most so many of ``n`` trips, drawn at random, rising."""
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
 def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
     """At most so many trips, drawn at random, in their order."""
-    return trips if len(trips) <= most else trips[np.sort(rng.choice(len(trips), most, replace=False))]
+    return trips if len(trips) <= most else trips[drawn(len(trips), most, rng)]
 
 
 def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> None:
@@ -126,21 +131,22 @@ def others(
 # -------------------------------------------------------------------- what is remembered, what is kept
 
 
-def remember(featurizer: Featurizer, trips: Trajectories) -> Featurizer:
+def remember(featurizer: Featurizer, of: Prepared) -> Featurizer:
     """A featurizer that remembers these trips too; those that it remembered under the same names are replaced."""
-    featurizer = featurizer.forget(trips.ids)
+    featurizer = featurizer.forget(of.trips.ids)
     blank = featurizer.with_memory(Memory())
     # In pieces, so that looking at very many trips takes little memory; merged in pairs, so that none moves too often.
-    memories = [blank.remember(trips[chunk]).memory for chunk in chunks(trips.lengths, REMEMBER_FIXES)]
+    pieces = [np.arange(len(of.trips))[chunk] for chunk in chunks(of.trips.lengths, REMEMBER_FIXES)]
+    memories = [blank.remember(of if len(pieces) == 1 else of[piece]).memory for piece in pieces]
     while len(memories) > 1:
         merged = [a.merge(b) for a, b in zip(memories[::2], memories[1::2], strict=False)]
         memories = merged + memories[2 * len(merged) :]
     return featurizer.with_memory(featurizer.memory.merge(memories[0])) if memories else featurizer
 
 
-def thin(trips: Trajectories, featurizer: Featurizer) -> Trajectories:
-    """The same trips as a model keeps them: resampled to the featurizer's interval, without faulty fixes."""
-    paths = resample(featurizer.paths(trips), featurizer.config.interval)
+def thin(of: Prepared, featurizer: Featurizer) -> Trajectories:
+    """Trips as a model keeps them: resampled to the featurizer's interval, without faulty fixes."""
+    trips, paths = of.trips, resample(of.paths, featurizer.config.interval)
     lat, lon = featurizer.projection.to_degrees(paths.columns["xy"])
     lengths = np.bincount(paths.context["trip"], paths.lengths, len(trips)).astype(np.int64)
     present = lengths > 0
@@ -292,7 +298,7 @@ def train(
     )
     reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
     if isinstance(world, GeoWorld):
-        kept = thin(sample(world.fixes, keep, rng), world.featurizer)
+        kept = thin(world.featurizer.prepare(sample(world.fixes, keep, rng)), world.featurizer)
         return Trained(reward, calibration, world.featurizer, None, history, kept, generated)
     kept = sample(world.trajectories, keep, rng)
     return Trained(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)

@@ -123,6 +123,11 @@ class TripRows:
         ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
         return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
 
+    @classmethod
+    def without_keys(cls, steps: Steps, frame: Frame, n_trips: int) -> TripRows:
+        """The rows of steps, where only whole trips are asked about."""
+        return cls(steps, np.zeros((len(steps), 0, GRIDS), np.uint64), frame, n_trips, np.ones(n_trips, np.bool_))
+
     @property
     def present(self) -> NDArray[np.int64]:
         """The trips that have a row."""

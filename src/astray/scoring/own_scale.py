@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.featurizer import Featurizer
+from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
@@ -22,7 +22,6 @@ from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import level
 from astray.scoring.normality import Calibration, Location, Sample, locate, over_heads, shrunk
-from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 
 Array = NDArray[Any]
@@ -166,7 +165,7 @@ def own_weights(
 
 
 def scored_past(
-    trips: Trajectories,
+    past: Prepared,
     featurizer: Featurizer,
     reward: Reward,
     weights: Sequence[float],
@@ -177,7 +176,7 @@ def scored_past(
 
     Gives the featurizer without them, the scores of what the featurizer remembers, and their names.
     """
-    ids, rows = trips.ids, featurizer.rows(trips)
+    ids, rows = past.trips.ids, featurizer.rows(past)
     found: tuple[TripId, ...] = ()
     # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
     comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
