@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.detectors import fleet_features
+from astray.detectors import fleet_features, training
 from astray.detectors.agents import Common, Member
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
@@ -286,17 +286,22 @@ class TestOwnScales:
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)
 
-    def test_they_do_not_depend_on_how_many_are_counted_at_a_time(
+    def test_they_do_not_depend_on_how_many_are_remembered_at_a_time(
         self, fleet: FleetDetector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = some(past, NEW)
         fleet.enroll(trips)
-        whole = {a: fleet.members_[a].own.trips for a in NEW}
+        whole = {a: fleet.members_[a] for a in NEW}
         for agent in NEW:
             fleet.forget(agent)
-        monkeypatch.setattr(fleet_features, "ENROL_FIXES", 3000)
+        monkeypatch.setattr(training, "REMEMBER_FIXES", 3000)
         fleet.enroll(trips)
-        assert all(np.allclose(fleet.members_[a].own.trips, whole[a], atol=1e-5) for a in NEW)
+        for agent, member in whole.items():
+            again = fleet.members_[agent]
+            assert np.array_equal(again.memory.keys, member.memory.keys)
+            assert np.array_equal(again.own.trips, member.own.trips)
+            assert again.own.step == member.own.step
+            assert len(again.ways) == min(fleet.ways, len(trips.agent(agent)))
 
     def test_they_go_with_their_trips(self, fleet: FleetDetector, past: Trajectories) -> None:
         trips = past.agent("p06")
@@ -342,7 +347,10 @@ class TestACrowd:
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
         popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         common = Common(config, context, pretrained(), (1.0,) * 4, popularity)
-        members = fleet_features.enrol(everybody, blank, common, 3)
+        members = {
+            a: member.with_memory(member.featurizer(a, common).remember(everybody.agent(a)).memory)
+            for a, member in blank.items()
+        }
         featurized = fleet_features.featurize(
             everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every
         )
@@ -355,7 +363,6 @@ class TestACrowd:
             assert np.array_equal(own.memory.trips, alone.memory.trips)
             assert own.memory.trip_ids == alone.memory.trip_ids
             assert np.array_equal(own.memory.times, alone.memory.times)
-            assert len(members[agent].ways) == min(3, len(mine))
             seen = alone.featurize(mine, every)
             rows = slice(at, at + len(seen.features))
             assert np.array_equal(featurized.features[rows], seen.features)

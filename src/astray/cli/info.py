@@ -141,12 +141,10 @@ def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 
 
 def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
-    """The last row of the history of learning a reward of the agent's own."""
-    from astray.detectors.fleet import FleetDetector
-
-    if isinstance(model, FleetDetector) or not model.history_.height:
+    """How many iterations the reward was learned for, as far as that is known, and what the last of them measured."""
+    history = model.training_history_
+    if not history.height:
         return {"iterations": 0}
-    history = model.history_
     last = {name: round(value, 4) for name, value in history.tail(1).row(0, named=True).items() if value is not None}
     return {"iterations": history.height} | last
 

@@ -83,8 +83,9 @@ class IRLDetector(AgentParameters, Observing):
         How much each aspect of the reward counts.
     calibration_
         What scores are measured on (r_bar, sigma_bar, the scores of normal trips).
-    history_
-        A table with one row for each iteration of learning.
+    training_history_
+        How the reward was learned: a table with one row an iteration, of the agent's own reward, of the shared one that
+        went on learning, or of the shipped one, as far as its file tells.
     kept_
         Thinned past trips of the agent.
     agents_
@@ -124,7 +125,6 @@ class IRLDetector(AgentParameters, Observing):
     aspect_weights_: tuple[float, ...]
     own_: OwnScores
     inbox_: Inbox
-    history_: pl.DataFrame
     kept_: Trajectories
     agents_: tuple[str, ...]
     zone_: Zone | None
@@ -371,8 +371,11 @@ class IRLDetector(AgentParameters, Observing):
             config = replace(config, iterations=max(1, config.iterations // 3))
             start = revive(self.reward_.step, self.generated_, config, rng)
             trained = self._learn(world, config, rng, rest, start)
-        history = pl.concat([self.history_, trained.history], how="diagonal_relaxed")
-        self._take(replace(trained, history=history, inbox=self.inbox_))
+        reward = trained.reward
+        if not self.is_shared:
+            past = [self.training_history_, reward.history]
+            reward = replace(reward, history=pl.concat(past, how="diagonal_relaxed"))
+        self._take(replace(trained, reward=reward, inbox=self.inbox_))
         self.n_updates_ += 1
 
     def _learn(
@@ -442,7 +445,7 @@ class IRLDetector(AgentParameters, Observing):
         featurizer, own, found = scored_past(of, featurizer, learned, weights, self._scaling, self.suspect)
         kept = without(thin(of[drawn(len(of.trips), self.keep, rng)], featurizer), found)
         inbox = Inbox(tokens=self._observing.tokens)
-        return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found), inbox)
+        return Trained(learned, None, featurizer, None, kept, None, own, (*suspects, *found), inbox)
 
     def _take(self, trained: Trained) -> None:
         """Nothing has been changed so far; now everything is, at once."""
@@ -452,7 +455,7 @@ class IRLDetector(AgentParameters, Observing):
             trained.world,
             trained.own,
         )
-        self.history_, self.generated_, self.kept_ = trained.history, trained.generated, trained.kept
+        self.generated_, self.kept_ = trained.generated, trained.kept
         self.suspects_, self.inbox_ = trained.suspects, trained.inbox
         self._own_calibration = trained.calibration
 
@@ -581,7 +584,6 @@ class IRLDetector(AgentParameters, Observing):
             self._own_calibration,
             self.featurizer_,
             self.world_,
-            self.history_,
             self.kept_,
             self.generated_,
             self.own_,

@@ -124,6 +124,12 @@ class Detector(Parameters, ABC):
         return self.reward_.step
 
     @property
+    def training_history_(self) -> pl.DataFrame:
+        """How the reward was learned, the last time: a table with one row an iteration; empty if that is not known."""
+        self._require_fitted()
+        return self.reward_.history
+
+    @property
     def _scaling(self) -> ScaleConfig:
         return configured(ScaleConfig(), self.scaling)
 

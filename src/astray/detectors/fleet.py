@@ -66,6 +66,8 @@ class FleetDetector(FleetParameters, Observing):
     ----------
     reward_
         The shared reward of steps and trips.
+    training_history_
+        How the reward was learned, one row an iteration, as far as that is known.
     members_
         Agent to :class:`~astray.detectors.agents.Member`: its centre, memory, scores and some ways.
     popularity_

@@ -151,7 +151,7 @@ def share(
                 raise DataError("there is no step reward to start from; say how to learn one")
             step = _step_reward(taught, step_learning, rng)
     reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
-    return Reward(step, learned.posterior, reference)
+    return Reward(step, learned.posterior, reference, history=learned.history)
 
 
 def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
@@ -32,7 +31,6 @@ from astray.storage.parts import (
     pack_featurizer,
     pack_ids,
     pack_reward,
-    pack_table,
     pack_trips,
     unpack_calibration,
     unpack_featurizer,
@@ -180,7 +178,6 @@ class Trained:
     calibration: Calibration | None  # of a reward of the agent's own; None: by its own past trips
     featurizer: Featurizer | None  # for GPS
     world: StepWorld | None  # for states and actions
-    history: pl.DataFrame
     kept: Trajectories
     generated: Generated | None = None
     own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
@@ -191,7 +188,6 @@ class Trained:
         """As a model file holds it."""
         parts = [
             pack_reward("reward", self.reward),
-            pack_table("history", self.history),
             pack_trips("kept", self.kept),
             Packed({}, pack_ids("suspects", self.suspects)),
         ]
@@ -213,6 +209,8 @@ class Trained:
     def unpack(cls, model: ModelFile) -> Trained:
         """Out of a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
+        if "history" in model.values:  # files of version 4 hold it beside the reward
+            reward = replace(reward, history=unpack_table(model, "history"))
         featurizer = unpack_featurizer(model, "featurizer") if kept.is_gps else None
         world = None
         if featurizer is None:
@@ -244,7 +242,6 @@ class Trained:
             calibration,
             featurizer,
             world,
-            unpack_table(model, "history"),
             kept,
             Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
             own,
@@ -296,12 +293,12 @@ def train(
         least_segment=scaling.least_segment if timed else scaling.least_segment_steps,
         config=scaling,
     )
-    reward, history, generated = Reward(learned.posterior), learned.history, Generated.of(learned)
+    reward, generated = Reward(learned.posterior, history=learned.history), Generated.of(learned)
     if isinstance(world, GeoWorld):
         kept = thin(world.featurizer.prepare(sample(world.fixes, keep, rng)), world.featurizer)
-        return Trained(reward, calibration, world.featurizer, None, history, kept, generated)
+        return Trained(reward, calibration, world.featurizer, None, kept, generated)
     kept = sample(world.trajectories, keep, rng)
-    return Trained(reward, calibration, None, replace(world, trajectories=kept), history, kept, generated)
+    return Trained(reward, calibration, None, replace(world, trajectories=kept), kept, generated)
 
 
 def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scaling: ScaleConfig) -> NDArray[np.bool_]:

@@ -105,6 +105,8 @@ def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
 def pack_reward(name: str, reward: Reward) -> Packed:
     """A reward of steps and, where there are, of trips, with what is usual by it."""
     parts = [Packed({f"{name}.made": reward.made}, {}), pack_posterior(f"{name}.step", reward.step)]
+    if reward.history.width:
+        parts.append(pack_table(f"{name}.history", reward.history))
     if reward.trip is not None:
         parts.append(pack_posterior(f"{name}.trip", reward.trip))
     if reward.reference is not None:
@@ -118,8 +120,10 @@ def unpack_reward(model: ModelFile, name: str) -> Reward:
     """A reward of steps and, where there are, of trips."""
     step = unpack_posterior(model, f"{name}.step")
     made = model.value(f"{name}.made", dict[str, Any])
+    known = f"{name}.history" in model.values
+    history = unpack_table(model, f"{name}.history") if known else pl.DataFrame()
     if f"{name}.trip" not in model.values:
-        return Reward(step, made=made)
+        return Reward(step, made=made, history=history)
     trip = unpack_posterior(model, f"{name}.trip")
     bands, noise = len(BANDS) + 1, model.within(f"{name}.usual").value("noise", float)
     usual = {
@@ -129,7 +133,7 @@ def unpack_reward(model: ModelFile, name: str) -> Reward:
     typical = model.array(f"{name}.usual.typical", np.float32, bands, len(trip.mean))
     if not all(len(part[0]) for part in usual.values()):
         raise model.wrong(f"{name} says of no trip what is usual")
-    return Reward(step, trip, Reference(**usual, typical=typical, noise=noise), made)
+    return Reward(step, trip, Reference(**usual, typical=typical, noise=noise), made, history)
 
 
 def pack_actor(name: str, actor: Actor) -> Packed:
