@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -15,42 +15,39 @@ from astray.detectors.configuration import (
     featurizer_config,
     hours_from,
     learn_config,
+    observing_config,
     own_explorers,
     preset,
+    scale_config,
 )
-from astray.detectors.fleet_training import go_on
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
-from astray.detectors.overlap import warn_of_overlap
+from astray.detectors.own_reward import further_steps, geo_world, step_world, train
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import Generated, revive
-from astray.detectors.training import Trained, check_steps, drawn, others, remember, sample, thin, train, without
-from astray.detectors.updating import first_lesson, given_again, sort_out
+from astray.detectors.shared_reward import enrol, shared_reward
+from astray.detectors.trained import Trained
+from astray.detectors.training import remember, sample
+from astray.detectors.updating import check_steps, first_lesson, given_again, others, sort_out, without
 from astray.errors import DataError, some_names
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.encoders import OwnEncoder
-from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, sampling_interval
+from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.memory import Forgetting, Memory
-from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
-from astray.scoring.own_scale import OwnScores, fits, own_calibration, scored_past
+from astray.scoring.own_scale import OwnScores, own_calibration
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
 from astray.storage import ModelFile, configured, plain
 from astray.storage.parts import Packed, pack_ids, unpack_ids
-from astray.storage.pretrained import pretrained, read_reward
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 from astray.zones import Zone, by_place, home_of
-
-if TYPE_CHECKING:
-    from astray.irl.config import LearnConfig
-    from astray.irl.learn import Learned
 
 Array = NDArray[Any]
 
@@ -159,33 +156,17 @@ class IRLDetector(AgentParameters, Observing):
         rest = None if population is None else others(population, mine, self.max_population, rng)
         config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         if mine.is_gps:
-            if self.dynamics is not None:
-                raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
-            default = FeaturizerConfig(interval=sampling_interval(mine))
-            if self.preset == "kdd19":
-                default = KDD19_FEATURIZER
-            named = self.encoder if isinstance(self.encoder, str) else None
-            given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
-            looking = featurizer_config(default, self.featurizer, encoder=named, **given)
-            own = None if self.encoder is None or named else OwnEncoder(self.encoder)
-            blank = Featurizer.of(mine, looking, rng, own)
+            blank = self._blank(mine, rng)
             prepared = blank.prepare(mine)
             featurizer = remember(blank, prepared)
-            shared = self._shared(featurizer)
+            shared = shared_reward(self, featurizer)
             if shared is not None:
                 weights = aspect_weights(shared.aspects, self.look_for)
-                trained = self._enrol(prepared, featurizer, rest, rng, shared, weights)
+                trained = enrol(self, prepared, featurizer, rest, rng, shared, weights)
             else:
-                some = prepared[drawn(len(mine), self.max_trips, rng)]
-                geo = GeoWorld.of(some.trips, featurizer, own_explorers(self.explorers), some.paths)
-                trained = self._learn(geo, config, rng, rest)
+                trained = train(self, geo_world(self, prepared, featurizer, rng), config, rng, rest)
         else:
-            demonstrations = sample(mine, self.max_trips, rng)
-            warn_of_overlap(demonstrations)
-            dynamics = self._dynamics(demonstrations, config, rng)
-            own_ways = own_explorers(self.explorers)
-            world = StepWorld.of(demonstrations, dynamics, rng, config.waves, config.capacity, own_ways)
-            trained = self._learn(world, config, rng, rest)
+            trained = train(self, step_world(self, mine, config, rng), config, rng, rest)
         self._take(trained)
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
         self.config_ = plain(config)
@@ -195,6 +176,19 @@ class IRLDetector(AgentParameters, Observing):
         self.inbox_ = self.inbox_.know(self._counted(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
+
+    def _blank(self, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
+        """How GPS trips are looked at, with nothing remembered yet."""
+        if self.dynamics is not None:
+            raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
+        default = FeaturizerConfig(interval=sampling_interval(trips))
+        if self.preset == "kdd19":
+            default = KDD19_FEATURIZER
+        named = self.encoder if isinstance(self.encoder, str) else None
+        given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, trips)}
+        looking = featurizer_config(default, self.featurizer, encoder=named, **given)
+        own = None if self.encoder is None or named else OwnEncoder(self.encoder)
+        return Featurizer.of(trips, looking, rng, own)
 
     @one_thread()
     def partial_fit(
@@ -322,7 +316,7 @@ class IRLDetector(AgentParameters, Observing):
     def _learner(self, agent: str) -> Learner:
         assert self.featurizer_ is not None
         known = (self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
-        return Learner(agent, *known, self._scaling, self._observing)
+        return Learner(agent, *known, scale_config(self), observing_config(self))
 
     def _keep(self, learner: Learner, new: int) -> None:
         self.featurizer_, self.own_, self.inbox_ = learner.featurizer, learner.own, learner.inbox
@@ -353,99 +347,26 @@ class IRLDetector(AgentParameters, Observing):
         if featurizer is not None and self.is_shared:
             # Those that are given again are judged anew.
             again = set(new.ids)
-            doubted = tuple(trip for trip in self.suspects_ if trip not in again)
-            begun = (self.reward_, self.aspect_weights_, doubted)
-            trained = self._enrol(featurizer.prepare(both), featurizer, rest, rng, *begun)
+            suspected = tuple(trip for trip in self.suspects_ if trip not in again)
+            known = (self.reward_, self.aspect_weights_, suspected)
+            trained = enrol(self, featurizer.prepare(both), featurizer, rest, rng, *known)
         else:
             config = configured(preset("default"), self.config_)
             world: GeoWorld | StepWorld
-            own_ways = own_explorers(self.explorers)
             if featurizer is not None:
-                world = GeoWorld.of(both, featurizer, own_ways)
+                world = GeoWorld.of(both, featurizer, own_explorers(self.explorers))
             else:
                 assert self.world_ is not None
-                warn_of_overlap(both)
-                dynamics = self._dynamics(both, config, rng)
-                known = replace(self.world_, most=config.capacity, explorers=own_ways)
-                world = replace(known, trajectories=both, dynamics=dynamics)
+                world = further_steps(self, self.world_, both, config, rng)
             config = replace(config, iterations=max(1, config.iterations // 3))
             start = revive(self.reward_.step, self.generated_, config, rng)
-            trained = self._learn(world, config, rng, rest, start)
+            trained = train(self, world, config, rng, rest, start)
         reward = trained.reward
         if not self.is_shared:
             past = [self.training_history_, reward.history]
             reward = replace(reward, history=pl.concat(past, how="diagonal_relaxed"))
         self._take(replace(trained, reward=reward, inbox=self.inbox_))
         self.n_updates_ += 1
-
-    def _learn(
-        self,
-        world: GeoWorld | StepWorld,
-        config: LearnConfig,
-        rng: np.random.Generator,
-        rest: Trajectories | None,
-        start: Learned | None = None,
-    ) -> Trained:
-        """A reward of the agent's own: Algorithm 1."""
-        return train(
-            world,
-            config,
-            rng,
-            population=rest,
-            given=self._given(world, config, rng),
-            start=start,
-            keep=self.keep,
-            robust=self.robust,
-            scale="step" if self.preset == "kdd19" else "trip",
-            window=self.window,
-            scaling=self._scaling,
-            progress=self.progress,
-        )
-
-    def _given(self, world: GeoWorld | StepWorld, config: LearnConfig, rng: np.random.Generator) -> Trajectories | None:
-        """What a background of one's own makes of the trips that teach."""
-        if self.background is None:
-            return None
-        trips = world.fixes if isinstance(world, GeoWorld) else world.trajectories
-        made = self.background(self._teaching(trips, config), rng)
-        if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
-            raise DataError(f"the background gave {made!r}; return Trajectories of the kind that it was given")
-        if not made.is_gps:
-            check_steps(made, trips, "the background's ")
-        return made
-
-    def _shared(self, featurizer: Featurizer) -> Reward | None:
-        """The reward that serves everybody; None if the agent is to have its own."""
-        if self.preset != "default" or not featurizer.counts or self.background or own_explorers(self.explorers):
-            return None
-        reward = pretrained() if self.reward is None else read_reward(self.reward)
-        if fits(reward, featurizer):
-            return reward
-        if self.reward is not None:
-            raise DataError("the reward was learned with other habits or another context than this featurizer has")
-        return None
-
-    def _enrol(
-        self,
-        of: Prepared,
-        featurizer: Featurizer,
-        rest: Trajectories | None,
-        rng: np.random.Generator,
-        begun: Reward,
-        weights: tuple[float, ...],
-        suspects: tuple[TripId, ...] = (),
-    ) -> Trained:
-        """The shared reward, and what the agent's past trips score by it."""
-        learned = begun
-        if rest is not None:
-            featurizer = featurizer.among(rest)
-            learned = go_on(begun, rest, featurizer.config, self.sharing, rng, self.iterations, self.progress) or begun
-        if len(of.trips.agents) == 1:
-            featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(of.trips.agents[0]))
-        featurizer, own, found = scored_past(of, featurizer, learned, weights, self._scaling, self.suspect)
-        kept = without(thin(of[drawn(len(of.trips), self.keep, rng)], featurizer), found)
-        inbox = Inbox(tokens=self._observing.tokens)
-        return Trained(learned, None, featurizer, None, kept, None, own, (*suspects, *found), inbox)
 
     def _take(self, trained: Trained) -> None:
         """Nothing has been changed so far; now everything is, at once."""
@@ -458,17 +379,6 @@ class IRLDetector(AgentParameters, Observing):
         self.generated_, self.kept_ = trained.generated, trained.kept
         self.suspects_, self.inbox_ = trained.suspects, trained.inbox
         self._own_calibration = trained.calibration
-
-    def _dynamics(self, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> Dynamics:
-        """Those that were given, or learned from the runs that teach."""
-        return LearnedDynamics.fit(self._teaching(trips, config), rng) if self.dynamics is None else self.dynamics
-
-    def _teaching(self, trips: Trajectories, config: LearnConfig) -> Trajectories:
-        """The trips that are not held out."""
-        from astray.irl.learn import held_out
-
-        spared = held_out(trips.ids, np.arange(len(trips)), config.held_out)
-        return trips[~np.isin(np.arange(len(trips)), spared)]
 
     # ---------------------------------------------------------------- looking
 
@@ -489,7 +399,7 @@ class IRLDetector(AgentParameters, Observing):
             assert self._own_calibration is not None
             return self._own_calibration
         of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history)
-        return own_calibration(*of, self._scaling, unfinished=unfinished)
+        return own_calibration(*of, scale_config(self), unfinished=unfinished)
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         return [self._calibration()]

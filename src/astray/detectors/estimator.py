@@ -14,17 +14,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.detectors.configuration import explorer_names
-from astray.detectors.inbox import ObservingConfig
 from astray.detectors.parameters import Parameters, documented
 from astray.errors import DataError, NotFittedError, UnknownAgentWarning, some_names
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.processes import cores
-from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
-from astray.storage import FilePath, ModelFile, configured, plain, write
+from astray.storage import FilePath, ModelFile, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -128,14 +126,6 @@ class Detector(Parameters, ABC):
         """How the reward was learned, the last time: a table with one row an iteration; empty if that is not known."""
         self._require_fitted()
         return self.reward_.history
-
-    @property
-    def _scaling(self) -> ScaleConfig:
-        return configured(ScaleConfig(), self.scaling)
-
-    @property
-    def _observing(self) -> ObservingConfig:
-        return configured(ObservingConfig(), self.observing)
 
     def _eps(self) -> Threshold | None:
         """The threshold that decides; None: the rate of false alarms does."""

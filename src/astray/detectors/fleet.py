@@ -11,13 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors import fleet_features
 from astray.detectors.agents import Common, Member, pack_members, unpack_members
-from astray.detectors.configuration import aspect_weights, featurizer_config, hours_from
+from astray.detectors.configuration import (
+    aspect_weights,
+    featurizer_config,
+    hours_from,
+    observing_config,
+    scale_config,
+)
 from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.parameters import FleetParameters
-from astray.detectors.training import teachable
-from astray.detectors.updating import first_lesson, given_again
+from astray.detectors.updating import first_lesson, given_again, teachable
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
@@ -124,7 +129,7 @@ class FleetDetector(FleetParameters, Observing):
         context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
         popularity = popularity_of(mine, featurizer)
         weights = aspect_weights(learned.aspects, self.look_for)
-        common = Common(featurizer, context, learned, weights, popularity, self._scaling, self._observing)
+        common = Common(featurizer, context, learned, weights, popularity, scale_config(self), observing_config(self))
         members = fleet_features.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
@@ -257,7 +262,7 @@ class FleetDetector(FleetParameters, Observing):
     @property
     def _common(self) -> Common:
         known = (self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
-        return Common(*known, self._scaling, self._observing)
+        return Common(*known, scale_config(self), observing_config(self))
 
     def _home(self, agent: str) -> Zone | None:
         return self.members_[agent].zone if agent in self.members_ else None
