@@ -61,7 +61,7 @@ class IRLDetector(AgentParameters, Observing):
     What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
     other people's and than what it might have done instead, with an uncertainty; new trips are scored by it.
 
-    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward looks at how a trip compares with
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
     other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
     each, goes on learning from them for some tens of seconds. For states and actions of any kind
@@ -90,9 +90,9 @@ class IRLDetector(AgentParameters, Observing):
     zone_
         The time zone in which they live (:class:`~astray.zones.Zone`); None for states and actions.
     anomalous_
-        The trips confirmed as anomalous, which never teach.
+        The trips confirmed as anomalous, which are never learned from.
     suspects_
-        Past trips that look like other agents' rather than this one's. They are not remembered. Look at them, and name
+        Suspected trips: past ones that look like other agents' rather than this one's, and are not remembered. Name
         those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
     n_trips_, n_updates_
         How many trips have been learned from, and how often the detector went on learning.
@@ -143,7 +143,7 @@ class IRLDetector(AgentParameters, Observing):
         trips
             The agent's past trips, or those of a pool of agents.
         y
-            By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
+            By default all trips are learned from; those marked -1 (not +1) are known to be anomalous and are not.
         population
             Other agents' trips: what else people do, and where they go. Those of agents in ``trips`` are left out.
         """
@@ -205,9 +205,8 @@ class IRLDetector(AgentParameters, Observing):
         on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
         others. A trip that was remembered under the same name is replaced.
 
-        Trips confirmed as anomalous never teach: they are not remembered, and if they were, they are taken out of the
-        memory and of the kept trips. They are known from then on: given again without a mark, under whatever name, they
-        are left out again.
+        Trips confirmed as anomalous are never learned from: they are taken out of the memory and of the kept trips, and
+        known from then on. Given again without a mark, under whatever name, they are refused.
 
         Parameters
         ----------
@@ -345,7 +344,7 @@ class IRLDetector(AgentParameters, Observing):
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         if featurizer is not None and self.is_shared:
-            # Those that are given again are judged anew.
+            # Whether those that are given again are suspected is found out anew.
             again = set(new.ids)
             suspected = tuple(trip for trip in self.suspects_ if trip not in again)
             known = (self.reward_, self.aspect_weights_, suspected)

@@ -23,7 +23,7 @@ def teachable(
     refused: Iterable[TripId] = (),
     known: frozenset[TripId] = frozenset(),
 ) -> NDArray[np.bool_]:
-    """Which trips may teach.
+    """Which trips may be learned from.
 
     Not those marked -1, not those named in ``refused``, and not those that are ``known`` to be anomalous, unless they
     are marked +1 now. Two trips of one name are refused altogether.
@@ -76,7 +76,7 @@ def others(
 
 
 def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which trips teach a detector that knows nothing yet: at least one."""
+    """Which trips a detector that knows nothing yet learns from: at least one."""
     good = teachable(trips, y)
     if not good.any():
         raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
@@ -102,10 +102,10 @@ def given_again(trips: Memory, known: Memory) -> set[TripId]:
 
 
 class Update(NamedTuple):
-    """Trips that teach, their ids, and the ids of those that proved anomalous."""
+    """Trips that are learned from, their ids, and the ids of those that proved anomalous."""
 
     new: Trajectories | None
-    taught: frozenset[TripId]
+    learned: frozenset[TripId]
     refused: frozenset[TripId]
 
 

@@ -45,7 +45,7 @@ class Habit:
     origin: float | None = None  # metres: the path began in the same cell
     heading: bool = False  # the same of eight directions, or standing
     speed: bool = False  # the same band of speed (bands grow by sqrt 2)
-    hours: float | None = None  # the same stretch of the day, of so many hours
+    hours: float | None = None  # the same part of the day, of so many hours
     weekend: bool = False  # both on a working day, or both on a weekend
     trail: int | None = None  # came from the same cell, as many seconds ago as this lag of the steps says
 

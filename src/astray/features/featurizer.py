@@ -222,7 +222,7 @@ class Featurizer:
         return self.with_memory(self.memory.remove(trip_ids))
 
     def with_memory(self, memory: Memory) -> Featurizer:
-        """The same featurizer with another memory: another agent's eyes."""
+        """The same featurizer with another memory."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         return replace(self, encoder=self.encoder.with_memory(memory))
@@ -303,7 +303,7 @@ class Featurizer:
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
         number = self.memory.number_of(fixes.ids)
-        # New trips, the usual case, have nothing of their own to leave out.
+        # New trips, the usual case, have nothing of their own to hold out.
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
         if every or not isinstance(self.encoder, FamiliarityEncoder):

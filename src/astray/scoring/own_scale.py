@@ -1,6 +1,6 @@
 """An agent's own scale: what its past trips score, and, as long as they are few, what those of agents like it do.
 
-The shared reward has not learned from the agent, so every past trip, left out of the memory, is an honest example of
+The shared reward has not learned from the agent, so every past trip, held out of the memory, is an honest example of
 what a normal one scores. A few trips say little: centre and spread are shrunk towards everybody's (empirical Bayes,
 Efron and Morris 1975), and everybody's trips stand beside the agent's own where p-values are read.
 """
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class OwnScores:
-    """What an agent's past trips score by the trip reward, each left out of the memory.
+    """What an agent's past trips score by the trip reward, each held out of the memory.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ def own_scores(
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """The scores of trips, each left out of the memory, which has them under these numbers; None: it has them not."""
+    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them."""
     assert reward.trip is not None
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
     made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
