@@ -69,6 +69,8 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "astray.irl.dynamics": (),
             "astray.features.statistics": ("statistics_of", "Statistic", "TripHabit"),
             "astray.features.popularity": ("Popularity",),
+            "astray.scoring.config": ("ScaleConfig", "LengthConfig"),
+            "astray.detectors.inbox": ("ObservingConfig",),
             "astray.scoring.normality": (
                 "Calibration",
                 "Sample",

@@ -167,7 +167,7 @@ class TestParameters:
         featurizer = FeaturizerConfig(encoder="fourier", interval=60.0)
         detector = IRLDetector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
         assert restore(LearnConfig, detector.config_).updates == 2
-        assert len(detector.history_) == 1
+        assert len(detector.training_history_) == 1
         assert detector.posterior_.n_heads == 3
         assert detector.featurizer_ is not None
         assert detector.featurizer_.config.interval == 60.0
@@ -496,7 +496,7 @@ class TestFiles:
         assert loaded.score(new).equals(detector.score(new), null_equal=True)
         assert loaded.score_fixes(new).equals(detector.score_fixes(new), null_equal=True)
         assert loaded.get_params() == detector.get_params()
-        assert loaded.history_.equals(detector.history_.cast(pl.Float64))
+        assert loaded.training_history_.equals(detector.training_history_.cast(pl.Float64))
         bent = bytearray(fitted.read_bytes())
         bent[len(bent) // 2] ^= 4
         (tmp_path / "bent").write_bytes(bent)
@@ -511,8 +511,8 @@ class TestFiles:
         assert (tmp_path / "again").read_bytes() == fitted_alone.read_bytes()
         loaded = opened(fitted_alone)
         assert loaded.score(new).equals(detector.score(new), null_equal=True)
-        assert loaded.history_.equals(detector.history_.cast(pl.Float64))
-        assert len(loaded.history_) == OWN["iterations"]
+        assert loaded.training_history_.equals(detector.training_history_.cast(pl.Float64))
+        assert len(loaded.training_history_) == OWN["iterations"]
 
     def test_another_seed_is_another_model(self, mine: Trajectories, tmp_path: Path) -> None:
         files = []
@@ -690,7 +690,7 @@ class TestStrays:
     ) -> None:
         mixed, others, strays = with_strays
         assert IRLDetector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
-        trusting = IRLDetector(strays=False).fit(mixed)
+        trusting = IRLDetector(suspect=False).fit(mixed)
         assert trusting.suspects_ == ()
         assert trusting.featurizer_ is not None
         assert strays <= set(trusting.featurizer_.memory.trip_ids)
@@ -713,12 +713,12 @@ class TestStrays:
     ) -> None:
         suspicious.save(tmp_path / "m.astray")
         mine, first = with_strays[0], suspicious.suspects_[0]
-        for strays in (True, False):
-            again = opened(tmp_path / "m.astray").set_params(strays=strays)
+        for suspect in (True, False):
+            again = opened(tmp_path / "m.astray").set_params(suspect=suspect)
             again.partial_fit(mine[mine.isin([first])])
             assert again.featurizer_ is not None
             doubted = first in again.suspects_
-            assert doubted or not strays
+            assert doubted or not suspect
             assert len(set(again.suspects_)) == len(again.suspects_)
             assert (first in again.featurizer_.memory.trip_ids) != doubted
 
@@ -743,7 +743,7 @@ class TestGoingOn:
             detector.partial_fit(new[:6])
             detector.save(tmp_path / name)
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-        assert len(first.history_) > OWN["iterations"]
+        assert len(first.training_history_) > OWN["iterations"]
 
     def test_a_model_that_keeps_few_trips_goes_on_learning(self, mine: Trajectories, new: Trajectories) -> None:
         forgetful = IRLDetector(keep=2).fit(mine)

@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.detectors import fleet_features
+from astray.detectors import fleet_features, training
 from astray.detectors.agents import Common, Member
 from astray.errors import DataError, ModelFileError, NotFittedError
 from astray.explain import ways_on
@@ -25,8 +25,9 @@ from astray.features.context import Context, ContextSpec
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import combined
+from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import step_normality
-from astray.scoring.own_scale import ENOUGH_TRIPS, OwnScores
+from astray.scoring.own_scale import OwnScores
 from astray.simulate import Simulation, city
 from astray.storage import read, write
 from astray.storage.pretrained import pretrained
@@ -280,22 +281,27 @@ class TestOwnScales:
         rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
         own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
         assert np.allclose(own, fleet.score(trips)["normality"].to_numpy(), atol=1e-4)
-        assert scale.normal.total == pytest.approx(ENOUGH_TRIPS)
+        assert scale.normal.total == pytest.approx(ScaleConfig.stand_in_up_to)
         # They are what p-values are read from, one each.
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)
 
-    def test_they_do_not_depend_on_how_many_are_counted_at_a_time(
+    def test_they_do_not_depend_on_how_many_are_remembered_at_a_time(
         self, fleet: FleetDetector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = some(past, NEW)
         fleet.enroll(trips)
-        whole = {a: fleet.members_[a].own.trips for a in NEW}
+        whole = {a: fleet.members_[a] for a in NEW}
         for agent in NEW:
             fleet.forget(agent)
-        monkeypatch.setattr(fleet_features, "ENROL_FIXES", 3000)
+        monkeypatch.setattr(training, "REMEMBER_FIXES", 3000)
         fleet.enroll(trips)
-        assert all(np.allclose(fleet.members_[a].own.trips, whole[a], atol=1e-5) for a in NEW)
+        for agent, member in whole.items():
+            again = fleet.members_[agent]
+            assert np.array_equal(again.memory.keys, member.memory.keys)
+            assert np.array_equal(again.own.trips, member.own.trips)
+            assert again.own.step == member.own.step
+            assert len(again.ways) == min(fleet.ways, len(trips.agent(agent)))
 
     def test_they_go_with_their_trips(self, fleet: FleetDetector, past: Trajectories) -> None:
         trips = past.agent("p06")
@@ -338,13 +344,12 @@ class TestACrowd:
         context = Context.of(spec, everybody, Member.of(trips, config).projection)
         blank = {a: Member.of(everybody.agent(a), config) for a in everybody.agents}
         assert len({m.utc_offset for m in blank.values()}) == 2
-        of_trip = [blank[a] for a in everybody.agent_ids.tolist()]
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
         popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         common = Common(config, context, pretrained(), (1.0,) * 4, popularity)
         members = {
-            str(everybody.agent_ids[first]): member
-            for first, member in fleet_features.remember(everybody, of_trip, common, 3)
+            a: member.with_memory(member.featurizer(a, common).remember(everybody.agent(a)).memory)
+            for a, member in blank.items()
         }
         featurized = fleet_features.featurize(
             everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every
@@ -358,7 +363,6 @@ class TestACrowd:
             assert np.array_equal(own.memory.trips, alone.memory.trips)
             assert own.memory.trip_ids == alone.memory.trip_ids
             assert np.array_equal(own.memory.times, alone.memory.times)
-            assert len(members[agent].ways) == min(3, len(mine))
             seen = alone.featurize(mine, every)
             rows = slice(at, at + len(seen.features))
             assert np.array_equal(featurized.features[rows], seen.features)

@@ -9,8 +9,8 @@ import pytest
 
 import astray
 from astray import FleetDetector, IRLDetector, Trajectories, TripId
-from astray.detectors.inbox import LATELY, MOST_TOKENS, MOST_WAITING, TOKENS, Inbox
-from astray.detectors.observing import ALIKE, Question, _alike
+from astray.detectors.inbox import Inbox, ObservingConfig
+from astray.detectors.observing import Question, alike
 from astray.errors import DataError
 from astray.features.memory import Memory
 from astray.simulate import city
@@ -69,7 +69,7 @@ def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDe
     flagged = observed.table.filter(observed.table["became"] != "learned")
     assert len(flagged) >= 15
     assert observed.questions == detector.questions_
-    assert 1 <= len(observed.questions) <= TOKENS + 0.05 * len(theirs)
+    assert 1 <= len(observed.questions) <= 2.0 + 0.05 * len(theirs)
     assert "new habit?" in str(observed.questions[0])
     assert "were flagged" in observed.drift[0]
     before = detector.score_samples(theirs[5:10])
@@ -152,24 +152,45 @@ def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) ->
 
 
 def test_tokens_and_waiting_trips_are_bounded() -> None:
-    inbox = Inbox()
-    for i in range(MOST_WAITING + 10):
-        inbox = inbox.with_flag(i % 2 == 0).add(Memory().add({f"t{i}": np.array([i], np.uint64)}, {f"t{i}": float(i)}))
-    assert len(inbox.waiting) == MOST_WAITING
-    assert inbox.waiting.trip_ids[0] == "t10"
-    assert len(inbox.flags) == LATELY
+    inbox, config = Inbox(), ObservingConfig(most_waiting=9, lately=7)
+    for i in range(12):
+        one = Memory().add({f"t{i}": np.array([i], np.uint64)}, {f"t{i}": float(i)})
+        inbox = inbox.with_flag(i % 2 == 0, config).add(one, config)
+    assert inbox.waiting.trip_ids == tuple(f"t{i}" for i in range(3, 12))
+    assert len(inbox.flags) == 7
     for _ in range(200):
-        inbox = inbox.with_flag(False)
-    assert inbox.tokens == MOST_TOKENS
+        inbox = inbox.with_flag(False, config)
+    assert inbox.tokens == config.most_tokens
+
+
+def test_a_question_stays_open_as_long_as_it_is_about_several_trips() -> None:
+    one, two, three, alone = (TripId("ana", name) for name in ("1", "2", "3", "alone"))
+    inbox = Inbox(asked=((one, two, three), (alone,)))
+    assert inbox.without([one]).asked == ((two, three), (alone,))
+    assert inbox.without([one, two]).asked == ((alone,),)
+    assert inbox.without([alone]).asked == ((one, two, three),)
+
+
+def test_when_to_ask_is_configured(detector: IRLDetector, people: Trajectories) -> None:
+    """Of one agent and of a fleet: no tokens, no questions; a group of one is asked about at once."""
+    own, theirs = people.agent("p00")[:60], submitted(people.agent("p01")[:12], "p00", "x")
+    assert detector.observe(theirs).questions
+    assert not IRLDetector(observing={"together": 99}).fit(own).observe(theirs).questions
+    alone = ObservingConfig(together=1, alike=1.0, tokens=1.0, tokens_a_trip=0.0)
+    assert [len(q.trips) for q in IRLDetector(observing=alone).fit(own).observe(theirs).questions] == [1]
+    fleet = FleetDetector(observing={"tokens": 0.0, "tokens_a_trip": 0.0}).fit(people[people.agent_ids != "p02"])
+    assert fleet.members_["p00"].inbox.tokens == 0.0
+    assert not fleet.observe(submitted(people.agent("p02")[:12], "p00", "x")).questions
+    with pytest.raises(DataError, match="no field named 'tokens_per_trip'"):
+        IRLDetector(observing={"tokens_per_trip": 1.0}).fit(people.agent("p00")[:10])
 
 
 def test_alike_trips_share_a_tenth_of_what_is_new() -> None:
     one = np.arange(100, dtype=np.uint64)
-    enough = round(100 * ALIKE)
-    assert _alike(one, one[-enough:].copy())
-    assert _alike(one, np.arange(100 - enough, 200 - enough, dtype=np.uint64))
-    assert not _alike(one, np.arange(101 - enough, 201 - enough, dtype=np.uint64))
-    assert not _alike(one, one[:0])
+    assert alike(one, one[-10:].copy(), 0.1)
+    assert alike(one, np.arange(90, 190, dtype=np.uint64), 0.1)
+    assert not alike(one, np.arange(91, 191, dtype=np.uint64), 0.1)
+    assert not alike(one, one[:0], 0.1)
 
 
 def test_waiting_trips_may_be_decided_on_by_an_update(detector: IRLDetector, people: Trajectories) -> None:

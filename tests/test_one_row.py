@@ -114,7 +114,7 @@ def test_live_equals_batch(world: World) -> None:
         featurizer.memory,
         featurizer.popularity,
         featurizer.frame,
-        interval=featurizer.config.interval,
+        window=featurizer.config.window_rows,
         maker=world.maker,
         destination=world.destination,
     )

@@ -10,23 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astray import FleetDetector, IRLDetector, Trajectories, load
+from astray.errors import DataError
 from astray.features.projection import Projection
 from astray.irl.posterior import combined
 from astray.irl.shared import BANDS
+from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Location, locate
-from astray.scoring.own_scale import (
-    CERTAIN,
-    ENOUGH_TRIPS,
-    PSEUDO_TRIPS,
-    OwnScores,
-    own_calibration,
-    own_weights,
-    stray_probability,
-)
+from astray.scoring.own_scale import OwnScores, own_calibration, own_weights, somebody_elses
 from astray.simulate import city, world
+from astray.storage.container import read, write
 from astray.storage.pretrained import pretrained
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
+SCALE = ScaleConfig()
 
 
 def test_unseen_normal_trips_are_flagged_about_as_often_as_promised() -> None:
@@ -38,7 +34,7 @@ def test_unseen_normal_trips_are_flagged_about_as_often_as_promised() -> None:
             own = trips.agent(agent)
             order = np.random.default_rng(0).permutation(len(own))
             if len(own) >= 60:
-                detector = IRLDetector(strays=False).fit(own[np.sort(order[:-20])])
+                detector = IRLDetector(suspect=False).fit(own[np.sort(order[:-20])])
                 p_values.append(detector.score(own[np.sort(order[-20:])])["p_value"].to_numpy())
     found = np.concatenate(p_values)
     assert len(found) >= 160
@@ -59,10 +55,10 @@ class TestFewTrips:
     def test_without_any_it_is_the_reference(self, history: float, unfinished: bool) -> None:
         reward = pretrained()
         assert reward.reference is not None
-        got = own_calibration(reward, WEIGHTS, self.mine(0), history, unfinished=unfinished)
+        got = own_calibration(reward, WEIGHTS, self.mine(0), history, SCALE, unfinished=unfinished)
         everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, got.weights)
         assert got.trip == pytest.approx(locate(everybody))
-        assert got.normal.total == pytest.approx(ENOUGH_TRIPS)
+        assert got.normal.total == pytest.approx(SCALE.stand_in_up_to)
         assert np.allclose(got.normal.scores, np.sort(locate(everybody).standardise(everybody)))
         steps = reward.reference.rewards("steps", history, got.step_weights)
         assert got.step == pytest.approx(locate(steps))
@@ -71,36 +67,36 @@ class TestFewTrips:
         reward = pretrained()
         assert reward.reference is not None
         for n in (1, 10, 90):
-            got = own_calibration(reward, WEIGHTS, self.mine(n), 30.0)
+            got = own_calibration(reward, WEIGHTS, self.mine(n), 30.0, SCALE)
             usual = locate(reward.reference.rewards("trips", 30.0, got.weights))
             mine = combined(self.mine(n).trips[:, 0, :, None], got.weights)
-            share = n / (n + PSEUDO_TRIPS)
+            share = n / (n + SCALE.prior_trips)
             assert got.trip.centre == pytest.approx(share * mine.mean() + (1 - share) * usual.centre, rel=1e-5)
             assert (got.normal.weights == 1.0).sum() == n
-            assert got.normal.total == pytest.approx(max(ENOUGH_TRIPS, n))
+            assert got.normal.total == pytest.approx(max(SCALE.stand_in_up_to, n))
 
     def test_a_trip_without_a_score_says_nothing(self) -> None:
         own = self.mine(10)
         gap = OwnScores(np.concatenate([own.trips, np.full((5, 2, 4), np.nan, np.float32)]), own.step)
-        one, other = (own_calibration(pretrained(), WEIGHTS, o, 30.0) for o in (own, gap))
+        one, other = (own_calibration(pretrained(), WEIGHTS, o, 30.0, SCALE) for o in (own, gap))
         assert one.trip == other.trip
         assert np.array_equal(one.normal.scores, other.normal.scores)
 
     def test_an_aspect_that_finds_the_agents_own_trips_odd_counts_less(self) -> None:
         own = self.mine(200)
-        base = own_weights(pretrained(), WEIGHTS, own, 200.0)
+        base = own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)
         assert base == WEIGHTS  # all of its trips are clearly its own, in every aspect
         own.trips[:20, 0, 1] = -3.0
-        assert own_weights(pretrained(), WEIGHTS, own, 200.0) == pytest.approx(
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE) == pytest.approx(
             (WEIGHTS[0], WEIGHTS[1] * np.exp(-3.0), *WEIGHTS[2:])
         )
         own.trips[:20, 0, 0] = -3.0  # place alone keeps its weight
-        assert own_weights(pretrained(), WEIGHTS, own, 200.0)[0] == WEIGHTS[0]
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[0] == WEIGHTS[0]
         own.trips[2:20, 0, 1] = 9.0  # as few as may be odd
-        assert own_weights(pretrained(), WEIGHTS, own, 200.0)[1] == WEIGHTS[1]
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[1] == WEIGHTS[1]
 
     def test_a_longer_history_is_less_uncertain(self) -> None:
-        noise = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h).trip_noise for h in (0.0, 4.0)]
+        noise = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h, SCALE).trip_noise for h in (0.0, 4.0)]
         assert noise[0] == pytest.approx(noise[1] * np.sqrt(5.0), rel=1e-6)
         assert len(BANDS) == 4
 
@@ -174,33 +170,33 @@ class TestStrays:
     @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
     def test_the_share_is_found(self, share: float) -> None:
         strays = round(2000 * share)
-        found = stray_probability(self.mixture(2000 - strays, strays), self.usual())
+        found = somebody_elses(self.mixture(2000 - strays, strays), self.usual())
         assert found.mean() == pytest.approx(share, rel=0.1)
-        assert (found[2000 - strays :] > CERTAIN).mean() > 0.97
-        assert (found[: 2000 - strays] > CERTAIN).mean() < 0.002
+        assert (found[2000 - strays :] > SCALE.suspect_from).mean() > 0.97
+        assert (found[: 2000 - strays] > SCALE.suspect_from).mean() < 0.002
 
     def test_of_clean_trips_none_is_suspected(self) -> None:
         for seed in range(5):
-            assert not (stray_probability(self.mixture(200, 0, seed), self.usual()) > CERTAIN).any()
+            assert not (somebody_elses(self.mixture(200, 0, seed), self.usual()) > SCALE.suspect_from).any()
             # Nor where the reward can hardly tell.
-            assert not (stray_probability(self.mixture(200, 0, seed, 0.5), self.usual(0.5)) > CERTAIN).any()
+            assert not (somebody_elses(self.mixture(200, 0, seed, 0.5), self.usual(0.5)) > SCALE.suspect_from).any()
 
     def test_an_odd_trip_is_a_stray_among_a_regular_agents_trips_but_not_among_an_explorers(self) -> None:
         rng, usual = np.random.default_rng(0), Location(4.0, 2.0)
         regular, explorer = rng.normal(5.0, 0.5, 60), rng.normal(2.0, 3.0, 60)
-        assert stray_probability(np.r_[regular, -5.0], usual)[-1] > CERTAIN
-        assert stray_probability(np.r_[explorer, -5.0], usual)[-1] < 0.8
+        assert somebody_elses(np.r_[regular, -5.0], usual)[-1] > SCALE.suspect_from
+        assert somebody_elses(np.r_[explorer, -5.0], usual)[-1] < 0.8
 
     def test_what_has_no_score_is_not_suspected(self) -> None:
-        found = stray_probability(np.r_[self.mixture(50, 5), np.nan], self.usual())
+        found = somebody_elses(np.r_[self.mixture(50, 5), np.nan], self.usual())
         assert found[-1] == 0.0
-        assert (found > CERTAIN).sum() == 5
-        assert not stray_probability(np.full(3, np.nan), self.usual()).any()
+        assert (found > SCALE.suspect_from).sum() == 5
+        assert not somebody_elses(np.full(3, np.nan), self.usual()).any()
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
     def test_it_is_a_probability_and_falls_with_the_ratio(self, ratios: list[float]) -> None:
-        found = stray_probability(np.array(ratios), self.usual())
+        found = somebody_elses(np.array(ratios), self.usual())
         assert ((found >= 0) & (found <= 1)).all()
         assert (np.diff(found[np.argsort(ratios)]) <= 1e-12).all()
 
@@ -215,3 +211,51 @@ def test_what_is_looked_for_is_settled_when_a_model_is_fitted(tmp_path: Path) ->
     detector.save(tmp_path / "m.astray")
     np.testing.assert_array_equal(load(tmp_path / "m.astray").score_samples(trips), before)
     assert not np.allclose(detector.fit(mine[:-5]).score_samples(trips), before)
+
+
+class TestConfigured:
+    """How scores are scaled is a configuration of every detector, which its file holds."""
+
+    def test_it_counts_for_one_agent_and_for_a_fleet(self, tmp_path: Path) -> None:
+        trips = city(people=3, days=14, seed=0).trips
+        for kind in (IRLDetector, FleetDetector):
+            mine = trips.agent("p00") if kind is IRLDetector else trips
+            usual, own = kind().fit(mine), kind(scaling={"stand_in_up_to": 500.0, "prior_trips": 1.0}).fit(mine)
+            for model in (usual, own):
+                model.save(tmp_path / "m.astray")
+                np.testing.assert_array_equal(
+                    load(tmp_path / "m.astray").score_samples(trips), model.score_samples(trips)
+                )
+            normal = own.agent_model("p00").calibration.normal
+            assert normal.total == pytest.approx(500.0)
+            assert not np.allclose(own.score_samples(trips), usual.score_samples(trips))
+
+    def test_what_is_shorter_than_a_segment_is_noise_in_a_table_and_live(self) -> None:
+        trips = city(people=2, days=14, seed=0).trips
+        patient = IRLDetector(scaling={"least_segment": 1e6}).fit(trips.agent("p00"))
+        assert patient.agent_model("p00").calibration.least_segment == 1e6
+        hasty = IRLDetector(scaling={"least_segment": 0.0}).fit(trips.agent("p00"))
+        lasted = [
+            (table["segment_end"] - table["segment_start"]).dt.total_seconds().to_numpy()
+            for table in (model.score(trips.agent("p01"), eps=-2.0) for model in (hasty, patient))
+        ]
+        assert not np.array_equal(*lasted, equal_nan=True)
+
+    def test_files_that_do_not_tell_have_the_defaults(self, tmp_path: Path) -> None:
+        trips = city(people=2, days=14, seed=0).trips
+        own = IRLDetector(suspect=False).fit(trips.agent("p00"))
+        own.save(tmp_path / "now.astray")
+        file = read(tmp_path / "now.astray")
+        parameters = {
+            k: v for k, v in file.values["parameters"].items() if k not in ("scaling", "observing", "suspect")
+        }
+        parameters["strays"] = False  # as it was called
+        write(tmp_path / "then.astray", file.kind, file.values | {"parameters": parameters}, file.arrays)
+        then = load(tmp_path / "then.astray")
+        assert repr(then) == "IRLDetector(suspect=False)"
+        np.testing.assert_array_equal(then.score_samples(trips), own.score_samples(trips))
+
+    @pytest.mark.parametrize("wrong", [{"odd": 0.0}, {"suspect_from": 2.0}, {"prior_trips": 0.0}, {"even": 1.0}])
+    def test_what_cannot_be_is_refused(self, wrong: dict[str, float]) -> None:
+        with pytest.raises(DataError, match=next(iter(wrong))):
+            IRLDetector(scaling=wrong).fit(city(people=1, days=7, seed=0).trips)

@@ -247,7 +247,7 @@ def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
     said = text_of(history_figure(history), tmp_path).splitlines()
     assert {"loss", "loss on left-out trips", "best", "iteration"} <= set(said)
     assert "entropy of the policy" not in said
-    with pytest.raises(DataError, match="history_"):
+    with pytest.raises(DataError, match="training_history_"):
         history_figure(history.select("iteration"))
 
 

@@ -135,7 +135,7 @@ class Cutter:
             judge, anchor = self.judge, self.anchor
             snapshot.put_many(judge.last or ())
             snapshot.put(*judge.velocity)
-            snapshot.put_many(value for suspect in judge.suspects for value in suspect)
+            snapshot.put_many(value for fix in judge.far for value in fix)
             snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -147,7 +147,7 @@ class Cutter:
         self.rest = rest[0] if rest else None
         self.judge.last = next(iter(_triples(snapshot)), None)
         self.judge.velocity = (snapshot.take(), snapshot.take())
-        self.judge.suspects = _triples(snapshot)
+        self.judge.far = _triples(snapshot)
         self.anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
         self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
 

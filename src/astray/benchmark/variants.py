@@ -15,7 +15,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "look for: place alone": {"look_for": ("place",)},
     "look for: all alike": {"look_for": ("place", "route", "manner", "time")},
     "reward: pretrained alone": PRETRAINED,
-    "strays: all remembered": {"strays": False},
+    "strays: all remembered": {"suspect": False},
     "encoder: fourier": {"encoder": "fourier"},
     "encoder: raw": {"encoder": "raw"},
     "preset: kdd19": {"preset": "kdd19"},

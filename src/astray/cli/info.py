@@ -123,10 +123,12 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
     from astray.detectors.fleet import FleetDetector
-    from astray.scoring.own_scale import ENOUGH_TRIPS
+    from astray.scoring.config import ScaleConfig
+    from astray.storage import configured
 
     if isinstance(model, FleetDetector):
-        return {"trips": ENOUGH_TRIPS, "stand_ins": True}  # at least, for everybody
+        scaling = configured(ScaleConfig(), model.scaling)
+        return {"trips": scaling.stand_in_up_to, "stand_ins": True}  # at least, for everybody
     found = model.calibration_
     about = {
         "trips": round(found.normal.total, 6),
@@ -139,12 +141,10 @@ def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 
 
 def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
-    """The last row of the history of learning a reward of the agent's own."""
-    from astray.detectors.fleet import FleetDetector
-
-    if isinstance(model, FleetDetector) or not model.history_.height:
+    """How many iterations the reward was learned for, as far as that is known, and what the last of them measured."""
+    history = model.training_history_
+    if not history.height:
         return {"iterations": 0}
-    history = model.history_
     last = {name: round(value, 4) for name, value in history.tail(1).row(0, named=True).items() if value is not None}
     return {"iterations": history.height} | last
 

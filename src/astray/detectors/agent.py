@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -15,47 +15,44 @@ from astray.detectors.configuration import (
     featurizer_config,
     hours_from,
     learn_config,
+    observing_config,
     own_explorers,
     preset,
+    scale_config,
 )
-from astray.detectors.fleet_training import go_on
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
-from astray.detectors.overlap import warn_of_overlap
+from astray.detectors.own_reward import further_steps, geo_world, step_world, train
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import Generated, revive
-from astray.detectors.training import Trained, check_steps, others, remember, sample, thin, train, without
-from astray.detectors.updating import first_lesson, given_again, sort_out
+from astray.detectors.shared_reward import enrol, shared_reward
+from astray.detectors.trained import Trained
+from astray.detectors.training import remember, sample
+from astray.detectors.updating import check_steps, first_lesson, given_again, others, sort_out, without
 from astray.errors import DataError, some_names
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.memory import Forgetting, Memory
-from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
-from astray.scoring.own_scale import OwnScores, fits, own_calibration, scored_past
+from astray.scoring.own_scale import OwnScores, own_calibration
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
 from astray.storage import ModelFile, configured, plain
 from astray.storage.parts import Packed, pack_ids, unpack_ids
-from astray.storage.pretrained import pretrained, read_reward
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 from astray.zones import Zone, by_place, home_of
 
-if TYPE_CHECKING:
-    from astray.irl.config import LearnConfig
-    from astray.irl.learn import Learned
-
 Array = NDArray[Any]
 
-KDD19_INTERVAL = 30.0  # seconds between the steps of the preset
-WAVES = 32  # random Fourier features of states and actions
+KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
+"""How the preset looks at trips."""
 
 
 class IRLDetector(AgentParameters, Observing):
@@ -64,7 +61,7 @@ class IRLDetector(AgentParameters, Observing):
     What an agent does is taken for what it wants: a reward is learned under which an agent's own trips are better than
     other people's and than what it might have done instead, with an uncertainty; new trips are scored by it.
 
-    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges a trip by how it compares with
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward looks at how a trip compares with
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
     other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
     each, goes on learning from them for some tens of seconds. For states and actions of any kind
@@ -83,8 +80,9 @@ class IRLDetector(AgentParameters, Observing):
         How much each aspect of the reward counts.
     calibration_
         What scores are measured on (r_bar, sigma_bar, the scores of normal trips).
-    history_
-        A table with one row for each iteration of learning.
+    training_history_
+        How the reward was learned: a table with one row an iteration, of the agent's own reward, of the shared one that
+        went on learning, or of the shipped one, as far as its file tells.
     kept_
         Thinned past trips of the agent.
     agents_
@@ -92,9 +90,9 @@ class IRLDetector(AgentParameters, Observing):
     zone_
         The time zone in which they live (:class:`~astray.zones.Zone`); None for states and actions.
     anomalous_
-        The trips confirmed as anomalous, which never teach.
+        The trips confirmed as anomalous, which are never learned from.
     suspects_
-        Past trips that look like other agents' rather than this one's. They are not remembered. Look at them, and name
+        Suspected trips: past ones that look like other agents' rather than this one's, and are not remembered. Name
         those that proved anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
     n_trips_, n_updates_
         How many trips have been learned from, and how often the detector went on learning.
@@ -124,7 +122,6 @@ class IRLDetector(AgentParameters, Observing):
     aspect_weights_: tuple[float, ...]
     own_: OwnScores
     inbox_: Inbox
-    history_: pl.DataFrame
     kept_: Trajectories
     agents_: tuple[str, ...]
     zone_: Zone | None
@@ -146,7 +143,7 @@ class IRLDetector(AgentParameters, Observing):
         trips
             The agent's past trips, or those of a pool of agents.
         y
-            By default all trips teach; those marked -1 (not +1) are known to be anomalous and do not.
+            By default all trips are learned from; those marked -1 (not +1) are known to be anomalous and are not.
         population
             Other agents' trips: what else people do, and where they go. Those of agents in ``trips`` are left out.
         """
@@ -159,31 +156,17 @@ class IRLDetector(AgentParameters, Observing):
         rest = None if population is None else others(population, mine, self.max_population, rng)
         config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
         if mine.is_gps:
-            if self.dynamics is not None:
-                raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
-            default = FeaturizerConfig(interval=sampling_interval(mine))
-            if self.preset == "kdd19":
-                default = FeaturizerConfig(encoder="raw", interval=KDD19_INTERVAL)
-            named = self.encoder if isinstance(self.encoder, str) else None
-            given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, mine)}
-            looking = featurizer_config(default, self.featurizer, encoder=named, **given)
-            own = None if self.encoder is None or named else OwnEncoder(self.encoder)
-            featurizer = remember(Featurizer.of(mine, looking, rng, own), mine)
-            shared = self._shared(featurizer)
+            blank = self._blank(mine, rng)
+            prepared = blank.prepare(mine)
+            featurizer = remember(blank, prepared)
+            shared = shared_reward(self, featurizer)
             if shared is not None:
                 weights = aspect_weights(shared.aspects, self.look_for)
-                trained = self._enrol(mine, featurizer, rest, rng, shared, weights)
+                trained = enrol(self, prepared, featurizer, rest, rng, shared, weights)
             else:
-                demonstrations = sample(mine, self.max_trips, rng)
-                geo = GeoWorld.of(demonstrations, featurizer, own_explorers(self.explorers))
-                trained = self._learn(geo, config, rng, rest)
+                trained = train(self, geo_world(self, prepared, featurizer, rng), config, rng, rest)
         else:
-            demonstrations, waves = sample(mine, self.max_trips, rng), 0 if self.preset == "kdd19" else WAVES
-            warn_of_overlap(demonstrations)
-            dynamics = self._dynamics(demonstrations, config, rng)
-            own_ways = own_explorers(self.explorers)
-            world = StepWorld.of(demonstrations, dynamics, rng, waves, config.capacity, own_ways)
-            trained = self._learn(world, config, rng, rest)
+            trained = train(self, step_world(self, mine, config, rng), config, rng, rest)
         self._take(trained)
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
         self.config_ = plain(config)
@@ -193,6 +176,19 @@ class IRLDetector(AgentParameters, Observing):
         self.inbox_ = self.inbox_.know(self._counted(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
+
+    def _blank(self, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
+        """How GPS trips are looked at, with nothing remembered yet."""
+        if self.dynamics is not None:
+            raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
+        default = FeaturizerConfig(interval=sampling_interval(trips))
+        if self.preset == "kdd19":
+            default = KDD19_FEATURIZER
+        named = self.encoder if isinstance(self.encoder, str) else None
+        given = {"interval": self.interval, "utc_offset": hours_from(self.time_zone, trips)}
+        looking = featurizer_config(default, self.featurizer, encoder=named, **given)
+        own = None if self.encoder is None or named else OwnEncoder(self.encoder)
+        return Featurizer.of(trips, looking, rng, own)
 
     @one_thread()
     def partial_fit(
@@ -209,9 +205,8 @@ class IRLDetector(AgentParameters, Observing):
         on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
         others. A trip that was remembered under the same name is replaced.
 
-        Trips confirmed as anomalous never teach: they are not remembered, and if they were, they are taken out of the
-        memory and of the kept trips. They are known from then on: given again without a mark, under whatever name, they
-        are left out again.
+        Trips confirmed as anomalous are never learned from: they are taken out of the memory and of the kept trips, and
+        known from then on. Given again without a mark, under whatever name, they are refused.
 
         Parameters
         ----------
@@ -283,7 +278,7 @@ class IRLDetector(AgentParameters, Observing):
         """What would be remembered of trips by a shared reward; nothing, if that is not how the detector sees them."""
         if self.featurizer_ is None or not self.is_shared or not len(trips):
             return Memory()
-        return remember(self.featurizer_.with_memory(Memory()), trips).memory
+        return self.featurizer_.with_memory(Memory()).remember(trips).memory
 
     def _proved(self, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
         """What is remembered, or would be, of trips that proved anomalous."""
@@ -319,7 +314,8 @@ class IRLDetector(AgentParameters, Observing):
 
     def _learner(self, agent: str) -> Learner:
         assert self.featurizer_ is not None
-        return Learner(agent, self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+        known = (self.featurizer_, self.own_, self.inbox_, self.reward_, self.aspect_weights_)
+        return Learner(agent, *known, scale_config(self), observing_config(self))
 
     def _keep(self, learner: Learner, new: int) -> None:
         self.featurizer_, self.own_, self.inbox_ = learner.featurizer, learner.own, learner.inbox
@@ -339,102 +335,37 @@ class IRLDetector(AgentParameters, Observing):
         rest = None
         if population is not None:
             rest = others(population, new, self.max_population, rng, self.agents_)
-        featurizer = None if self.featurizer_ is None else remember(self.featurizer_.forget(refused), new)
+        featurizer = self.featurizer_
+        if featurizer is not None:
+            featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
         if featurizer is not None and featurizer.counts:
             # What the memory has let go of must not come back by way of the kept trips.
             kept = kept[kept.isin(featurizer.memory.trip_ids)]
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, self.max_trips, rng)])
         if featurizer is not None and self.is_shared:
-            # Those that are given again are judged anew.
+            # Whether those that are given again are suspected is found out anew.
             again = set(new.ids)
-            doubted = tuple(trip for trip in self.suspects_ if trip not in again)
-            trained = self._enrol(both, featurizer, rest, rng, self.reward_, self.aspect_weights_, doubted)
+            suspected = tuple(trip for trip in self.suspects_ if trip not in again)
+            known = (self.reward_, self.aspect_weights_, suspected)
+            trained = enrol(self, featurizer.prepare(both), featurizer, rest, rng, *known)
         else:
             config = configured(preset("default"), self.config_)
             world: GeoWorld | StepWorld
-            own_ways = own_explorers(self.explorers)
             if featurizer is not None:
-                world = GeoWorld.of(both, featurizer, own_ways)
+                world = GeoWorld.of(both, featurizer, own_explorers(self.explorers))
             else:
                 assert self.world_ is not None
-                warn_of_overlap(both)
-                dynamics = self._dynamics(both, config, rng)
-                known = replace(self.world_, most=config.capacity, explorers=own_ways)
-                world = replace(known, trajectories=both, dynamics=dynamics)
+                world = further_steps(self, self.world_, both, config, rng)
             config = replace(config, iterations=max(1, config.iterations // 3))
             start = revive(self.reward_.step, self.generated_, config, rng)
-            trained = self._learn(world, config, rng, rest, start)
-        history = pl.concat([self.history_, trained.history], how="diagonal_relaxed")
-        self._take(replace(trained, history=history, inbox=self.inbox_))
+            trained = train(self, world, config, rng, rest, start)
+        reward = trained.reward
+        if not self.is_shared:
+            past = [self.training_history_, reward.history]
+            reward = replace(reward, history=pl.concat(past, how="diagonal_relaxed"))
+        self._take(replace(trained, reward=reward, inbox=self.inbox_))
         self.n_updates_ += 1
-
-    def _learn(
-        self,
-        world: GeoWorld | StepWorld,
-        config: LearnConfig,
-        rng: np.random.Generator,
-        rest: Trajectories | None,
-        start: Learned | None = None,
-    ) -> Trained:
-        """A reward of the agent's own: Algorithm 1."""
-        return train(
-            world,
-            config,
-            rng,
-            population=rest,
-            given=self._given(world, config, rng),
-            start=start,
-            keep=self.keep,
-            robust=self.robust,
-            scale="step" if self.preset == "kdd19" else "trip",
-            window=self.window,
-            progress=self.progress,
-        )
-
-    def _given(self, world: GeoWorld | StepWorld, config: LearnConfig, rng: np.random.Generator) -> Trajectories | None:
-        """What a background of one's own makes of the trips that teach."""
-        if self.background is None:
-            return None
-        trips = world.fixes if isinstance(world, GeoWorld) else world.trajectories
-        made = self.background(self._teaching(trips, config), rng)
-        if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
-            raise DataError(f"the background gave {made!r}; return Trajectories of the kind that it was given")
-        if not made.is_gps:
-            check_steps(made, trips, "the background's ")
-        return made
-
-    def _shared(self, featurizer: Featurizer) -> Reward | None:
-        """The reward that serves everybody; None if the agent is to have its own."""
-        if self.preset != "default" or not featurizer.counts or self.background or own_explorers(self.explorers):
-            return None
-        reward = pretrained() if self.reward is None else read_reward(self.reward)
-        if fits(reward, featurizer):
-            return reward
-        if self.reward is not None:
-            raise DataError("the reward was learned with other habits or another context than this featurizer has")
-        return None
-
-    def _enrol(
-        self,
-        trips: Trajectories,
-        featurizer: Featurizer,
-        rest: Trajectories | None,
-        rng: np.random.Generator,
-        begun: Reward,
-        weights: tuple[float, ...],
-        suspects: tuple[TripId, ...] = (),
-    ) -> Trained:
-        """The shared reward, and what the agent's past trips score by it."""
-        learned = begun
-        if rest is not None:
-            featurizer = featurizer.among(rest)
-            learned = go_on(begun, rest, featurizer.config, self.sharing, rng, self.iterations, self.progress) or begun
-        if len(trips.agents) == 1:
-            featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(trips.agents[0]))
-        featurizer, own, found = scored_past(trips, featurizer, learned, weights, self.strays)
-        kept = without(thin(sample(trips, self.keep, rng), featurizer), found)
-        return Trained(learned, None, featurizer, None, pl.DataFrame(), kept, None, own, (*suspects, *found))
 
     def _take(self, trained: Trained) -> None:
         """Nothing has been changed so far; now everything is, at once."""
@@ -444,20 +375,9 @@ class IRLDetector(AgentParameters, Observing):
             trained.world,
             trained.own,
         )
-        self.history_, self.generated_, self.kept_ = trained.history, trained.generated, trained.kept
+        self.generated_, self.kept_ = trained.generated, trained.kept
         self.suspects_, self.inbox_ = trained.suspects, trained.inbox
         self._own_calibration = trained.calibration
-
-    def _dynamics(self, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> Dynamics:
-        """Those that were given, or learned from the runs that teach."""
-        return LearnedDynamics.fit(self._teaching(trips, config), rng) if self.dynamics is None else self.dynamics
-
-    def _teaching(self, trips: Trajectories, config: LearnConfig) -> Trajectories:
-        """The trips that are not held out."""
-        from astray.irl.learn import held_out
-
-        spared = held_out(trips.ids, np.arange(len(trips)), config.held_out)
-        return trips[~np.isin(np.arange(len(trips)), spared)]
 
     # ---------------------------------------------------------------- looking
 
@@ -477,8 +397,8 @@ class IRLDetector(AgentParameters, Observing):
         if self._own_calibration is not None or self.featurizer_ is None:
             assert self._own_calibration is not None
             return self._own_calibration
-        weights = self.aspect_weights_
-        return own_calibration(self.reward_, weights, self.own_, self.featurizer_.memory.history, unfinished=unfinished)
+        of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history)
+        return own_calibration(*of, scale_config(self), unfinished=unfinished)
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         return [self._calibration()]
@@ -573,7 +493,6 @@ class IRLDetector(AgentParameters, Observing):
             self._own_calibration,
             self.featurizer_,
             self.world_,
-            self.history_,
             self.kept_,
             self.generated_,
             self.own_,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, ObservingConfig, pack_inboxes, unpack_inboxes
 from astray.features.context import Context
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frame
@@ -18,6 +18,7 @@ from astray.features.memory import Memory
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
+from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, Location
 from astray.scoring.own_scale import OwnScores, own_calibration
 from astray.storage import ModelFile, pack_text
@@ -39,6 +40,8 @@ class Common:
     reward: Reward
     weights: tuple[float, ...]  # of the aspects that are asked about
     popularity: Popularity = field(default_factory=Popularity)
+    scaling: ScaleConfig = ScaleConfig()
+    observing: ObservingConfig = ObservingConfig()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,8 @@ class Member:
 
     def calibration(self, common: Common, unfinished: bool = False) -> Calibration:
         """What its trips are measured on."""
-        return own_calibration(common.reward, common.weights, self.own, self.history, unfinished=unfinished)
+        of = (common.reward, common.weights, self.own, self.history)
+        return own_calibration(*of, common.scaling, unfinished=unfinished)
 
 
 # -------------------------------------------------------------------- as a file holds them

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from astray.detectors.inbox import ObservingConfig
+from astray.detectors.parameters import Parameters
 from astray.errors import DataError
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.step_world import STEP_COUNTERFACTUALS
+from astray.scoring.config import ScaleConfig
 from astray.storage import configured
 from astray.trajectories import Trajectories
 from astray.zones import standard_offset
@@ -78,6 +81,16 @@ def featurizer_config(
 ) -> FeaturizerConfig:
     """The default, with the fields of ``featurizer``, with the detector's own parameters."""
     return configured(configured(default, given), _present(own))
+
+
+def scale_config(given: Parameters) -> ScaleConfig:
+    """How scores are scaled: the default, with the fields of ``scaling``."""
+    return configured(ScaleConfig(), given.scaling)
+
+
+def observing_config(given: Parameters) -> ObservingConfig:
+    """When questions are asked: the default, with the fields of ``observing``."""
+    return configured(ObservingConfig(), given.observing)
 
 
 def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:

@@ -37,6 +37,9 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
+RENAMED = {"strays": "suspect"}
+"""Parameters that model files hold under a former name."""
+
 
 class Detector(Parameters, ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
@@ -62,7 +65,7 @@ class Detector(Parameters, ABC):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; thresholds count at once, the others at the next fit."""
+        """Change parameters; thresholds, ``scaling`` and ``observing`` count at once, the others at the next fit."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -117,6 +120,12 @@ class Detector(Parameters, ABC):
         """The heads that reward steps, as arrays."""
         self._require_fitted()
         return self.reward_.step
+
+    @property
+    def training_history_(self) -> pl.DataFrame:
+        """How the reward was learned, the last time: a table with one row an iteration; empty if that is not known."""
+        self._require_fitted()
+        return self.reward_.history
 
     def _eps(self) -> Threshold | None:
         """The threshold that decides; None: the rate of false alarms does."""
@@ -396,7 +405,8 @@ class Detector(Parameters, ABC):
     def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:
         """A detector that is not fitted, with the parameters that a file holds."""
         inside = model.within("parameters")
+        given = {RENAMED.get(name, name): value for name, value in inside.values.items()}
         thresholds = {
             name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
         }
-        return cls(**{**inside.values, **thresholds, **changed})
+        return cls(**{**given, **thresholds, **changed})

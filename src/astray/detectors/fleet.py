@@ -11,13 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors import fleet_features
 from astray.detectors.agents import Common, Member, pack_members, unpack_members
-from astray.detectors.configuration import aspect_weights, featurizer_config, hours_from
+from astray.detectors.configuration import (
+    aspect_weights,
+    featurizer_config,
+    hours_from,
+    observing_config,
+    scale_config,
+)
 from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.parameters import FleetParameters
-from astray.detectors.training import remember, teachable
-from astray.detectors.updating import first_lesson, given_again
+from astray.detectors.updating import first_lesson, given_again, teachable
 from astray.errors import Call, DataError
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
@@ -66,6 +71,8 @@ class FleetDetector(FleetParameters, Observing):
     ----------
     reward_
         The shared reward of steps and trips.
+    training_history_
+        How the reward was learned, one row an iteration, as far as that is known.
     members_
         Agent to :class:`~astray.detectors.agents.Member`: its centre, memory, scores and some ways.
     popularity_
@@ -121,7 +128,8 @@ class FleetDetector(FleetParameters, Observing):
         learned = go_on(begun, mine, featurizer, given, rng, self.iterations, self.progress) or begun
         context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
         popularity = popularity_of(mine, featurizer)
-        common = Common(featurizer, context, learned, aspect_weights(learned.aspects, self.look_for), popularity)
+        weights = aspect_weights(learned.aspects, self.look_for)
+        common = Common(featurizer, context, learned, weights, popularity, scale_config(self), observing_config(self))
         members = fleet_features.enrol(mine, {}, common, self.ways)
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
@@ -173,7 +181,7 @@ class FleetDetector(FleetParameters, Observing):
     def _counted(self, trips: Trajectories) -> Memory:
         """What would be remembered of the trips of one agent."""
         agent = trips.agents[0]
-        return remember(self._member(agent).featurizer(agent, self._common).with_memory(Memory()), trips).memory
+        return self._member(agent).featurizer(agent, self._common).with_memory(Memory()).remember(trips).memory
 
     def _know(self, anomalous: Trajectories) -> None:
         """Know trips that proved anomalous, whatever name they come under."""
@@ -185,7 +193,8 @@ class FleetDetector(FleetParameters, Observing):
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
         featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
-        return Learner(agent, featurizer, member.own, member.inbox, common.reward, common.weights)
+        known = (featurizer, member.own, member.inbox, common.reward, common.weights)
+        return Learner(agent, *known, common.scaling, common.observing)
 
     def _inboxes(self) -> Mapping[str, Inbox]:
         return {agent: member.inbox for agent, member in self.members_.items()}
@@ -252,7 +261,8 @@ class FleetDetector(FleetParameters, Observing):
 
     @property
     def _common(self) -> Common:
-        return Common(self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        known = (self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        return Common(*known, scale_config(self), observing_config(self))
 
     def _home(self, agent: str) -> Zone | None:
         return self.members_[agent].zone if agent in self.members_ else None

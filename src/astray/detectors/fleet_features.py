@@ -7,9 +7,8 @@ agent by agent. Trips stand agent by agent (:func:`by_agent`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.detectors.agents import XY, Common, Member
+from astray.detectors.inbox import Inbox
+from astray.detectors.training import remember
 from astray.features.featurizer import Featurized
 from astray.features.paths import paths_of
 from astray.features.projection import Projection
 from astray.features.steps import chosen, steps_of
 from astray.scoring.own_scale import own_scores
-from astray.scoring.scores import chunks
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 
 WAY_POINTS = 32  # of a past way that is kept to be shown
-ENROL_FIXES = 100_000  # counted in one go
 RECENT = 300  # of an agent's trips, the newest, set its scale
 
 
@@ -81,35 +80,6 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
         features.append(featurizer.features(here, familiar))
         found.append(statistics)
     return Featurized(np.concatenate(features), steps, paths.columns["row"][kept], weight, fault, np.concatenate(found))
-
-
-def remember(
-    trips: Trajectories, members: Sequence[Member], common: Common, keep_ways: int = 0
-) -> Iterator[tuple[int, Member]]:
-    """The members with their trips remembered, and the position of the first trip of each.
-
-    Trips must not be remembered already. ``keep_ways`` of the last ways are kept to be shown.
-    """
-    for member, run in _runs(members):
-        here = trips[run]
-        featurizer = member.featurizer(str(here.agent_ids[0]), common)
-        shown = [w for w in _ways(featurizer.paths(here), len(here)) if w is not None] if keep_ways else []
-        memory = featurizer.remember(here).memory
-        ways = [*member.ways, *shown][-keep_ways or len(trips) :]
-        yield run.start, replace(member.with_memory(memory), ways=tuple(ways))
-
-
-def measure(trips: Trajectories, members: Sequence[Member], common: Common) -> Iterator[tuple[int, Member]]:
-    """The members with the scores of these trips, which they remember; and the position of the first trip of each.
-
-    Every trip is left out of the memory.
-    """
-    for member, run in _runs(members):
-        here = trips[run]
-        featurizer = replace(member, memory=replace(member.memory)).featurizer(str(here.agent_ids[0]), common)
-        number = featurizer.memory.number_of(here.ids)
-        fresh = own_scores(featurizer.rows(here), featurizer, number, common.reward, common.weights)
-        yield run.start, replace(member, own=member.own.with_scores(fresh, number))
 
 
 def histories(members: Sequence[Member]) -> NDArray[np.float64]:
@@ -166,35 +136,31 @@ def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
         yield str(ids[start]), slice(start, stop)
 
 
-def _newest(trips: Trajectories, most: int) -> NDArray[np.bool_]:
-    """Which trips, those of an agent together, are among the last ``most`` of their agent."""
-    chosen = np.zeros(len(trips), bool)
-    for _, run in runs(trips):
-        chosen[max(run.start, run.stop - most) : run.stop] = True
-    return chosen
-
-
 def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, keep_ways: int) -> dict[str, Member]:
     """The members with these trips counted and, the newest of them, measured; the others are not in the answer.
 
     Somebody who is not among ``members`` yet begins with nothing. ``keep_ways`` of the last ways are kept to be shown.
     """
     ordered = trips[by_agent(trips)]
-    begun = {a: members.get(a) or Member.of(ordered[run], common.featurizer) for a, run in runs(ordered)}
-    counted = _each(ordered, partial(remember, common=common, keep_ways=keep_ways), begun)
-    # When all are counted, so that none is measured against a part of the history.
-    return _each(ordered[_newest(ordered, RECENT)], partial(measure, common=common), counted)
+    blank = Inbox(tokens=common.observing.tokens)
+    found = {}
+    for agent, run in runs(ordered):
+        here = ordered[run]
+        begun = members.get(agent) or replace(Member.of(here, common.featurizer), inbox=blank)
+        found[agent] = _enrolled(agent, here, begun, common, keep_ways)
+    return found
 
 
-def _each(
-    trips: Trajectories,
-    change: Callable[[Trajectories, list[Member]], Iterator[tuple[int, Member]]],
-    members: Mapping[str, Member],
-) -> dict[str, Member]:
-    """The members, changed by each chunk of their trips in turn."""
-    changed = dict(members)
-    for chunk in chunks(trips.lengths, ENROL_FIXES):
-        part = trips[chunk]
-        for first, member in change(part, [changed[a] for a in part.agent_ids.tolist()]):
-            changed[str(part.agent_ids[first])] = member
-    return changed
+def _enrolled(agent: str, trips: Trajectories, member: Member, common: Common, keep_ways: int) -> Member:
+    """A member with trips of its own counted, and the newest of them measured, each held out of the memory."""
+    featurizer = member.featurizer(agent, common)
+    prepared = featurizer.prepare(trips)
+    shown = [w for w in _ways(prepared.paths, len(trips)) if w is not None] if keep_ways else []
+    ways = [*member.ways, *shown][-keep_ways or len(trips) :]
+    member = replace(member.with_memory(remember(featurizer, prepared).memory), ways=tuple(ways))
+    # Of a copy: what a memory keeps ready for look-ups would be larger than the memory.
+    featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
+    newest = prepared[np.arange(len(trips))[-RECENT:]] if len(trips) > RECENT else prepared
+    number = featurizer.memory.number_of(newest.trips.ids)
+    of = (featurizer.rows(newest), featurizer, number, common.reward, common.weights, common.scaling)
+    return replace(member, own=member.own.with_scores(own_scores(*of), number))

@@ -25,7 +25,6 @@ from astray.irl.population import Population
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_world import TripWorld
-from astray.irl.world import GeoWorld
 from astray.scoring.normality import over_heads
 from astray.storage import configured
 from astray.threads import one_thread
@@ -78,23 +77,26 @@ def teachers(
     if len(chosen) < max(sharing.least_agents, 2):
         return []
     some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
-    blank = Featurizer.of(some, config, rng).among(some)
-    population = Population.of(some, blank)
+    blank = Featurizer.of(some, config, rng)
+    prepared = blank.prepare(some)
+    blank = blank.among(some, prepared.paths)
+    population = Population.of(some, blank, prepared.paths)
     found = []
     for agent in chosen.tolist():
-        own = some.agent(agent)
+        at = np.flatnonzero(some.agent_ids == agent)
+        own = prepared[at]
         whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
-        ids = own.ids
+        ids = own.trips.ids
         for turn in range(sharing.memories):
-            order = rng.permutation(len(own))
-            low, high = np.log(sharing.shortest), np.log(max(min(len(own) - 1, sharing.longest), sharing.shortest))
-            size = len(own) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(own) - 1)
+            order = rng.permutation(len(ids))
+            low, high = np.log(sharing.shortest), np.log(max(min(len(ids) - 1, sharing.longest), sharing.shortest))
+            size = len(ids) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(ids) - 1)
             featurizer = whole.forget(ids[i] for i in order[size:])
             shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
             if turn:  # half of the trips are new to a shorter memory
                 half = sharing.short_demonstrations // 2
                 shown = np.concatenate([order[:size][:half], order[size:][:half]])
-            world = TripWorld.of(own[np.sort(shown)], featurizer, rng)
+            world = TripWorld.among(population, at[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
@@ -154,7 +156,7 @@ def share(
                 raise DataError("there is no step reward to start from; say how to learn one")
             step = _step_reward(taught, step_learning, rng)
     reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
-    return Reward(step, learned.posterior, reference)
+    return Reward(step, learned.posterior, reference, history=learned.history)
 
 
 def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
@@ -162,7 +164,7 @@ def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.rando
     from astray.irl.learn import learn
 
     some = rng.permutation(len(taught))[:STEP_TEACHERS]
-    both = [(GeoWorld.seen(taught[i].world.trips, taught[i].world.featurizer), taught[i].others) for i in some]
+    both = [(taught[i].world.steps(len(taught[i].world.trips)), taught[i].others) for i in some]
     able = [(world, others) for world, others in both if world is not None]
     learning = replace(learning, imagined=STEP_IMAGINED * len(able))
     return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
@@ -183,7 +185,7 @@ def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng
         trips[band].append(mean[whole])
         prefixes[band].append(mean[~whole])
         typical[band].append(rows.features[whole])
-        stepped = GeoWorld.seen(world.trips[:STEP_TRIPS], world.featurizer)
+        stepped = world.steps(STEP_TRIPS)
         if stepped is not None:
             steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
         moved += _moved(world, reward.trip, rng)

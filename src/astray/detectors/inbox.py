@@ -16,10 +16,19 @@ from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
-TOGETHER = 2  # alike trips, at least, that a question is about
-TOKENS, EARNED, MOST_TOKENS = 2.0, 0.05, 5.0  # a question costs one; so many at first, a trip earns, and at most
-MOST_WAITING = 50  # trips that wait; the oldest leave
-LATELY = 20  # trips of which it is known whether they were flagged
+
+@dataclass(frozen=True)
+class ObservingConfig:
+    """What becomes of flagged trips: when a question is asked, and when habits are said to drift."""
+
+    alike: float = 0.1  # share of what is new about two trips that alike ones have in common
+    together: int = 2  # alike trips, at least, that a question is about
+    tokens: float = 2.0  # at first; a question costs one
+    tokens_a_trip: float = 0.05  # that each trip adds
+    most_tokens: float = 5.0  # that may be saved up
+    most_waiting: int = 50  # trips that wait; the oldest leave
+    lately: int = 20  # last trips of which it is known whether they were flagged
+    drifting: int = 5  # flagged trips among these, at least, that are a drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +50,19 @@ class Inbox:
     waiting: Memory = field(default_factory=Memory)
     rejected: Memory = field(default_factory=Memory)
     asked: tuple[tuple[TripId, ...], ...] = ()
-    tokens: float = TOKENS
+    tokens: float = ObservingConfig.tokens
     flags: tuple[bool, ...] = ()
 
-    def with_flag(self, flagged: bool) -> Inbox:
+    def with_flag(self, flagged: bool, config: ObservingConfig) -> Inbox:
         """One more trip has come, flagged or not."""
-        tokens = min(self.tokens + EARNED, MOST_TOKENS)
-        return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-LATELY:])
+        tokens = min(self.tokens + config.tokens_a_trip, config.most_tokens)
+        return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-config.lately :])
 
     def without(self, trips: Collection[TripId]) -> Inbox:
-        """The same after somebody has decided on some of the waiting trips."""
+        """The same after somebody has decided on some waiting trips; a question that keeps one trip is closed."""
         gone = set(trips)
-        groups = (tuple(t for t in group if t not in gone) for group in self.asked)
-        asked = tuple(group for group in groups if len(group) >= TOGETHER)
+        left = [(group, tuple(t for t in group if t not in gone)) for group in self.asked]
+        asked = tuple(now for before, now in left if now == before or len(now) > 1)
         return replace(self, waiting=self.waiting.remove(gone), asked=asked)
 
     def reject(self, trips: Collection[TripId]) -> Inbox:
@@ -69,10 +78,10 @@ class Inbox:
         """The same after some trips, rejected or not, proved to be the agent's."""
         return replace(self, rejected=self.rejected.remove(names))
 
-    def add(self, trip: Memory) -> Inbox:
+    def add(self, trip: Memory, config: ObservingConfig) -> Inbox:
         """One more trip waits; the oldest may have to go."""
         waiting = self.waiting.merge(trip)
-        gone = set(waiting.trip_ids[: max(len(waiting) - MOST_WAITING, 0)])
+        gone = set(waiting.trip_ids[: max(len(waiting) - config.most_waiting, 0)])
         asked = tuple(group for group in self.asked if not gone.intersection(group))
         return replace(self, waiting=waiting.remove(gone), asked=asked)
 

@@ -18,11 +18,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.detectors.estimator import Detector
-from astray.detectors.inbox import LATELY, TOGETHER, Inbox
+from astray.detectors.inbox import Inbox, ObservingConfig
 from astray.errors import DataError, some_names
 from astray.features.featurizer import Featurizer
 from astray.features.memory import Memory
 from astray.irl.shared import Reward, trip_rewards
+from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, trip_normality
 from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
 from astray.text import harmless
@@ -34,9 +35,6 @@ Array = NDArray[Any]
 
 LEARNED, WAITING, REFUSED, KNOWN = "learned", "waiting", "refused", "known"
 """What became of a trip: it is remembered; it waits; it is like one that was not the agent's; it was known already."""
-
-ALIKE = 0.1  # share of what is new about two trips that alike ones have in common
-DRIFTING = 5  # so many flagged trips among the last ones are a drift
 
 
 class Question(NamedTuple):
@@ -68,11 +66,13 @@ class Learner:
     inbox: Inbox
     reward: Reward
     weights: tuple[float, ...]
+    scaling: ScaleConfig
+    config: ObservingConfig
 
     @property
     def calibration(self) -> Calibration:
         """What its next trip is measured on."""
-        return own_calibration(self.reward, self.weights, self.own, self.featurizer.memory.history)
+        return own_calibration(self.reward, self.weights, self.own, self.featurizer.memory.history, self.scaling)
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -83,7 +83,7 @@ class Learner:
     def drift(self) -> str:
         """What is said when more trips are flagged than normal ones would be; empty if that is not so."""
         flags = self.inbox.flags
-        if len(flags) < LATELY or sum(flags) < DRIFTING:
+        if len(flags) < self.config.lately or sum(flags) < self.config.drifting:
             return ""
         return (
             f"{sum(flags)} of the last {len(flags)} trips of {self.agent or 'the agent'} were flagged: its habits may "
@@ -94,7 +94,8 @@ class Learner:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
         (name,) = trip.ids
         known = (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)
-        rows = self.featurizer.rows(trip)
+        prepared = self.featurizer.prepare(trip)
+        rows = self.featurizer.rows(prepared)
         statistics = self.featurizer.measure(rows)[1]
         assert self.reward.trip is not None
         calibration = self.calibration
@@ -104,43 +105,47 @@ class Learner:
             return self, Outcome(name, score, p_value, KNOWN)
         if np.isnan(score):
             return self, Outcome(name, score, p_value, REFUSED)
-        one = self.featurizer.with_memory(Memory()).remember(trip).memory
+        one = self.featurizer.with_memory(Memory()).remember(prepared).memory
         if score > level(calibration):
             return self._learn(one, rows), Outcome(name, score, p_value, LEARNED)
-        inbox, new = self.inbox.with_flag(True), self._novel(one)
-        if any(_alike(new, self._novel(_only(inbox.rejected, k))) for k in range(len(inbox.rejected))):
+        inbox, new = self.inbox.with_flag(True, self.config), self._novel(one)
+        if any(self._alike(new, _only(inbox.rejected, k)) for k in range(len(inbox.rejected))):
             return replace(self, inbox=inbox), Outcome(name, score, p_value, REFUSED)
-        waits = replace(self, inbox=inbox.add(one))
+        waits = replace(self, inbox=inbox.add(one, self.config))
         return waits._ask(name, new), Outcome(name, score, p_value, WAITING)
 
     def _learn(self, one: Memory, rows: Any) -> Learner:
-        # Left out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
-        fresh = own_scores(rows, self.featurizer, None, self.reward, self.weights)
+        # Held out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
+        fresh = own_scores(rows, self.featurizer, None, self.reward, self.weights, self.scaling)
         featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(one))
         own = self.own.follow(self.featurizer.memory, featurizer.memory)
         own = own.with_scores(replace(fresh, step=own.step or fresh.step), featurizer.memory.number_of(one.trip_ids))
-        return replace(self, featurizer=featurizer, own=own, inbox=self.inbox.with_flag(False))
+        return replace(self, featurizer=featurizer, own=own, inbox=self.inbox.with_flag(False, self.config))
 
     def _novel(self, one: Memory) -> Array:
         """What is new about a trip: keys that no remembered trip has."""
         return np.unique(one.keys[self.featurizer.memory.counts(one.keys) == 0])
 
+    def _alike(self, new: Array, other: Memory) -> bool:
+        """Whether another trip has enough in common with what is new about a trip."""
+        return alike(new, self._novel(other), self.config.alike)
+
     def _ask(self, name: TripId, new: Array) -> Learner:
         """Ask about the waiting trips that are like this one, if there are any, and tokens."""
         inbox = self.inbox
-        alike = tuple(
+        group = tuple(
             trip
             for k, trip in enumerate(inbox.waiting.trip_ids)
-            if trip == name or _alike(new, self._novel(_only(inbox.waiting, k)))
+            if trip == name or self._alike(new, _only(inbox.waiting, k))
         )
-        told = [group for group in inbox.asked if set(group) & set(alike)]
+        told = [asked for asked in inbox.asked if set(asked) & set(group)]
         if told:  # a question is open already: the trip belongs to it
-            others = tuple(group for group in inbox.asked if group not in told)
-            joined = tuple(dict.fromkeys([*(t for group in told for t in group), name]))
+            others = tuple(asked for asked in inbox.asked if asked not in told)
+            joined = tuple(dict.fromkeys([*(t for asked in told for t in asked), name]))
             return replace(self, inbox=replace(inbox, asked=(*others, joined)))
-        if len(alike) < TOGETHER or inbox.tokens < 1.0:
+        if len(group) < self.config.together or inbox.tokens < 1.0:
             return self
-        return replace(self, inbox=replace(inbox, asked=(*inbox.asked, alike), tokens=inbox.tokens - 1.0))
+        return replace(self, inbox=replace(inbox, asked=(*inbox.asked, group), tokens=inbox.tokens - 1.0))
 
     def answer(self, trips: Sequence[TripId], mine: bool) -> Learner:
         """A person has said whether some waiting trips were the agent's own."""
@@ -189,10 +194,10 @@ def _only(memory: Memory, number: int) -> Memory:
     return memory.remove([t for k, t in enumerate(memory.trip_ids) if k != number])
 
 
-def _alike(one: Array, other: Array) -> bool:
-    """Whether two trips have a tenth of what is new about them in common."""
+def alike(one: Array, other: Array, share: float) -> bool:
+    """Whether two trips have such a share of what is new about them in common."""
     least = min(len(one), len(other))
-    return least > 0 and len(np.intersect1d(one, other, assume_unique=True)) >= ALIKE * least
+    return least > 0 and len(np.intersect1d(one, other, assume_unique=True)) >= share * least
 
 
 class Observing(Detector):

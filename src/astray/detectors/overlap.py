@@ -28,7 +28,7 @@ def warn_of_overlap(runs: Trajectories) -> None:
             f"{shared:.0%} of the steps stand in two runs or more, such as {one} and {other}. What is held out is then "
             "learned from as well, and p-values promise too much. Cut a recording into runs that do not overlap",
             OverlapWarning,
-            stacklevel=3,
+            stacklevel=6,  # where fit was called
         )
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from astray.detectors.fleet_training import GoingOnConfig
+    from astray.detectors.inbox import ObservingConfig
     from astray.detectors.training import Progress
     from astray.features.featurizer import FeaturizerConfig
     from astray.irl.config import LearnConfig
     from astray.irl.dynamics import Dynamics
+    from astray.scoring.config import ScaleConfig
     from astray.trajectories import Trajectories
 
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
@@ -44,6 +46,12 @@ class Parameters(LocalTime, Chance, Deciding, Learning):
     featurizer: FeaturizerConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.features.featurizer.FeaturizerConfig")
     )
+    scaling: ScaleConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.scoring.config.ScaleConfig")
+    )
+    observing: ObservingConfig | Mapping[str, Any] | None = parameter(
+        None, EXPERT.format("astray.detectors.inbox.ObservingConfig")
+    )
     sharing: GoingOnConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.detectors.fleet_training.GoingOnConfig")
     )
@@ -53,7 +61,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning):
 class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
     """What an :class:`~astray.IRLDetector` takes."""
 
-    strays: bool = parameter(
+    suspect: bool = parameter(
         True,
         "Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); "
         "only with a population can they be told.",

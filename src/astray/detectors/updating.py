@@ -1,7 +1,8 @@
-"""Which trips teach: at first, and in an update, which also takes trips out, new or past, for ever."""
+"""Which trips are learned from: at first, and in an update, which also takes trips out, new or past, for ever."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -9,15 +10,73 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.detectors.training import teachable
+from astray.detectors.training import sample
 from astray.errors import DataError
 from astray.features.memory import Memory
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId, find_trips
 
 
+def teachable(
+    trips: Trajectories,
+    y: ArrayLike | None = None,
+    refused: Iterable[TripId] = (),
+    known: frozenset[TripId] = frozenset(),
+) -> NDArray[np.bool_]:
+    """Which trips may be learned from.
+
+    Not those marked -1, not those named in ``refused``, and not those that are ``known`` to be anomalous, unless they
+    are marked +1 now. Two trips of one name are refused altogether.
+
+    >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
+    >>> teachable(trips, [1, -1, 1], refused=[TripId("a", "z")]).tolist()
+    [True, False, False]
+    """
+    for trip, times in Counter(trips.ids).most_common(1):
+        if times > 1:
+            raise DataError(f"two trajectories are called '{trip}'; give each trajectory of an agent an id of its own")
+    unwanted = trips.isin(refused)
+    if y is None:
+        return ~unwanted & ~trips.isin(known)
+    labels = np.asarray(y)
+    if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
+        raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
+    return np.asarray(~unwanted & (labels == 1), bool)
+
+
+def without(trips: Trajectories, ids: Iterable[TripId]) -> Trajectories:
+    """The trips that have none of these ids."""
+    return trips[~trips.isin(ids)]
+
+
+def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> None:
+    """Refuse what does not hold states and actions as wide as the known ones."""
+    for name in ("state", "action"):
+        if name not in given.columns:
+            held = ", ".join(given.columns)
+            raise DataError(f"{whose}{name}s are missing: there is {held}; Trajectories.from_steps makes them")
+        columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
+        if columns != wanted:
+            raise DataError(f"{whose}{name}s have {columns} columns, not {wanted} as those that were learned from")
+
+
+def others(
+    population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
+) -> Trajectories:
+    """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
+    if population.is_gps != mine.is_gps:
+        raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
+    if not mine.is_gps:
+        check_steps(population, mine, "the population's ")
+    # Agents without a name cannot be told apart, so nobody is left out by it.
+    found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
+    if not len(found):
+        raise DataError("the population has no trip of another agent; leave it out, or give others' trips")
+    return sample(found, most, rng)
+
+
 def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which trips teach a detector that knows nothing yet: at least one."""
+    """Which trips a detector that knows nothing yet learns from: at least one."""
     good = teachable(trips, y)
     if not good.any():
         raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
@@ -43,10 +102,10 @@ def given_again(trips: Memory, known: Memory) -> set[TripId]:
 
 
 class Update(NamedTuple):
-    """Trips that teach, their ids, and the ids of those that proved anomalous."""
+    """Trips that are learned from, their ids, and the ids of those that proved anomalous."""
 
     new: Trajectories | None
-    taught: frozenset[TripId]
+    learned: frozenset[TripId]
     refused: frozenset[TripId]
 
 

@@ -119,7 +119,7 @@ class FamiliarityEncoder:
         features = np.empty((len(self.habits) + len(_MOTION) + 1, len(steps)), np.float32)
         features[: len(self.habits)] = familiar.T
         features[len(self.habits) : -1] = _motion(steps).T
-        # The history is that of the whole memory, left-out trip or not: it must not tell training rows from others.
+        # The history is that of the whole memory, held-out trip or not: it must not tell training rows from others.
         features[-1] = np.log1p(self.memory.history)
         return features.T
 

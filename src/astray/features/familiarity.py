@@ -8,7 +8,7 @@ into keys, a :class:`~astray.features.memory.Memory` counts the trips in which t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class Habit:
     origin: float | None = None  # metres: the path began in the same cell
     heading: bool = False  # the same of eight directions, or standing
     speed: bool = False  # the same band of speed (bands grow by sqrt 2)
-    hours: float | None = None  # the same stretch of the day, of so many hours
+    hours: float | None = None  # the same part of the day, of so many hours
     weekend: bool = False  # both on a working day, or both on a weekend
     trail: int | None = None  # came from the same cell, as many seconds ago as this lag of the steps says
 
@@ -119,19 +119,72 @@ class _Place(NamedTuple):
         return hashed if self.lasts is None else hashed.lasting(self.lasts)
 
 
+class _Plan(NamedTuple):
+    """How keys are put together: the words that habits ask for, each once, and the words of every key."""
+
+    words: tuple[tuple[Any, ...], ...]  # a kind, and what is to be known of it
+    salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
+    keys: tuple[tuple[int, ...], ...]  # the words of each key
+    serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
+
+    def of_kind(self, kind: str) -> tuple[tuple[Any, ...], ...]:
+        """The number of each word of a kind, and what is to be known of it."""
+        return tuple((w, *given) for w, (name, *given) in enumerate(self.words) if name == kind)
+
+
+@lru_cache(maxsize=16)
+def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
+    words: dict[tuple[Any, ...], int] = {}
+    keys: list[tuple[int, ...]] = []
+    for habit in habits:
+        for shift in SHIFTS:
+            parts: list[tuple[Any, ...]] = []
+            if habit.cell is not None:
+                parts.append(("cell", 0, habit.cell, shift))
+            if habit.origin is not None:
+                parts.append(("cell", 1, habit.origin, shift))
+            if habit.trail is not None:
+                parts.append(("cell", 2 + habit.trail, habit.cell or 1000.0, shift))
+            if habit.heading:
+                parts.append(("sector", shift))
+            if habit.speed:
+                parts.append(("pace", shift))
+            if habit.hours is not None:
+                parts.append(("slot", round(24 / habit.hours), shift))
+            if habit.weekend:
+                parts.append(("weekend",))
+            keys.append(tuple(words.setdefault(part, len(words)) for part in parts))
+    salts = tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS))
+    serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
+    return _Plan(tuple(words), salts, tuple(keys), serves)
+
+
 def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple[int, int, Word]]:
-    """The keys of steps, one habit after the other, on one grid after the other.
+    """The keys of steps, habit by habit, grid by grid.
 
     The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
     """
     if not len(steps):
         return
+    plan = _plan_of(tuple(habits))
+    words = _words(steps, frame, plan.words)
+    for k, (salt, parts) in enumerate(zip(plan.salts, plan.keys, strict=True)):
+        begin = np.full(1, salt, np.uint64)
+        if parts:
+            first = words[parts[0]]
+            key = reduce(Word.then, (words[w] for w in parts[1:]), first.hashed(mix(begin, first.hashes)))
+        else:
+            key = Word.of(np.zeros(len(steps), np.int64), 1).hashed(begin)
+        yield k // GRIDS, k % GRIDS, key
+
+
+def _words(steps: Steps, frame: Frame, wanted: Sequence[tuple[Any, ...]]) -> list[Word]:
+    """The words of a plan, of every step."""
     local = steps.time + frame.utc_offset
     vx, vy = steps.velocity.T
     speed = np.sqrt(vx * vx + vy * vy)
-    standing = speed < STANDING
 
-    # Many habits ask for the same cell, sector, band or hour: each is made once.
+    # Many words are of the same place, direction, speed or hour: each of these is made once.
     @cache
     def place(which: int) -> _Place:
         if which != 1:
@@ -141,125 +194,49 @@ def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple
         return _Place(frame.projection.to_grid(steps.origin[starts]), np.diff(starts, append=len(steps)))
 
     @cache
-    def place_cells(which: int, size: float, shift: float) -> Word:
-        return place(which).cells(size, shift)
-
-    @cache
     def turn() -> Array:
         return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
-
-    @cache
-    def sector(shift: float) -> Word:
-        # The rest of a division by a power of two, of negative numbers as well.
-        ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
-        ways[standing] = SECTORS
-        return Word.of(ways, SECTORS + 1)
 
     @cache
     def band() -> Array:
         return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
 
     @cache
+    def hour() -> Array:
+        """The share of the day that has passed: ``local % DAY / DAY`` in a fraction of the time."""
+        seconds = local - np.floor(local / DAY) * DAY
+        return np.where(seconds < 0, seconds + DAY, seconds) / DAY
+
+    def cell_word(which: int, size: float, shift: float) -> Word:
+        return place(which).cells(size, shift)
+
+    def sector(shift: float) -> Word:
+        # The rest of a division by a power of two, of negative numbers as well.
+        ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
+        ways[speed < STANDING] = SECTORS
+        return Word.of(ways, SECTORS + 1)
+
     def pace(shift: float) -> Word:
         bands = np.floor(band() + shift).astype(np.int64)
         return Word.of(bands, int(bands.max()) + 1)
 
-    @cache
-    def hour() -> Array:
-        """The share of the day that has passed: to the last bit ``local % DAY / DAY``, in a fraction of the time."""
-        seconds = local - np.floor(local / DAY) * DAY
-        return np.where(seconds < 0, seconds + DAY, seconds) / DAY
-
-    @cache
     def slot(slots: int, shift: float) -> Word:
         found = np.floor(hour() * slots + shift)
         found *= found < slots  # the last half of a slot is the first one again
         return Word.of(found.astype(np.int64), slots)
 
-    @cache
     def weekend() -> Word:
         # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
         return Word.of(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
 
-    for grid, shift in enumerate(SHIFTS):
-        for h, habit in enumerate(habits):
-            words = []
-            if habit.cell is not None:
-                words.append(place_cells(0, habit.cell, shift))
-            if habit.origin is not None:
-                words.append(place_cells(1, habit.origin, shift))
-            if habit.trail is not None:
-                words.append(place_cells(2 + habit.trail, habit.cell or 1000.0, shift))
-            if habit.heading:
-                words.append(sector(shift))
-            if habit.speed:
-                words.append(pace(shift))
-            if habit.hours is not None:
-                words.append(slot(round(24 / habit.hours), shift))
-            if habit.weekend:
-                words.append(weekend())
-            salt = np.full(1, habit.salt(grid), np.uint64)
-            if not words:
-                yield h, grid, Word.of(np.zeros(len(steps), np.int64), 1).hashed(salt)
-                continue
-            first = words[0].hashed(mix(salt, words[0].hashes))
-            yield h, grid, reduce(Word.then, words[1:], first)
-
-
-class _Plan(NamedTuple):
-    """How keys are put together: the words that habits ask for, each once, and the words of every key."""
-
-    cells: tuple[tuple[int, int, float, float], ...]  # of each word its number, which place, the size and the shift
-    sectors: tuple[tuple[int, float], ...]
-    paces: tuple[tuple[int, float], ...]
-    slots: tuple[tuple[int, int, float], ...]
-    weekend: int | None
-    salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
-    keys: tuple[tuple[int, ...], ...]  # the words of each key
-    serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
-
-
-@lru_cache(maxsize=16)
-def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
-    words: dict[tuple[Any, ...], int] = {}
-
-    def word(*part: Any) -> int:
-        return words.setdefault(part, len(words))
-
-    keys: list[tuple[int, ...]] = []
-    for habit in habits:
-        for shift in SHIFTS:
-            parts = []
-            if habit.cell is not None:
-                parts.append(word("cell", 0, habit.cell, shift))
-            if habit.origin is not None:
-                parts.append(word("cell", 1, habit.origin, shift))
-            if habit.trail is not None:
-                parts.append(word("cell", 2 + habit.trail, habit.cell or 1000.0, shift))
-            if habit.heading:
-                parts.append(word("sector", shift))
-            if habit.speed:
-                parts.append(word("pace", shift))
-            if habit.hours is not None:
-                parts.append(word("slot", round(24 / habit.hours), shift))
-            if habit.weekend:
-                parts.append(word("weekend"))
-            keys.append(tuple(parts))
-
-    def of_kind(kind: str) -> tuple[Any, ...]:
-        return tuple((w, *given) for (name, *given), w in words.items() if name == kind)
-
-    serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
-    return _Plan(
-        of_kind("cell"),
-        of_kind("sector"),
-        of_kind("pace"),
-        of_kind("slot"),
-        words.get(("weekend",)),
-        tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS)),
-        tuple(keys),
-        serves,
-    )
+    made: dict[str, Callable[..., Word]] = {
+        "cell": cell_word,
+        "sector": sector,
+        "pace": pace,
+        "slot": slot,
+        "weekend": weekend,
+    }
+    return [made[kind](*given) for kind, *given in wanted]
 
 
 class StepKeys:
@@ -274,14 +251,20 @@ class StepKeys:
     ((4,), True)
     """
 
-    __slots__ = ("_frame", "_keys", "_last", "_places", "_plan", "changed")
+    __slots__ = (
+        *("_cells", "_frame", "_keys", "_last", "_paces", "_places", "_plan", "_sectors", "_slots", "_weekends"),
+        "changed",
+    )
 
     def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
         self._frame = frame
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
-        self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._plan.cells), default=0))
+        self._cells, self._sectors, self._paces, self._slots, self._weekends = (
+            self._plan.of_kind(kind) for kind in ("cell", "sector", "pace", "slot", "weekend")
+        )
+        self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._cells), default=0))
         self._keys = np.array(self._plan.salts, np.uint64)
 
     def __call__(
@@ -303,18 +286,18 @@ class StepKeys:
         moved = [place != last for place, last in zip(places, self._places, strict=False)]
         on_grid = [grid_place(*place) if m else None for place, m in zip(places, moved, strict=False)]
         self._places[: len(moved)] = places[: len(moved)]
-        for w, which, size, shift in plan.cells:
+        for w, which, size, shift in self._cells:
             here = on_grid[which]
             if here is not None:
-                now[w] = cell(*here, size, shift)
-        for w, shift in plan.sectors:
+                now[w] = cell(here[0], here[1], size, shift)
+        for w, shift in self._sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
-        for w, shift in plan.paces:
+        for w, shift in self._paces:
             now[w] = floor(band + shift)
-        for w, slots, shift in plan.slots:
+        for w, slots, shift in self._slots:
             now[w] = floor(hour * slots + shift) % slots
-        if plan.weekend is not None:
-            now[plan.weekend] = int(floor(local / DAY) % 7 in (2, 3))
+        for (w,) in self._weekends:
+            now[w] = int(floor(local / DAY) % 7 in (2, 3))
         self.changed = now != self._last
         if self.changed:
             changed = [w for w, (a, b) in enumerate(zip(now, self._last, strict=True)) if a != b]

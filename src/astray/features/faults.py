@@ -51,10 +51,10 @@ class FaultFilter:
         self.rules = rules
         self.last: tuple[float, float, float] | None = None
         self.velocity = (0.0, 0.0)
-        self.suspects: list[tuple[float, float, float]] = []
+        self.far: list[tuple[float, float, float]] = []  # fixes that agree, not believed yet
 
     def update(self, t: float, x: float, y: float) -> Verdict:
-        """Judge the next fix (seconds, metres)."""
+        """Filter the next fix (seconds, metres)."""
         if self.last is None:
             return self._begin(t, x, y)
         t0, x0, y0 = self.last
@@ -67,23 +67,23 @@ class FaultFilter:
         reach = self.rules.top_speed * dt
         if min(_distance(x - x0, y - y0), _distance(x - x0 - vx * dt, y - y0 - vy * dt)) <= reach:
             self.last, self.velocity = (t, x, y), ((x - x0) / dt, (y - y0) / dt)
-            self.suspects.clear()
+            self.far.clear()
             return Verdict(GOOD, False)
-        if self.suspects:
-            ts, xs, ys = self.suspects[-1]
+        if self.far:
+            ts, xs, ys = self.far[-1]
             if t <= ts:
                 # The same message once more confirms nothing.
                 return Verdict(REPEATED, False)
             if _distance(x - xs, y - ys) > self.rules.top_speed * (t - ts):
-                self.suspects.clear()
-        self.suspects.append((t, x, y))
-        if len(self.suspects) >= self.rules.confirmations:
+                self.far.clear()
+        self.far.append((t, x, y))
+        if len(self.far) >= self.rules.confirmations:
             return self._begin(t, x, y)
         return Verdict(TELEPORT, False)
 
     def _begin(self, t: float, x: float, y: float) -> Verdict:
         self.last, self.velocity = (t, x, y), (0.0, 0.0)
-        self.suspects.clear()
+        self.far.clear()
         return Verdict(GOOD, True)
 
 
@@ -96,8 +96,8 @@ def find_faults(
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """The fault of every fix, and whether a new trip begins with it, for many trajectories at once.
 
-    Fixes that can be reached from the one before are judged by array operations; the few others, and those after them
-    up to the next good one, go through :class:`FaultFilter`. That is what it says of all of them.
+    It is what :class:`FaultFilter` says of all of them. Fixes that can be reached from the one before need no filter;
+    the few others, and those after them up to the next good one, go through it.
     """
     n = len(time)
     fault = np.zeros(n, np.int8)
@@ -116,7 +116,7 @@ def find_faults(
     silent = dt > rules.gap
     begins[kept[1:][inside & silent]] = True
     dx, dy = np.diff(xy.T[:, rows])
-    distance = np.sqrt(dx * dx + dy * dy)  # to the last bit as in the filter
+    distance = np.sqrt(dx * dx + dy * dy)  # as in the filter
     fast = inside & ~silent & (distance > rules.top_speed * dt)
     # A fix that is not fast is good, whatever was before, so the filter is needed from a fast one to the next good one.
     done = -1
@@ -136,18 +136,18 @@ def _filter(
     fault: NDArray[np.int8],
     begins: NDArray[np.bool_],
 ) -> int:
-    """Judge the fixes from a fast one on with the filter, until it finds a good one; the last that was judged."""
-    judge = FaultFilter(rules)
+    """Filter the fixes from a fast one on, until a good one is found; the last that was filtered."""
+    one_by_one = FaultFilter(rules)
     last = _good_before(fault, row)
-    judge.last = (float(time[last]), float(xy[last, 0]), float(xy[last, 1]))
+    one_by_one.last = (float(time[last]), float(xy[last, 0]), float(xy[last, 1]))
     if not begins[last]:
         before = _good_before(fault, last)
         x0, y0 = xy[before].tolist()
-        dt = judge.last[0] - float(time[before])
-        judge.velocity = ((judge.last[1] - x0) / dt, (judge.last[2] - y0) / dt)
+        dt = one_by_one.last[0] - float(time[before])
+        one_by_one.velocity = ((one_by_one.last[1] - x0) / dt, (one_by_one.last[2] - y0) / dt)
     for i in range(row, stop):
         assumed = fault[i]
-        fault[i], begins[i] = judge.update(float(time[i]), float(xy[i, 0]), float(xy[i, 1]))
+        fault[i], begins[i] = one_by_one.update(float(time[i]), float(xy[i, 0]), float(xy[i, 1]))
         if fault[i] == GOOD and assumed == GOOD:
             return i
     return stop - 1

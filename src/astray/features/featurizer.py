@@ -15,7 +15,7 @@ from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.features.faults import FaultRules
 from astray.features.memory import Forgetting, Memory
-from astray.features.paths import paths_of, resample, trace
+from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.features.statistics import Statistic, statistics, statistics_of
@@ -40,19 +40,25 @@ class FeaturizerConfig:
     trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
     trace_spacing: float = 100.0  # metres, at most, between those points
     popularity: tuple[float, ...] = (150.0, 500.0)  # metres: cells of which it is known how many other agents go there
+    window: float = 120.0  # seconds of the least and of the most familiar part of a trip
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
     context: ContextSpec = ContextSpec()
     utc_offset: float | None = None  # seconds that local time is ahead of UTC; None: by the longitude
 
     def __post_init__(self) -> None:
-        for name in ("interval", "trace_interval", "trace_spacing"):
+        for name in ("interval", "trace_interval", "trace_spacing", "window"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
         if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
             raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
+
+    @property
+    def window_rows(self) -> int:
+        """Rows of a window, at least one."""
+        return max(1, round(self.window / self.interval))
 
 
 INTERVALS = (15.0, 30.0)
@@ -68,6 +74,33 @@ def sampling_interval(trips: Trajectories) -> float:
     """
     apart = np.diff(trips.columns["time"])[np.diff(trips.trajectory_of_row) == 0]
     return float(np.clip(np.median(apart), *INTERVALS)) if len(apart) else INTERVALS[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Trips that were projected, cleaned and cut into steps once, for all that is made of them.
+
+    Attributes
+    ----------
+    trips
+        The trips.
+    paths
+        Their paths, in metres, without faulty fixes, with their context.
+    steps
+        One step about every interval.
+    """
+
+    trips: Trajectories
+    paths: Trajectories
+    steps: Steps
+
+    def __getitem__(self, trips: Array) -> Prepared:
+        """Some of the trips, by their positions in rising order."""
+        number = np.full(len(self.trips), -1)
+        number[trips] = np.arange(len(trips))
+        steps = self.steps[number[self.steps.trip] >= 0]
+        steps = replace(steps, trip=number[steps.trip])
+        return Prepared(self.trips[trips], of_trips(self.paths, trips), steps)
 
 
 class Featurized(NamedTuple):
@@ -146,22 +179,28 @@ class Featurizer:
 
     # ---------------------------------------------------------------- remembering
 
-    def remember(self, fixes: Trajectories) -> Featurizer:
+    def prepare(self, fixes: Trajectories) -> Prepared:
+        """Trips as all that is made of them needs them; the memory and the popularity do not matter."""
+        paths = self.paths(fixes)
+        steps = self.steps(paths)
+        return Prepared(fixes, paths, steps[chosen(steps, self.config.interval)])
+
+    def remember(self, trips: Trajectories | Prepared) -> Featurizer:
         """A featurizer that remembers these trips as well."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
-        paths = self.paths(fixes)
-        whole = self._rows(self.steps(paths), len(fixes))
+        of = trips if isinstance(trips, Prepared) else self.prepare(trips)
+        whole = TripRows.without_keys(of.steps, self.frame, len(of.trips))
         keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
-        of_trips = dict(zip(whole.present.tolist(), keys, strict=True))
-        steps = steps_of(self._traces(paths), self.config.interval, self.encoder.lags)
-        return replace(self, encoder=self.encoder.remember(steps, fixes.ids, of_trips))
+        steps = steps_of(self._traces(of.paths), self.config.interval, self.encoder.lags)
+        of_whole = dict(zip(whole.present.tolist(), keys, strict=True))
+        return replace(self, encoder=self.encoder.remember(steps, of.trips.ids, of_whole))
 
-    def among(self, others: Trajectories) -> Featurizer:
-        """A featurizer that knows where these agents go, too."""
+    def among(self, others: Trajectories, paths: Trajectories | None = None) -> Featurizer:
+        """A featurizer that knows where these agents go, too; ``paths`` are those of their trips, if they are known."""
         if not self.counts or not self.popularity.cells:
             return self
-        steps = steps_of(self._traces(self.paths(others)), self.config.interval)
+        steps = steps_of(self._traces(self.paths(others) if paths is None else paths), self.config.interval)
         keys = keys_of(steps, self.popularity.habits, self.frame).reshape(len(steps), -1)
         agents, of_trip = np.unique(others.agent_ids.astype(str), return_inverse=True)
         order = np.argsort(of_trip[steps.trip], kind="stable")
@@ -183,7 +222,7 @@ class Featurizer:
         return self.with_memory(self.memory.remove(trip_ids))
 
     def with_memory(self, memory: Memory) -> Featurizer:
-        """The same featurizer with another memory: another agent's eyes."""
+        """The same featurizer with another memory."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         return replace(self, encoder=self.encoder.with_memory(memory))
@@ -218,12 +257,10 @@ class Featurizer:
         """Steps as the rows of trips, with the keys that any memory knows them by."""
         return TripRows.of(steps, self.config.habits, self.frame, n_trips)
 
-    def rows(self, fixes: Trajectories) -> TripRows:
+    def rows(self, trips: Trajectories | Prepared) -> TripRows:
         """Trips as rows about every interval, with the keys that any memory knows them by."""
-        return self._rows(self.steps(self.paths(fixes)), len(fixes))
-
-    def _rows(self, steps: Steps, n_trips: int) -> TripRows:
-        return self.trip_rows(steps[chosen(steps, self.config.interval)], n_trips)
+        of = trips if isinstance(trips, Prepared) else self.prepare(trips)
+        return self.trip_rows(of.steps, len(of.trips))
 
     def measure(
         self, rows: TripRows, without: Array | None = None, maker: Array | None = None
@@ -240,7 +277,7 @@ class Featurizer:
             self.config.habits,
             self.memory,
             self.popularity,
-            interval=self.config.interval,
+            window=self.config.window_rows,
             without=without,
             maker=maker,
         )
@@ -266,7 +303,7 @@ class Featurizer:
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
         number = self.memory.number_of(fixes.ids)
-        # New trips, the usual case, have nothing of their own to leave out.
+        # New trips, the usual case, have nothing of their own to hold out.
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
         if every or not isinstance(self.encoder, FamiliarityEncoder):

@@ -69,6 +69,15 @@ def make_paths(
     )
 
 
+def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
+    """The paths of some trips, given by their positions in rising order; the trips are counted anew."""
+    number = np.full(max(paths.context["trip"].max(initial=-1), trips.max(initial=-1)) + 1, -1)
+    number[trips] = np.arange(len(trips))
+    kept = paths[number[paths.context["trip"]] >= 0]
+    context = {**kept.context, "trip": number[kept.context["trip"]]}
+    return Trajectories._trusted(dict(kept.columns), kept.offsets, kept.agent_ids, kept.trajectory_ids, context)
+
+
 def resample(paths: Trajectories, interval: float) -> Trajectories:
     """The same paths with equally spaced points, as near to ``interval`` seconds apart as both end points allow."""
     time, offsets = paths.columns["time"], paths.offsets

@@ -21,7 +21,6 @@ from astray.features.familiarity import (
     DAY,
     GRIDS,
     SHIFTS,
-    STANDING,
     Frame,
     Habit,
     familiarity,
@@ -43,6 +42,7 @@ from astray.features.trip_rows import (
     SPEED_BANDS,
     TRIP_HABITS,
     WORDS,
+    RunningMotion,
     TripHabit,
     TripRows,
 )
@@ -51,7 +51,6 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
-WINDOW = 120.0  # seconds of the lowest and highest stretch
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
 GROUPS = ("population", "clock", "destination", "end")
 """Statistics that may be missing together: there are no other agents, no clock, or the trip goes on, whose destination
@@ -105,7 +104,7 @@ def statistics(
     memory: Memory,
     popularity: Popularity,
     *,
-    interval: float,
+    window: int,
     without: Array | None = None,
     maker: Array | None = None,
 ) -> Floats:
@@ -123,8 +122,8 @@ def statistics(
         What the agent has done.
     popularity
         Where other agents go.
-    interval
-        Seconds between rows, about.
+    window
+        Rows of the least and of the most familiar part of a trip.
     without
         Of each trip the number of a remembered one that is not to count, -1 for none.
     maker
@@ -140,7 +139,7 @@ def statistics(
     def mean(values: Array) -> Array:
         return np.asarray(np.add.reduceat(values, starts, axis=0, dtype=np.float64) / lengths[:, None])
 
-    low, high = windows(familiar, starts, lengths, max(1, round(WINDOW / interval)))
+    low, high = windows(familiar, starts, lengths, window)
     over = np.stack([mean(familiar), low, high, familiar[starts], familiar[last], mean(familiar == 0)], axis=2)
     whole = None if without is None else without[present]
     alike = familiarity(rows.looked_up, memory, whole)
@@ -192,7 +191,7 @@ class RunningStatistics:
 
     Parameters
     ----------
-    habits, memory, popularity, interval
+    habits, memory, popularity, window
         As for :func:`statistics`.
     frame
         Where and when the trip is.
@@ -215,7 +214,7 @@ class RunningStatistics:
         popularity: Popularity,
         frame: Frame,
         *,
-        interval: float,
+        window: int,
         maker: int = -1,
         destination: tuple[float, float] | None = None,
     ) -> None:
@@ -232,13 +231,13 @@ class RunningStatistics:
         self._rows = 0
         self._sums, self._new = np.zeros(n), np.zeros(n)
         self._low = self._high = self._sums
-        self._width = max(1, round(WINDOW / interval))
+        self._width = window
         self._window = deque([self._sums], self._width + 1)  # the sums after each of the last rows
         self._place_keys: Array = np.zeros(0, np.uint64)
         self._there: Array = np.zeros(len(self._places), np.float32)
         self._there_sum, self._there_new = np.zeros(len(self._places)), np.zeros(len(self._places))
         self._words: list[list[int]] = []
-        self._motion = _RunningMotion()
+        self._motion = RunningMotion()
 
     def add(self, step: Step, keys: Keys, familiar: Floats) -> None:
         """Count a further row: its step, its keys (habits, grids) and their familiarity."""
@@ -332,50 +331,3 @@ def _first_words(step: Step, frame: Frame) -> list[list[int]]:
         else:
             words.append([])
     return words
-
-
-class _RunningMotion:
-    """What :data:`MOTION` names of the rows so far, from running sums: :attr:`TripRows.motion` to rounding."""
-
-    __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")
-
-    def __init__(self) -> None:
-        self._first: Step | None = None
-        self._last: Step | None = None
-        self._length = self._duration = self._sum = self._squares = self._top = 0.0
-        self._moving = self._standing = 0
-
-    def add(self, step: Step) -> None:
-        """Count a further row."""
-        vx, vy = step.velocity
-        speed = math.sqrt(vx * vx + vy * vy)
-        self._top = max(self._top, speed)
-        if self._last is None or step.first:
-            self._first = self._first or step  # which has no speed of its own yet, as no first step of a path has
-        else:
-            (x, y), (left_x, left_y) = step.location, self._last.location
-            self._length += math.hypot(x - left_x, y - left_y)
-            self._duration += step.time - self._last.time
-            self._moving += 1
-            self._sum += speed
-            self._squares += speed * speed
-            self._standing += speed < STANDING
-        self._last = step
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """One value for each of :data:`MOTION`."""
-        assert self._first is not None
-        assert self._last is not None
-        moving, length, duration = max(self._moving, 1), self._length, max(self._duration, 1.0)
-        mean = self._sum / moving
-        (x0, y0), (x, y) = self._first.location, self._last.location
-        return (
-            math.log1p(length),
-            math.log(duration),
-            math.log1p(length / duration),
-            math.hypot(x - x0, y - y0) / (length + 100.0),
-            self._standing / moving,
-            math.log1p(self._top),
-            math.log1p(math.sqrt(max(self._squares / moving - mean * mean, 0.0))),
-        )

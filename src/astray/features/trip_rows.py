@@ -6,6 +6,7 @@ looked up by keys that depend on places and local times alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from astray.features.familiarity import DAY, GRIDS, SHIFTS, STANDING, Frame, Habit, keys_of
 from astray.features.grid import cells
 from astray.features.hashing import mix
-from astray.features.steps import Steps
+from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
@@ -122,6 +123,11 @@ class TripRows:
         """The rows of steps."""
         ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
         return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
+
+    @classmethod
+    def without_keys(cls, steps: Steps, frame: Frame, n_trips: int) -> TripRows:
+        """The rows of steps, where only whole trips are asked about."""
+        return cls(steps, np.zeros((len(steps), 0, GRIDS), np.uint64), frame, n_trips, np.ones(n_trips, np.bool_))
 
     @property
     def present(self) -> NDArray[np.int64]:
@@ -295,3 +301,53 @@ def _mixed(words: Keys, numbers: NDArray[np.int64]) -> Keys:
         here = np.flatnonzero(column)
         keys[:, here] = mix(keys[:, here], words[:, column[here]])
     return keys
+
+
+# -------------------------------------------------------------------- a trip that goes on
+
+
+class RunningMotion:
+    """What :data:`MOTION` names of the rows so far, from running sums: :attr:`TripRows.motion` to rounding."""
+
+    __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")
+
+    def __init__(self) -> None:
+        self._first: Step | None = None
+        self._last: Step | None = None
+        self._length = self._duration = self._sum = self._squares = self._top = 0.0
+        self._moving = self._standing = 0
+
+    def add(self, step: Step) -> None:
+        """Count a further row."""
+        vx, vy = step.velocity
+        speed = math.sqrt(vx * vx + vy * vy)
+        self._top = max(self._top, speed)
+        if self._last is None or step.first:
+            self._first = self._first or step  # which has no speed of its own yet, as no first step of a path has
+        else:
+            (x, y), (left_x, left_y) = step.location, self._last.location
+            self._length += math.hypot(x - left_x, y - left_y)
+            self._duration += step.time - self._last.time
+            self._moving += 1
+            self._sum += speed
+            self._squares += speed * speed
+            self._standing += speed < STANDING
+        self._last = step
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One value for each of :data:`MOTION`."""
+        assert self._first is not None
+        assert self._last is not None
+        moving, length, duration = max(self._moving, 1), self._length, max(self._duration, 1.0)
+        mean = self._sum / moving
+        (x0, y0), (x, y) = self._first.location, self._last.location
+        return (
+            math.log1p(length),
+            math.log(duration),
+            math.log1p(length / duration),
+            math.hypot(x - x0, y - y0) / (length + 100.0),
+            self._standing / moving,
+            math.log1p(self._top),
+            math.log1p(math.sqrt(max(self._squares / moving - mean * mean, 0.0))),
+        )

@@ -74,6 +74,7 @@ class LearnConfig:
     aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all
     weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 1.0), ("population", 4.0))
     explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
+    waves: int = 32  # random Fourier features of states and actions; 0: none
     imagined: int = 400  # counterfactual trips of each aspect
     capacity: int = 100_000  # rows kept of each source of the background
     missing: float = 0.25  # share of the rows from which a group of features that may be missing is hidden
@@ -98,6 +99,7 @@ KDD19 = LearnConfig(
     aspects=False,
     clone_updates=0,
     weights=(("policy", 1.0),),
+    waves=0,
     held_out=0.0,
     patience=100,
 )

@@ -22,21 +22,23 @@ class Population:
 
     Attributes
     ----------
-    all_rows, all_agents
-        The rows of all trips, and who made each trip.
+    trips, paths, all_rows
+        All trips, their paths, resampled, and their rows.
     which
         The trips that are meant.
     """
 
+    trips: Trajectories
+    paths: Trajectories
     all_rows: TripRows
-    all_agents: NDArray[np.str_]
     which: NDArray[np.int64]
 
     @classmethod
-    def of(cls, trips: Trajectories, featurizer: Featurizer) -> Population:
-        """Trips as the rows that trip statistics are made of."""
-        paths = resample(featurizer.paths(trips), featurizer.config.interval)
-        return cls(featurizer.trip_rows(featurizer.steps(paths), len(trips)), trips.agent_ids, np.arange(len(trips)))
+    def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> Population:
+        """Trips as the rows that trip statistics are made of; ``paths`` are theirs, if they are known already."""
+        even = resample(featurizer.paths(trips) if paths is None else paths, featurizer.config.interval)
+        rows = featurizer.trip_rows(featurizer.steps(even), len(trips))
+        return cls(trips, even, rows, np.arange(len(trips)))
 
     def __len__(self) -> int:
         return len(self.which)
@@ -49,9 +51,9 @@ class Population:
     @property
     def agents(self) -> NDArray[np.str_]:
         """Who made them."""
-        return self.all_agents[self.which]
+        return self.trips.agent_ids[self.which]
 
     def others(self, agent: str, n: int, rng: np.random.Generator) -> Population:
         """``n`` trips of anybody else, drawn at random; all, if there are fewer."""
-        found = np.flatnonzero(self.all_agents != agent)
+        found = np.flatnonzero(self.trips.agent_ids != agent)
         return replace(self, which=np.sort(rng.choice(found, min(n, len(found)), replace=False)))

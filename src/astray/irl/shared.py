@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from astray.irl.posterior import RewardPosterior, combined
@@ -72,12 +73,15 @@ class Reward:
         What normal trips of many agents score; for a reward that serves everybody.
     made
         How it came about, in plain values.
+    history
+        How it was learned, the last time: a table with one row an iteration; empty if that is not known.
     """
 
     step: RewardPosterior
     trip: RewardPosterior | None = None
     reference: Reference | None = None
     made: dict[str, Any] = field(default_factory=dict)
+    history: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def aspects(self) -> tuple[str, ...]:

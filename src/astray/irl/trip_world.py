@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.featurizer import Featurizer
-from astray.features.paths import resample
+from astray.features.paths import of_trips
 from astray.features.statistics import members
 from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
 from astray.irl.population import Population
-from astray.irl.world import Rows
+from astray.irl.world import GeoWorld, Rows
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 
@@ -59,11 +59,17 @@ class TripWorld:
     @classmethod
     def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripWorld | None:
         """The world of some trips of one agent; None if they hold no step."""
-        paths = resample(featurizer.paths(trips), featurizer.config.interval)
-        if not (paths.lengths > 1).any():
-            return None
-        rows = featurizer.trip_rows(featurizer.steps(paths), len(trips))
-        return cls(featurizer, str(trips.agent_ids[0]), trips, rows, paths[paths.lengths > 1], rng)
+        return cls.among(Population.of(trips, featurizer), np.arange(len(trips)), featurizer, rng)
+
+    @classmethod
+    def among(
+        cls, population: Population, which: Array, featurizer: Featurizer, rng: np.random.Generator
+    ) -> TripWorld | None:
+        """The same, of trips of one agent among a population, by their positions in rising order."""
+        paths, trips = of_trips(population.paths, which), population.trips[which]
+        paths = paths[paths.lengths > 1]
+        agent, rows = str(trips.agent_ids[0]), population.all_rows[which]
+        return cls(featurizer, agent, trips, rows, paths, rng) if len(paths) else None
 
     @property
     def names(self) -> list[TripId]:
@@ -74,6 +80,11 @@ class TripWorld:
     def groups(self) -> list[NDArray[np.bool_]]:
         """Statistics that may be missing together."""
         return [members(self.featurizer.statistics, group) for group in ("population", "clock")]
+
+    def steps(self, trips: int) -> GeoWorld | None:
+        """The world of the steps of the first so many trips; None if they hold none."""
+        paths = self.paths[self.paths.context["trip"] < trips]
+        return GeoWorld(self.featurizer, self.trips[:trips], paths) if len(paths) else None
 
     def demonstrations(self) -> Rows:
         """What the agent did, each trip left out of the memory."""

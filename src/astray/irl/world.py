@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
-from astray.features.paths import make_paths, resample
+from astray.features.paths import make_paths, of_trips, resample
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import Counterfactual, explore
 from astray.irl.dynamics import Dynamics, Integrator
@@ -168,29 +168,34 @@ class GeoWorld:
 
     @classmethod
     def of(
-        cls, fixes: Trajectories, featurizer: Featurizer, explorers: Mapping[str, Counterfactual] | None = None
+        cls,
+        fixes: Trajectories,
+        featurizer: Featurizer,
+        explorers: Mapping[str, Counterfactual] | None = None,
+        paths: Trajectories | None = None,
     ) -> GeoWorld:
-        """The world of an agent; trips that the featurizer does not remember yet are remembered."""
+        """The world of an agent; trips that the featurizer does not remember yet are remembered.
+
+        ``paths`` are those of the trips, if they are known already.
+        """
         new = ~fixes.isin(featurizer.memory.trip_ids)
-        world = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer)
+        world = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer, paths)
         if world is None:
             raise DataError("no trajectory has two usable fixes at different times; there is nothing to learn from")
         return replace(world, explorers=explorers or {})
 
     @classmethod
-    def seen(cls, fixes: Trajectories, featurizer: Featurizer) -> GeoWorld | None:
+    def seen(cls, fixes: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> GeoWorld | None:
         """The world of some trips, none of which is remembered by being here; None if they hold no step."""
         if not len(fixes):
             return None
-        paths = resample(featurizer.paths(fixes), featurizer.config.interval)
+        paths = resample(featurizer.paths(fixes) if paths is None else paths, featurizer.config.interval)
         paths = paths[paths.lengths > 1]  # a path of one point holds no step
         return cls(featurizer, fixes, paths) if len(paths) else None
 
     def __getitem__(self, which: NDArray[np.bool_]) -> GeoWorld:
         """The world of some of the demonstrations; the others are remembered, but nothing more is learned from them."""
-        trip = self.paths.context["trip"]
-        paths = self.paths[which[trip]].with_columns(context={"trip": np.cumsum(which)[trip[which[trip]]] - 1})
-        return replace(self, fixes=self.fixes[which], paths=paths)
+        return replace(self, fixes=self.fixes[which], paths=of_trips(self.paths, np.flatnonzero(which)))
 
     @property
     def agent(self) -> str:

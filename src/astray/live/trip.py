@@ -22,7 +22,7 @@ from astray.live.rows import Rows
 from astray.live.score import LiveSegment, TripScore
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
 from astray.scoring.normality import TripScores, one_normality
-from astray.scoring.scores import LEAST_SEGMENT, Chunk, Scores, worst_segments
+from astray.scoring.scores import Chunk, Scores, worst_segments
 from astray.scoring.segments import OpenSegment, leaving
 from astray.snapshot import Snapshot
 from astray.times import moment
@@ -85,7 +85,7 @@ class OpenTrip:
         featurizer = self.agent_model.featurizer
         self.features = StepFeatures(featurizer, self.given)
         self._closes = float(leaving(self.open_eps))
-        self._segment = OpenSegment(self.eps, float(leaving(self.eps)), LEAST_SEGMENT)
+        self._segment = OpenSegment(self.eps, float(leaving(self.eps)), self.agent_model.calibration.least_segment)
         self._statistics: RunningStatistics | None = None
         if self._by_statistics:
             self._statistics = RunningStatistics(
@@ -93,7 +93,7 @@ class OpenTrip:
                 featurizer.memory,
                 featurizer.popularity,
                 featurizer.frame,
-                interval=featurizer.config.interval,
+                window=featurizer.config.window_rows,
                 maker=self._maker,
                 destination=None if self._destination is None else featurizer.projection.place(*self._destination),
             )
@@ -188,7 +188,7 @@ class OpenTrip:
                 featurizer.config.habits,
                 featurizer.memory,
                 featurizer.popularity,
-                interval=featurizer.config.interval,
+                window=featurizer.config.window_rows,
                 maker=np.array([self._maker]) if self._maker >= 0 else None,
             )
         seen = Chunk(
@@ -200,7 +200,6 @@ class OpenTrip:
             np.zeros(n, np.int8),
             np.array([self.history]),
             np.zeros(1, np.int64),
-            LEAST_SEGMENT,
             steps,
             of_trip,
         )

@@ -31,11 +31,12 @@ def history_figure(history: pl.DataFrame) -> Figure:
     Parameters
     ----------
     history
-        A detector's ``history_``: one row an iteration. Measures that it does not have are left out.
+        A detector's ``training_history_``: one row an iteration. Measures that it does not have are left out.
     """
     shown = [(name, title) for name, title in _MEASURES if name in history.columns and history[name].count()]
     if not shown:
-        raise DataError(f"the history has none of {', '.join(name for name, _ in _MEASURES)}; give a fitted history_")
+        names = ", ".join(name for name, _ in _MEASURES)
+        raise DataError(f"the history has none of {names}; give the training_history_ of a detector")
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
     figure = canvas(3.0 * columns, 2.2 * rows + 0.5)

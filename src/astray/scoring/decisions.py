@@ -175,7 +175,7 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
         raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.02")
     if not len(normal.scores):
         raise DataError(
-            "no trip was left out of learning, so no rate of false alarms can be promised; fit on more trips, or "
+            "no trip was held out of learning, so no rate of false alarms can be promised; fit on more trips, or "
             "decide by eps"
         )
     # The p-value of a score that none, one, two, ... of the past trips are as low as.

@@ -13,16 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.scoring.config import LengthConfig
 from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Locate = Callable[[Array], tuple[float, float]]
 
-SHORTEST = 1 / 8  # of a window: what is shorter is measured as if it were so long
-RATIO = 2**0.5  # from one length to the next
-ENOUGH = 50  # trips that are so long tell the scale of a length
-HALF = 0.5  # of all trips do, where these are few
 DRAWS = 500  # of a distribution, to measure its centre and spread
 FURTHER = 1e6  # times the longest length that is told by drawing: so far the worst window goes on falling
 
@@ -43,7 +40,9 @@ class LengthScale(NamedTuple):
         return (means - centre) / spread, (lowest - low) / low_spread, spread
 
 
-def length_scale(n: Array, trip: Array, time: Array, weight: Array, window: float, locate: Locate) -> LengthScale:
+def length_scale(
+    n: Array, trip: Array, time: Array, weight: Array, window: float, locate: Locate, config: LengthConfig
+) -> LengthScale:
     """What normal trips, numbered from 0, score by n(s, a) of their rows as far as they have come.
 
     A trip longer than these is taken for one of them that goes on as their later halves do: its worst window is the
@@ -52,7 +51,7 @@ def length_scale(n: Array, trip: Array, time: Array, weight: Array, window: floa
     far = so_far(trip, weight)
     total = np.zeros(int(trip.max()) + 1)
     np.maximum.at(total, trip, far)
-    longest = float(np.sort(total)[-min(ENOUGH, math.ceil(HALF * len(total)))])
+    longest = float(np.sort(total)[-min(config.enough, math.ceil(config.share * len(total)))])
 
     def part(start: float, stop: float) -> tuple[float, Floats, Floats]:
         """How long this part of the trips that are as long is; of each, the mean and the worst window."""
@@ -66,17 +65,17 @@ def length_scale(n: Array, trip: Array, time: Array, weight: Array, window: floa
         return float(runs.sums(weight[rows]).sum()) / max(runs.n_trips, 1), means, lowest
 
     found: dict[float, tuple[float, ...]] = {}
-    length = window * SHORTEST
+    length = window * config.shortest
     while not found or length <= longest:
         lasted, means, lowest = part(0.0, length)
         found[lasted or length] = (*locate(means), *locate(lowest))
-        length *= RATIO
+        length *= config.ratio
     lasted, means, whole = part(0.0, longest)
     half, _, late = part(lasted / 2, longest)
     mean, length = locate(means), lasted
     while half > 0 and (length - lasted) / half <= len(late) / 4:
         found[length] = (*mean, *locate(lowest_of(whole, late, (length - lasted) / half)))
-        length *= RATIO
+        length *= config.ratio
     lengths = np.array(sorted(found))
     scales = np.array([found[length] for length in lengths]).T
     # Of more draws the lowest that was ever seen would decide: the worst window falls on as it did.

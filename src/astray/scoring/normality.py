@@ -1,6 +1,6 @@
 """Normality: from rewards to scores that mean the same for everybody, and how sure they are. Pure numpy.
 
-n(s, a) is the mean reward over the heads in standard deviations of the agent's own left-out behaviour (the paper's
+n(s, a) is the mean reward over the heads in standard deviations of the agent's own held-out behaviour (the paper's
 normality score), N(tau) the same of a trip: of the trip reward R(tau) where there is one, otherwise of the mean of n.
 ``scale="step"`` leaves N as the plain mean of n that the paper prints.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.irl.posterior import combined
+from astray.scoring.config import ScaleConfig
 from astray.scoring.lengths import LengthScale, length_scale
 from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-
-
-FEW_LEFT_OUT = 10  # with fewer left-out trips than this, all demonstrations set the scale
 
 
 class Location(NamedTuple):
@@ -50,7 +48,7 @@ def locate(values: Array, robust: bool = False) -> Location:
     """
     values = np.asarray(values, np.float64)
     if not len(values):
-        raise DataError("no left-out demonstrations to set the scale by; at least one trajectory is needed")
+        raise DataError("no held-out demonstrations to set the scale by; at least one trajectory is needed")
     if robust:
         low, centre = np.quantile(values, [0.1587, 0.5])
         spread = float(centre - low)
@@ -136,6 +134,8 @@ class Calibration:
         "trip" (default): N is standardised over trips; "step": N is the plain mean of n, as printed in the paper.
     trip_noise
         Standard deviation, in units of N, that a short history adds to the heads' own.
+    least_segment
+        Seconds (or steps) of a segment; what is shorter is noise.
     """
 
     aspects: tuple[str, ...]
@@ -149,6 +149,7 @@ class Calibration:
     trip_noise: float = 0.0
     lowest: Location = Location(0.0, 1.0)
     step_weights: tuple[float, ...] = (1.0,)
+    least_segment: float = ScaleConfig.least_segment
 
 
 def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
@@ -259,32 +260,44 @@ def calibrate(
     weight: Array,
     *,
     aspects: Sequence[str] = ("behaviour",),
-    unseen: Array | None = None,
+    held_out: Array | None = None,
     robust: bool = False,
     scale: str = "trip",
     window_length: float = 120.0,
+    least_segment: float = ScaleConfig.least_segment,
+    config: ScaleConfig | None = None,
 ) -> Calibration:
-    """Set r_bar, sigma_bar and the scales of trips and windows, from left-out demonstrations' step rewards.
+    """Set r_bar, sigma_bar and the scales of trips and windows, from the step rewards of demonstrations.
 
-    ``rewards`` are (rows, aspects, heads). ``unseen`` says of each row whether nothing at all was learned from its
-    trip: from such trips alone p-values are read, by default from every one; and if there are ten, they set the scales.
+    ``rewards`` are (rows, aspects, heads). ``held_out`` says of each row whether nothing at all was learned from its
+    trip: from such trips alone p-values are read, by default from every one; and if there are enough of them, they set
+    the scales.
     """
+    config = config or ScaleConfig()
     if scale not in ("trip", "step"):
         raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
     of = np.unique(trip, return_inverse=True)[1]
     weights = (1.0 / len(aspects),) * len(aspects)
     reward = over_heads(rewards, weights)
-    promised = np.ones(of.max() + 1, np.bool_) if unseen is None else np.bincount(of, unseen) > 0
-    setting = promised if np.count_nonzero(promised) >= FEW_LEFT_OUT else np.ones_like(promised)
+    promised = np.ones(of.max() + 1, np.bool_) if held_out is None else np.bincount(of, held_out) > 0
+    setting = promised if np.count_nonzero(promised) >= config.least_held_out else np.ones_like(promised)
     step = locate(reward[setting[of]], robust)
     flat = Location(0.0, 1.0)
     blank = Calibration(
-        tuple(aspects), weights, step, flat, window_length=window_length, scale=scale, step_weights=weights
+        tuple(aspects),
+        weights,
+        step,
+        flat,
+        window_length=window_length,
+        scale=scale,
+        step_weights=weights,
+        least_segment=least_segment,
     )
     n = step.standardise(reward)
     runs = Runs.of(of)
     if scale == "trip":
-        by_length = length_scale(n, of, time, weight, window_length, lambda values: locate(values, robust))
+        located = partial(locate, robust=robust)
+        by_length = length_scale(n, of, time, weight, window_length, located, config.lengths)
         blank = replace(blank, by_length=by_length)
         means = mean_normality(rewards, of, time, weight, blank, runs.n_trips).normality
         blank = replace(blank, trip=locate(means[setting], robust))
@@ -295,11 +308,11 @@ def calibrate(
     return replace(blank, normal=Sample.of(score[promised]))
 
 
-def out_of_bag(rewards: Array, unseen: Array) -> Array:
+def out_of_bag(rewards: Array, held_out: Array) -> Array:
     """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip: at least one each.
 
     >>> out_of_bag(np.array([[[1.0, 2.0, 6.0]]]), np.array([[False, True, True]])).tolist()
     [[[4.0]]]
     """
-    total = np.where(unseen[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True, dtype=np.float64)
-    return np.asarray(total / unseen.sum(axis=1)[:, None, None])
+    total = np.where(held_out[:, None, :], rewards, 0.0).sum(axis=2, keepdims=True, dtype=np.float64)
+    return np.asarray(total / held_out.sum(axis=1)[:, None, None])

@@ -1,6 +1,6 @@
 """An agent's own scale: what its past trips score, and, as long as they are few, what those of agents like it do.
 
-The shared reward has not learned from the agent, so every past trip, left out of the memory, is an honest example of
+The shared reward has not learned from the agent, so every past trip, held out of the memory, is an honest example of
 what a normal one scores. A few trips say little: centre and spread are shrunk towards everybody's (empirical Bayes,
 Efron and Morris 1975), and everybody's trips stand beside the agent's own where p-values are read.
 """
@@ -14,28 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.featurizer import Featurizer
+from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
+from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import level
 from astray.scoring.normality import Calibration, Location, Sample, locate, over_heads, shrunk
-from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 
-PSEUDO_TRIPS = 10.0  # that everybody's centre and spread count as, against the agent's own trips
-ENOUGH_TRIPS = 100.0  # for p-values: everybody's trips stand in for those that the agent lacks
-NOISY = 0.02  # share of an agent's own trips that an aspect may find odd before it counts less
-HALF = 0.5  # of a trip is what an unfinished one is measured on
-FEWEST_TO_DOUBT = 10  # past trips without which none of them is doubted
-
 
 @dataclass(frozen=True, eq=False)
 class OwnScores:
-    """What an agent's past trips score by the trip reward, each left out of the memory.
+    """What an agent's past trips score by the trip reward, each held out of the memory.
 
     Attributes
     ----------
@@ -85,14 +79,19 @@ def fits(reward: Reward, featurizer: Featurizer) -> bool:
 
 
 def own_scores(
-    rows: TripRows, featurizer: Featurizer, number: Array | None, reward: Reward, weights: Sequence[float]
+    rows: TripRows,
+    featurizer: Featurizer,
+    number: Array | None,
+    reward: Reward,
+    weights: Sequence[float],
+    config: ScaleConfig,
 ) -> OwnScores:
-    """The scores of trips, each left out of the memory, which has them under these numbers; None: it has them not."""
+    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them."""
     assert reward.trip is not None
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
     made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
     familiar, whole = featurizer.measure(rows, number, made_by)
-    half = featurizer.measure(rows.prefixes(np.full(rows.n_trips, HALF)), number, made_by)[1]
+    half = featurizer.measure(rows.prefixes(np.full(rows.n_trips, config.prefix)), number, made_by)[1]
     both = [trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in (whole, half)]
     steps = over_heads(reward.step(featurizer.features(rows.steps, familiar)), step_weights(reward, weights))
     return OwnScores(np.stack(both, axis=1).astype(np.float32), locate(steps) if len(steps) else None)
@@ -105,19 +104,25 @@ def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
 
 
 def own_calibration(
-    reward: Reward, weights: Sequence[float], own: OwnScores, history: float, *, unfinished: bool = False
+    reward: Reward,
+    weights: Sequence[float],
+    own: OwnScores,
+    history: float,
+    config: ScaleConfig,
+    *,
+    unfinished: bool = False,
 ) -> Calibration:
     """What an agent's trips are measured on: those that are whole, or unfinished."""
     assert reward.reference is not None
     step_shares = step_weights(reward, weights)
-    weights = own_weights(reward, weights, own, history)
+    weights = own_weights(reward, weights, own, history, config)
     everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
     mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
     usual_trip = locate(everybody)
-    trip = shrunk(mine, usual_trip, PSEUDO_TRIPS)
-    stand_in = _stand_in(len(mine))
+    trip = shrunk(mine, usual_trip, config.prior_trips)
+    stand_in = max(config.stand_in_up_to - len(mine), 0.0)
     usual = locate(reward.reference.rewards("steps", history, step_shares))
-    share = len(mine) / (len(mine) + PSEUDO_TRIPS) if own.step is not None else 0.0
+    share = len(mine) / (len(mine) + config.prior_trips) if own.step is not None else 0.0
     of_steps = own.step or usual
     return Calibration(
         reward.aspects,
@@ -134,78 +139,83 @@ def own_calibration(
         ),
         trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
         step_weights=step_shares,
+        least_segment=config.least_segment,
     )
 
 
-def own_weights(reward: Reward, weights: Sequence[float], own: OwnScores, history: float) -> tuple[float, ...]:
+def own_weights(
+    reward: Reward, weights: Sequence[float], own: OwnScores, history: float, config: ScaleConfig
+) -> tuple[float, ...]:
     """How much the aspects count for an agent: one that finds its own past trips odd counts less.
 
-    A reward of 0 says that a trip may as well be of the background. Where more than :data:`NOISY` of the agent's own
-    trips, left out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
-    falls. Place is spared: that an agent goes to new places is told from its own scale.
+    A reward of 0 says that a trip may as well be of the background. Where more than ``config.odd`` of the agent's own
+    trips, held out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
+    falls. Not so place: that an agent goes to new places is told from its own scale.
     """
     assert reward.reference is not None
     mine = own.known(len(weights))
     everybody = reward.reference.trips[int(band_of(history))]
-    shares = np.concatenate([np.ones(len(mine)), np.full(len(everybody), _stand_in(len(mine)) / len(everybody))])
+    stand_in = max(config.stand_in_up_to - len(mine), 0.0)
+    shares = np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))])
     found = [float(weights[0])]
     for k, weight in enumerate(weights[1:], start=1):
-        low = level(NOISY, Sample.of(np.concatenate([mine[:, k], everybody[:, k]]), shares))
+        low = level(config.odd, Sample.of(np.concatenate([mine[:, k], everybody[:, k]]), shares))
         found.append(float(weight * np.exp(min(low, 0.0))))
     return tuple(found)
 
 
-def _stand_in(n: int) -> float:
-    """How many of everybody's trips stand beside so many of the agent's own."""
-    return max(ENOUGH_TRIPS - n, 0.0)
-
-
-CERTAIN = 0.95  # probability from which on a past trip is taken for somebody else's
-
-
 def scored_past(
-    trips: Trajectories, featurizer: Featurizer, reward: Reward, weights: Sequence[float], strays: bool
+    past: Prepared,
+    featurizer: Featurizer,
+    reward: Reward,
+    weights: Sequence[float],
+    config: ScaleConfig,
+    suspect: bool,
 ) -> tuple[Featurizer, OwnScores, tuple[TripId, ...]]:
-    """What an agent's remembered trips score; without those that are somebody else's, if they are to be found.
+    """What an agent's remembered trips score; without the suspected ones, if any are to be suspected.
 
     Gives the featurizer without them, the scores of what the featurizer remembers, and their names.
     """
-    ids, rows = trips.ids, featurizer.rows(trips)
+    ids, rows = past.trips.ids, featurizer.rows(past)
     found: tuple[TripId, ...] = ()
     # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
-    comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= FEWEST_TO_DOUBT
-    if strays and comparable and reward.trip is not None:
+    comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
+    if suspect and comparable and reward.trip is not None:
         number = featurizer.memory.number_of(ids)
         place = trip_rewards(reward.trip, featurizer.measure(rows, number)[1])[:, 0].mean(axis=1)
         assert reward.reference is not None
         alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
         usual = locate(reward.reference.rewards("trips", featurizer.memory.history, alone))
-        found = tuple(ids[i] for i in np.flatnonzero(stray_probability(place, usual) > CERTAIN))
+        probability = somebody_elses(place, usual, config.prior_trips)
+        found = tuple(ids[i] for i in np.flatnonzero(probability > config.suspect_from))
         featurizer = featurizer.forget(found)
     number = featurizer.memory.number_of(ids)
-    fresh = own_scores(rows, featurizer, number, reward, weights)
+    fresh = own_scores(rows, featurizer, number, reward, weights, config)
     return featurizer, OwnScores.unknown(len(featurizer.memory), len(reward.aspects)).with_scores(fresh, number), found
 
 
-def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -> NDArray[np.float64]:
+def somebody_elses(
+    log_ratio: Array, usual: Location, prior_trips: float = ScaleConfig.prior_trips, iterations: int = 50
+) -> NDArray[np.float64]:
     """How probable it is of each trip that somebody else made it, if an unknown share of them was made by others.
 
     ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other), for an agent like
     those whose normal trips lie as ``usual`` says. This agent may be more regular than they, or less: how its own trips
-    lie is fitted together with the share, by expectation maximisation, both with long tails (Student's t).
+    lie, ``prior_trips`` usual ones among them, is fitted together with the share, by expectation maximisation, both
+    with long tails (Student's t).
 
     >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-5.0])
-    >>> stray_probability(regular, Location(4.0, 2.0)).round(1).tolist()[-2:]
+    >>> somebody_elses(regular, Location(4.0, 2.0)).round(1).tolist()[-2:]
     [0.0, 1.0]
     >>> explorer = np.array([5.0, -2.0, 3.0, 0.0] * 8 + [-3.0])
-    >>> stray_probability(explorer, Location(4.0, 2.0)).round(1).tolist()[-2:]
+    >>> somebody_elses(explorer, Location(4.0, 2.0)).round(1).tolist()[-2:]
     [0.0, 0.0]
     """
     found, known = np.zeros(len(log_ratio)), ~np.isnan(log_ratio)
     values = np.clip(log_ratio[known], -30.0, 30.0)
     share, probability = 0.02, np.zeros(len(values))
     for _ in range(iterations if len(values) else 0):
-        own = _weighed(values, 1.0 - probability, usual)
+        own = _weighed(values, 1.0 - probability, usual, prior_trips)
         odds = share / (1.0 - share) * np.exp(_log_t(values, usual) - values - _log_t(values, own))
         probability = odds / (1.0 + odds)
         share = float(np.clip(probability.mean(), 1e-6, 0.5))
@@ -215,11 +225,11 @@ def stray_probability(log_ratio: Array, usual: Location, iterations: int = 50) -
     return found
 
 
-def _weighed(values: Array, weights: Array, usual: Location) -> Location:
+def _weighed(values: Array, weights: Array, usual: Location, prior_trips: float) -> Location:
     """Centre and spread of weighed values, shrunk towards the usual ones."""
-    total = weights.sum() + PSEUDO_TRIPS
-    centre = (weights @ values + PSEUDO_TRIPS * usual.centre) / total
-    square = weights @ np.square(values - centre) + PSEUDO_TRIPS * usual.spread**2
+    total = weights.sum() + prior_trips
+    centre = (weights @ values + prior_trips * usual.centre) / total
+    square = weights @ np.square(values - centre) + prior_trips * usual.spread**2
     return Location(float(centre), float(np.sqrt(square / total)))
 
 

@@ -24,8 +24,6 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 CHUNK_FIXES = 50_000
-LEAST_SEGMENT = 60.0  # seconds of a segment; what is shorter is noise
-LEAST_STEPS = 2.0  # and steps, where there is no time
 
 
 class Chunk(NamedTuple):
@@ -39,7 +37,6 @@ class Chunk(NamedTuple):
     fault: NDArray[np.int8]  # one a fix of the chunk
     history: Floats  # one a trip: how many past trips stand behind its score
     scale: NDArray[np.int64]  # one a trip: which of the detector's calibrations it is measured on
-    least_segment: float  # seconds; what is shorter is noise
     steps: Steps | None = None
     statistics: NDArray[np.float32] | None = None  # (trips, statistics)
 
@@ -47,21 +44,8 @@ class Chunk(NamedTuple):
     def of_fixes(cls, featurized: Featurized, history: Floats, scale: NDArray[np.int64]) -> Chunk:
         """GPS trips, as a featurizer gives them."""
         s = featurized.steps
-        return cls(
-            *(
-                featurized.features,
-                s.trip,
-                s.time,
-                featurized.weight,
-                featurized.row,
-                featurized.fault,
-                history,
-                scale,
-                LEAST_SEGMENT,
-                s,
-            ),
-            featurized.statistics,
-        )
+        features, _, row, weight, fault, statistics = featurized
+        return cls(features, s.trip, s.time, weight, row, fault, history, scale, s, statistics)
 
     @classmethod
     def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: Floats) -> Chunk:
@@ -69,7 +53,7 @@ class Chunk(NamedTuple):
         n, rows, trip = len(trips), np.arange(trips.n_rows), trips.trajectory_of_row
         step = (rows - trips.offsets[:-1][trip]).astype(np.float64)
         no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
-        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, history, one_scale, LEAST_STEPS)
+        return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, history, one_scale)
 
 
 class AgentModel(NamedTuple):
@@ -155,7 +139,7 @@ class Scores:
         """
         chunk, normality = self.chunk, self.normality
         opens = enter[chunk.trip]
-        found = segments(normality, chunk.trip, chunk.time, opens, leaving(opens), chunk.least_segment)
+        found = segments(normality, chunk.trip, chunk.time, opens, leaving(opens), self.calibrations[0].least_segment)
         with np.errstate(invalid="ignore"):
             low = self.of_trips.score <= enter
         low[[s.trip for s in found]] = False

@@ -105,6 +105,8 @@ def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
 def pack_reward(name: str, reward: Reward) -> Packed:
     """A reward of steps and, where there are, of trips, with what is usual by it."""
     parts = [Packed({f"{name}.made": reward.made}, {}), pack_posterior(f"{name}.step", reward.step)]
+    if reward.history.width:
+        parts.append(pack_table(f"{name}.history", reward.history))
     if reward.trip is not None:
         parts.append(pack_posterior(f"{name}.trip", reward.trip))
     if reward.reference is not None:
@@ -118,8 +120,10 @@ def unpack_reward(model: ModelFile, name: str) -> Reward:
     """A reward of steps and, where there are, of trips."""
     step = unpack_posterior(model, f"{name}.step")
     made = model.value(f"{name}.made", dict[str, Any])
+    known = f"{name}.history" in model.values
+    history = unpack_table(model, f"{name}.history") if known else pl.DataFrame()
     if f"{name}.trip" not in model.values:
-        return Reward(step, made=made)
+        return Reward(step, made=made, history=history)
     trip = unpack_posterior(model, f"{name}.trip")
     bands, noise = len(BANDS) + 1, model.within(f"{name}.usual").value("noise", float)
     usual = {
@@ -129,7 +133,7 @@ def unpack_reward(model: ModelFile, name: str) -> Reward:
     typical = model.array(f"{name}.usual.typical", np.float32, bands, len(trip.mean))
     if not all(len(part[0]) for part in usual.values()):
         raise model.wrong(f"{name} says of no trip what is usual")
-    return Reward(step, trip, Reference(**usual, typical=typical, noise=noise), made)
+    return Reward(step, trip, Reference(**usual, typical=typical, noise=noise), made, history)
 
 
 def pack_actor(name: str, actor: Actor) -> Packed:
@@ -301,12 +305,13 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
         "scale": c.scale,
         "trip_noise": c.trip_noise,
         "lowest": c.lowest,
+        "least_segment": c.least_segment,
     }
     return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
 
-def unpack_calibration(model: ModelFile, name: str) -> Calibration:
-    """What scores are measured on."""
+def unpack_calibration(model: ModelFile, name: str, least_segment: float) -> Calibration:
+    """What scores are measured on; ``least_segment`` is that of files which do not tell."""
     inside = model.within(name)
     scores = model.array(f"{name}.scores", np.float64, None)
     by_length = inside.value("by_length", tuple[tuple[float, ...], ...] | None)
@@ -324,6 +329,7 @@ def unpack_calibration(model: ModelFile, name: str) -> Calibration:
         inside.value("trip_noise", float),
         Location(*inside.value("lowest", tuple[float, float])),
         inside.value("step_weights", tuple[float, ...]),
+        inside.value("least_segment", float) if "least_segment" in inside.values else least_segment,
     )
 
 

@@ -1,0 +1,59 @@
+"""Measuring one agent by a reward that serves everybody: nothing is learned from the agent, its trips are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from astray.detectors.configuration import observing_config, own_explorers, scale_config
+from astray.detectors.fleet_training import go_on
+from astray.detectors.inbox import Inbox
+from astray.detectors.parameters import AgentParameters
+from astray.detectors.trained import Trained
+from astray.detectors.training import drawn, thin
+from astray.detectors.updating import without
+from astray.errors import DataError
+from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.shared import Reward
+from astray.scoring.own_scale import fits, scored_past
+from astray.storage.pretrained import pretrained, read_reward
+from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
+
+
+def shared_reward(parameters: AgentParameters, featurizer: Featurizer) -> Reward | None:
+    """The reward that serves everybody; None if the agent is to have its own."""
+    own = parameters.background or own_explorers(parameters.explorers)
+    if parameters.preset != "default" or not featurizer.counts or own:
+        return None
+    reward = pretrained() if parameters.reward is None else read_reward(parameters.reward)
+    if fits(reward, featurizer):
+        return reward
+    if parameters.reward is not None:
+        raise DataError("the reward was learned with other habits or another context than this featurizer has")
+    return None
+
+
+def enrol(
+    parameters: AgentParameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: Trajectories | None,
+    rng: np.random.Generator,
+    reward: Reward,
+    weights: tuple[float, ...],
+    suspected: tuple[TripId, ...] = (),
+) -> Trained:
+    """A shared reward, which goes on learning from a population, and what the agent's past trips score by it."""
+    if population is not None:
+        featurizer = featurizer.among(population)
+        told = (parameters.sharing, rng, parameters.iterations, parameters.progress)
+        reward = go_on(reward, population, featurizer.config, *told) or reward
+    if len(past.trips.agents) == 1:
+        featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(past.trips.agents[0]))
+    how = (scale_config(parameters), parameters.suspect)
+    featurizer, own, found = scored_past(past, featurizer, reward, weights, *how)
+    kept = without(thin(past[drawn(len(past.trips), parameters.keep, rng)], featurizer), found)
+    inbox = Inbox(tokens=observing_config(parameters).tokens)
+    return Trained(reward, None, featurizer, None, kept, None, own, (*suspected, *found), inbox)
