@@ -990,7 +990,7 @@ class TestExplanations:
             detector.explain(new, "x")
         with pytest.raises(DataError, match="2 trajectories are called"):
             detector.explain(Trajectories.concat([new, new]), name)
-        with pytest.raises(DataError, match="asked of"):
+        with pytest.raises(DataError, match="there is no trajectory"):
             detector.explain(new, len(new))
 
 

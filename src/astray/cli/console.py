@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from astray.cli.running import as_flag
+from astray.errors import some_names
 from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ EVERY = 10.0
 
 LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
 """How much must be done before it is said how long the rest takes."""
-
-SHOWN = 5
-"""Names of a list that are said, at most."""
 
 
 def say(words: str, *, quiet: bool = False) -> None:
@@ -126,7 +124,6 @@ def leaving_at_once() -> Iterator[None]:
 
     The training library runs Python inside C++, where an exception in the wrong place brings the process down noisily.
     """
-
     before = signal.signal(signal.SIGINT, lambda number, frame: _leave(128 + number))
     try:
         yield
@@ -141,24 +138,16 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def counted(done: Advance) -> Callable[[int, int], None]:
-    """Progress as readers report it: so many of so many."""
-    return lambda n, total: done(n / total if total else 1.0)
-
-
 def say_left_out(report: Report, *, quiet: bool = False) -> None:
     """What a reader left out, which is always said, what it supposed, and how many trips it cut."""
     if report.counts or ((report.assumptions or report.cut) and not quiet):
         say(report.told(as_flag))
 
 
-def say_suspects(trips: Sequence[TripId], *, quiet: bool = False) -> None:
+def say_suspected(trips: Sequence[TripId], *, quiet: bool = False) -> None:
     """That some trips look like other agents', and what to do about it."""
     if trips:
-        shown = ", ".join(map(str, trips[:SHOWN])) + (", ..." if len(trips) > SHOWN else "")
         verb, were = ("looks", "was") if len(trips) == 1 else ("look", "were")
-        say(
-            f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory: {shown}"
-            ". astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one",
-            quiet=quiet,
-        )
+        said = f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory"
+        then = "astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one"
+        say(f"{said}: {some_names([str(trip) for trip in trips])}. {then}", quiet=quiet)

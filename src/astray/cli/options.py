@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
+from astray import settings as s
 from astray.atomic import changing
-from astray.settings import (
-    Chance,
-    Deciding,
-    FleetOnly,
-    ItsOwn,
-    Learning,
-    LocalTime,
-    OneAgent,
-    OwnReward,
-    Reading,
-    Remarks,
-    Settings,
-    Streaming,
-    declared,
-    flag_of,
-)
+from astray.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -37,17 +23,11 @@ if TYPE_CHECKING:
 
 RUNNING = "Running"
 PANELS = {
-    Learning: "Learning",
-    OneAgent: "Learning",
-    FleetOnly: "Learning",
-    ItsOwn: "Learning a reward of the agent's own",
-    OwnReward: "Learning a reward of the agent's own",
-    Deciding: "Deciding",
-    Reading: "Reading",
-    LocalTime: "Reading",
-    Streaming: RUNNING,
-    Chance: RUNNING,
-    Remarks: RUNNING,
+    **dict.fromkeys((s.Learning, s.OneAgent, s.FleetOnly), "Learning"),
+    **dict.fromkeys((s.ItsOwn, s.OwnReward), "Learning a reward of the agent's own"),
+    s.Deciding: "Deciding",
+    **dict.fromkeys((s.Reading, s.LocalTime), "Reading"),
+    **dict.fromkeys((s.Streaming, s.Chance, s.Remarks), RUNNING),
 }
 """Under which heading the flags of a group of settings stand; in this order."""
 
@@ -161,7 +141,7 @@ def _flag(name: str, panel: str) -> Any:
     """The flag of a setting, as typer wants it."""
     setting = declared(name)
     usual = "" if setting.default is None or setting.default is False else f" Default: {setting.default}."
-    if panel == PANELS[Deciding]:
+    if panel == PANELS[s.Deciding]:
         usual = usual.replace("Default: ", "Default: the model's, ")
     option = Option(
         flag_of(name),

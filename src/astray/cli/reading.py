@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from astray.cli.console import counted, progress, say_left_out
+from astray.cli.console import progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.errors import AstrayError, DataError, Option, Place, some_names
+from astray.errors import AstrayError, DataError, Option, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
@@ -60,8 +60,7 @@ class Source:
     @property
     def name(self) -> str:
         """What to call it in messages."""
-        paths = [self.path] if isinstance(self.path, Path) else list(self.path)
-        return str(paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
+        return some_names([str(path) for path in ([self.path] if isinstance(self.path, Path) else self.path)], 1)
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -103,7 +102,7 @@ class Source:
                 self.settings.format,
                 skip_bad=self.settings.skip_bad,
                 report=self.report,
-                progress=counted(done),
+                progress=lambda n, total: done(n / total if total else 1.0),
                 trips=self.settings.trips,
                 **self.options,
             )
@@ -152,9 +151,9 @@ class Source:
         """What is wrong where nothing is left, though there are trips of these agents."""
         if not agents:
             remedy = "look at the file, and at the options"
-            return DataError("no trip in it can be used", place=Place(self.name), remedy=remedy)
+            return DataError("no trip in it can be used", place=self.name, remedy=remedy)
         there = f"there are {some_names(agents)}"
-        return DataError(f"no trip of agent {self.agent!r}", place=Place(self.name), remedy=there)
+        return DataError(f"no trip of agent {self.agent!r}", place=self.name, remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         """The trips, with the agent that is asked for if nothing says whose they are."""
@@ -176,7 +175,7 @@ class Source:
     def keep_from(self, output: Path | None) -> None:
         """Refuse to write over a file that is read."""
         if output is not None and any(p.exists() and output.exists() and p.samefile(output) for p in listed(self.path)):
-            raise AstrayError("the trips are read from this file", place=str(output), remedy="name another output")
+            raise AstrayError("the trips are read from this file", place=output, remedy="name another output")
 
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""
@@ -204,9 +203,9 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
         return
     reason = f"the model does not know {some_names(unknown)}"
     if isinstance(detector, FleetDetector):
-        raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
+        raise AstrayError(f"{reason}: not enrolled", remedy="run astray enroll first")
     only = only_agent(detector)
-    raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
+    raise AstrayError(f"{reason}: it is of {only}", remedy=f"--agent {shlex.quote(only or '')} leaves the others out")
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

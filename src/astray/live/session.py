@@ -94,12 +94,12 @@ class Session:
         context: Mapping[str, Any] | None = None,
     ) -> None:
         if not reorder >= 0:
-            raise DataError(f"reorder is {reorder}; give a number of seconds, 0 for none")
+            raise DataError(f"reorder is {reorder}", remedy="give a number of seconds, 0 for none")
         detector._require_fitted()
         model = detector.agent_model(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         model.featurizer.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
-            raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
+            raise DataError("eps and false_alarm_rate are each a threshold by itself", remedy="give one, not both")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.rules = TripRules(stay, stay_radius, faults=model.featurizer.config.faults)
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from astray.atomic import alone
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.live.events import Events, reopened
 from astray.live.messages import Line, bounded
 from astray.live.session import Session
@@ -139,7 +139,7 @@ def watch(
             false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal
         )  # says so if it cannot be promised
     if max_agents < 1:
-        raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
+        raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
     kept_in = None if state is None else Path(state)
     told = "" if kept_in is None else fingerprint(model)
     with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
@@ -199,9 +199,9 @@ def watch(
 def _check_output(out: Path, state: Path | None) -> None:
     """Refuse to append events to what is no file of events."""
     if out.exists() and not out.is_file():
-        raise DataError("no file that events could be appended to", place=Place(str(out)), remedy="name a file")
+        raise DataError("no file that events could be appended to", place=out, remedy="name a file")
     if state is not None and out.resolve() == state.resolve():
-        raise DataError("the file of the state", place=Place(str(out)), remedy="name another one for the events")
+        raise DataError("the file of the state", place=out, remedy="name another one for the events")
 
 
 class _Saving:

@@ -35,7 +35,8 @@ def history_figure(history: pl.DataFrame) -> Figure:
     """
     shown = [(name, title) for name, title in _MEASURES if name in history.columns and history[name].count()]
     if not shown:
-        raise DataError(f"the history has none of {', '.join(name for name, _ in _MEASURES)}; give a fitted history_")
+        none = ", ".join(name for name, _ in _MEASURES)
+        raise DataError(f"the history has none of {none}", remedy="give a fitted history_")
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
     figure = canvas(3.0 * columns, 2.2 * rows + 0.5)
