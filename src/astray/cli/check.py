@@ -12,11 +12,11 @@ from typer import Exit, Option
 
 from astray.atomic import check_target
 from astray.cli import options as o
-from astray.cli.console import say, tell
+from astray.cli.console import say, tell, tell_facts
 from astray.cli.running import as_flag
 from astray.errors import Columns, DataError, some_names
 from astray.settings import LocalTime, Reading, Settings
-from astray.text import harmless, number_of
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.cli.reading import Source
@@ -56,8 +56,7 @@ def command(
         trips = source.load()
     except DataError as error:
         raise _with_columns(error, source) from error
-    for name, said in _facts(source, trips):
-        tell(f"{name:<8}  {harmless(said)}")
+    tell_facts(dict(_facts(source, trips)))
     tell("\n" + "\n".join(f"  {line}" for line in text_map(trips.columns["lat"], trips.columns["lon"])))
     report = source.report
     if report.counts or report.assumptions:

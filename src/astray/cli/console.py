@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -41,6 +43,16 @@ def say(words: str, *, quiet: bool = False) -> None:
 def tell(words: object) -> None:
     """What a command answers, on standard output; names in it cannot command a terminal."""
     print(harmless(str(words), lines=True))
+
+
+def tell_facts(facts: Mapping[str, str]) -> None:
+    """A line a fact that is not empty, or some where it is longer than there is room."""
+    room = min(shutil.get_terminal_size((114, 24)).columns, 114)
+    width = max(len(name) for name, words in facts.items() if words) + 2
+    for name, words in facts.items():
+        wrapped = textwrap.wrap(harmless(words), room - width, break_long_words=False, break_on_hyphens=False)
+        for i, line in enumerate(wrapped):
+            tell(f"{'' if i else name:<{width}}{line}")
 
 
 @contextmanager
