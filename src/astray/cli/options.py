@@ -44,6 +44,18 @@ Trips = Annotated[
 ]
 TripsOfOne = Annotated[Path, Argument(metavar="FILE", help=f"Trips: {_READ}", show_default=False)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model that astray fit wrote.", show_default=False)]
+
+
+def _table(path: Path | None) -> Path | None:
+    """Where a table goes, if that can be; None for standard output."""
+    if path is None or str(path) == "-":
+        return None
+    from astray.writers import check_target  # only who names a file waits for it
+
+    check_target(path)
+    return path
+
+
 Output = Annotated[
     Path | None,
     Option(
@@ -53,6 +65,7 @@ Output = Annotated[
         help="Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an "
         "older file of that name stays as it is. Without it, or with -, the table goes to standard output.",
         show_default=False,
+        callback=_table,
     ),
 ]
 NewModel = Annotated[
