@@ -209,7 +209,7 @@ def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
     n = calibration["trips"]
     if not n:
         return ""
-    said = f"on {number_of(round(n), 'past trip')}, left out of learning"
+    said = f"on {number_of(round(n), 'past trip')}, held out of learning"
     if calibration["stand_ins"]:
         whose, more = ("an agent's", " or more") if fleet else ("the agent's", "")
         said = f"on {n:,.0f} normal trips{more}: {whose} own, and others' for those that it lacks"

@@ -63,18 +63,9 @@ class Rows:
             new[: len(old)] = old
             setattr(self, name, new)
 
-    @property
-    def last(self) -> Step:
-        """The last fix."""
-        return Step.of(self._numbers[self.total - 1, :-1].tolist())
-
     def time(self, n: int) -> NDArray[np.float64]:
         """When the first ``n`` rows were."""
         return self._numbers[:n, 0]
-
-    def normality(self, n: int) -> NDArray[np.float64]:
-        """n(s, a) of the first ``n`` rows."""
-        return self._numbers[:n, -1]
 
     def keys(self, n: int) -> NDArray[np.uint64]:
         """The keys of the first ``n`` rows: (rows, habits, grids)."""

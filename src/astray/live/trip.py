@@ -38,7 +38,6 @@ Array = NDArray[Any]
 MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
-
 OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
 
 
@@ -298,7 +297,7 @@ class OpenTrip:
         kept, scored = snapshot.count(), snapshot.count()
         trip._begin(Rows.of(trip.agent_model.featurizer, snapshot.many(), kept, trip.given))
         if scored:
-            trip._last = trip._rows.last
+            trip._last = trip._rows[trip._rows.total - 1][0]
             trip._tick = trip._tick_of(trip._last)
             trip._count(scored)
             trip._score_so_far()

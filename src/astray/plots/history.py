@@ -21,7 +21,7 @@ _MEASURES = (  # column of a history, title
     ("kl", "KL divergence of the policy's step"),
     ("entropy", "entropy of the policy"),
     ("head_spread", "spread over the heads"),
-    ("held_out_loss", "loss on left-out trips"),
+    ("held_out_loss", "loss on held-out trips"),
 )
 
 
