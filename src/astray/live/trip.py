@@ -261,9 +261,10 @@ class OpenTrip:
         encoder = self.agent_model.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
-        from astray.explain.words import familiar_words
+        from astray.explain.words import counts_in_words, familiar_counts
 
-        return familiar_words(self._last.row(self.given), encoder, -1, self.so_far.aspect)[0]
+        counts = familiar_counts(self._last.row(self.given), encoder, -1)
+        return counts_in_words(counts, encoder, -1, self.so_far.aspect)[0]
 
     # ---------------------------------------------------------------- saving
 
