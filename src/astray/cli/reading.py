@@ -65,12 +65,12 @@ class Source:
     @cached_property
     def options(self) -> dict[str, Any]:
         """What the reader is told beside the path."""
-        s = self.settings
-        told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "users", "cache"])
-        zone = s.time_zone or self.zone
+        settings = self.settings
+        told: dict[str, Any] = dict(settings.columns or {}) | settings.given(["time_unit", "users", "cache"])
+        zone = settings.time_zone or self.zone
         if zone is not None and self.kind not in ("geolife", "porto"):  # whose times are in UTC
             told["time_zone"] = zone
-        told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
+        told |= {name: _value(name, text) for name, text in (settings.read or {}).items()}
         if (self.agent is not None or self.one_agent) and self.kind == "table":
             told.setdefault("one_agent", True)
         return told
