@@ -121,3 +121,11 @@ def test_links_to_files_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_map_of_the_house_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    there = [path.relative_to(ROOT).as_posix() for path in (*(ROOT / "src").rglob("*.py"), *ROOT.glob("tests/*.py"))]
+    folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "docs/results/"}
+    for named in set(re.findall(r"`([\w/]+(?:\.py|/))`", text)):
+        assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named

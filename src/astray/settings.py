@@ -28,10 +28,9 @@ ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = (
-    *("geolife", "porto", "table", "csv", "parquet", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines"),
-    "takeout",
-)
+FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
+TABLES = ("csv", "parquet")
+"""What else a table may be called."""
 
 
 class SettingsError(AstrayError, ValueError):
@@ -148,7 +147,10 @@ class Reading:
     """How a file of trips is read."""
 
     format: str | None = setting(
-        TEXT, None, f"The format, where it is not recognised: {', '.join(FORMATS)}.", _one_of(*FORMATS)
+        TEXT,
+        None,
+        f"The format, where it is not recognised: {', '.join((*FORMATS, *TABLES))}.",
+        _one_of(*FORMATS, *TABLES),
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,

@@ -17,7 +17,7 @@ from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
 from astray.scoring.scores import chunks
-from astray.settings import Settings
+from astray.settings import TABLES, Settings
 from astray.trajectories import Trajectories
 from astray.zones import Zone, home_of
 
@@ -82,7 +82,7 @@ class Source:
         if named is None:
             # Who gives the names of the columns knows that it is a table without a header line.
             return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
-        return {"csv": "table", "parquet": "table"}.get(named, named)
+        return "table" if named in TABLES else named
 
     @cached_property
     def is_streamed(self) -> bool:
