@@ -127,5 +127,5 @@ def test_the_map_of_the_house_names_what_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     there = [path.relative_to(ROOT).as_posix() for path in (*(ROOT / "src").rglob("*.py"), *ROOT.glob("tests/*.py"))]
     folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "docs/results/"}
-    for named in set(re.findall(r"`([\w/]+(?:\.py|/))`", text)):
+    for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):
         assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named
