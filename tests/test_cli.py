@@ -346,7 +346,7 @@ def test_nobody_is_explained_taught_or_observed_as_another(home: Path, tmp_path:
     before = Path(model).read_bytes()
     trip = astray.read(new).agent("p01").trajectory_ids[0]
     said = refused(["explain", model, new, f"p01/{trip}"], capsys)
-    assert "the trip is of p01, whom the model does not know: it is of p00" in said
+    assert "the model does not know p01: it is of p00" in said
     for command in ("update", "observe"):
         assert "the model does not know p01, p02, p03: it is of p00; --agent p00" in refused(
             [command, model, new], capsys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,16 +85,12 @@ def command(
 
 def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
     """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
-    from astray.cli.reading import only_agent
+    from astray.cli.reading import only_agent, refuse_unknown
 
-    unknown = detector.unknown_agents(one)
-    if not unknown:
-        return
-    only = only_agent(detector)
-    if only is not None:
-        reason = f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}"
-        raise AstrayError(reason, remedy=f"--agent {shlex.quote(only)} explains only its trips")
-    say(f"the model does not know {unknown[0]}: there is no past trip to measure this one by", quiet=settings.quiet)
+    if only_agent(detector) is not None:
+        refuse_unknown(detector, one)
+    for who in detector.unknown_agents(one):
+        say(f"the model does not know {who}: there is no past trip to measure this one by", quiet=settings.quiet)
 
 
 def _found(source: Source, trip: str) -> Trajectories:

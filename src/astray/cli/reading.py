@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,19 +95,16 @@ class Source:
             return False
         return (size_of(paths[0]) if is_packed(paths[0]) else paths[0].stat().st_size) > STREAMED_BYTES
 
+    def _told(self, done: Callable[[float], None]) -> dict[str, Any]:
+        """All that the reader is told, and what it tells how far it is."""
+        settings = self.settings
+        told = {"format": settings.format, "skip_bad": settings.skip_bad, "trips": settings.trips} | self.options
+        return told | {"report": self.report, "progress": lambda n, total: done(n / total if total else 1.0)}
+
     def load(self) -> Trajectories:
         """Everything."""
         with progress(f"reading {self.name}", quiet=self.settings.quiet) as done:
-            trips = read(
-                self.path,
-                self.settings.format,
-                skip_bad=self.settings.skip_bad,
-                report=self.report,
-                progress=lambda n, total: done(n / total if total else 1.0),
-                trips=self.settings.trips,
-                **self.options,
-            )
-        trips = self._attributed(trips)
+            trips = self._attributed(read(self.path, **self._told(done)))
         mine = self._asked_for(trips)
         if not len(mine):
             raise self._empty(trips.agents)
@@ -117,28 +115,14 @@ class Source:
         return self._streamed(BATCH_ROWS) if self.is_streamed else cut(self.load(), BATCH_ROWS)
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
-        share = 0.0
+        shares = deque([0.0], maxlen=1)
         others: dict[str, None] | None = {}  # as long as nobody was found who is asked for
-
-        def note(done: int, total: int) -> None:
-            nonlocal share
-            share = done / total if total else 1.0
-
-        for batch in iter_read(
-            self.path,
-            rows,
-            self.settings.format,
-            skip_bad=self.settings.skip_bad,
-            report=self.report,
-            progress=note,
-            trips=self.settings.trips,
-            **self.options,
-        ):
+        for batch in iter_read(self.path, rows, **self._told(shares.append)):
             trips = self._attributed(batch)
             mine = self._asked_for(trips)
             if len(mine):
                 others = None
-                yield mine, share
+                yield mine, shares[-1]
             elif others is not None:
                 others |= dict.fromkeys(trips.agents)
         if others is not None:
