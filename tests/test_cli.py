@@ -771,7 +771,7 @@ def test_errors_are_one_line_with_place_and_remedy(home: Path, tmp_path: Path, c
     assert "not a whole model file" in refused(["info", new], capsys)
     assert "x.xls: tables are written as .parquet" in refused(["score", model, new, "-o", "x.xls"], capsys)
     assert "no trip is named 'nobody'" in refused(["explain", model, new, "nobody"], capsys)
-    assert "astray update teaches it" in refused(["enroll", model, new], capsys)
+    assert "astray update adds trips to it" in refused(["enroll", model, new], capsys)
     assert "delete its file" in refused(["forget", model, "p00"], capsys)
     assert "agent 'nobody' is not enrolled" in refused(["forget", str(home / "fleet.astray"), "nobody"], capsys)
     assert "contradict" in refused(["fit", new, "-o", str(tmp_path / "m"), "--agent", "a", "--pooled"], capsys)

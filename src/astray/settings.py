@@ -257,7 +257,7 @@ class Learning:
 class OneAgent:
     """How a model of one agent, or of one pool of agents, is learned."""
 
-    max_population: int = setting(WHOLE, 5000, "At most so many trips of others teach.", POSITIVE)
+    max_population: int = setting(WHOLE, 5000, "Learn from at most so many trips of others.", POSITIVE)
     keep: int = setting(
         WHOLE,
         300,

@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """List the questions that astray observe has raised, or answer one.
 
-    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they never teach, and
-    what is alike is refused from then on.
+    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they are never
+    learned from, and what is alike is refused from then on.
 
     [b]Examples[/b]
 

@@ -42,7 +42,9 @@ def command(
     anomalous: Annotated[
         list[str] | None,
         Option(
-            "--anomalous", metavar="TRIP", help="A trip known to be anomalous, which must not teach. May be repeated."
+            "--anomalous",
+            metavar="TRIP",
+            help="A trip known to be anomalous, which is not learned from. May be repeated.",
         ),
     ] = None,
 ) -> None:

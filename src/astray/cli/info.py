@@ -153,7 +153,7 @@ def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict
         "reward": _reward(about["reward"]["made"])
         + (f"; asked about {', '.join(model.look_for)}" if model.look_for else ""),
         "others": f"where {number_of(others, 'agent')} {'goes' if others == 1 else 'go'} is known" if others else "",
-        "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
+        "never learned": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
         "taken out": f"{', '.join(suspected)}: probably somebody else's" if suspected else "",
         "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC"
         + (f"; updated {'once' if updates == 1 else f'{updates:,} times'} since it was fitted" if updates else ""),

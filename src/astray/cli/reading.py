@@ -181,7 +181,7 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
 
 
 def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
-    """Refuse to teach a model trips of agents that it does not know."""
+    """Refuse to let a model learn trips of agents that it does not know."""
     unknown = detector.unknown_agents(trips)
     if not unknown:
         return

@@ -34,18 +34,18 @@ def command(
             "--anomalous",
             metavar="TRIP",
             help="A trip, new or past, that proved anomalous: its name, or agent/name. It is taken out if it was "
-            "learned, and never teaches. May be repeated.",
+            "learned, and never learned from again. May be repeated.",
             show_default=False,
         ),
     ] = None,
     output: o.NewModel = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Go on learning from further trips; what proved anomalous never teaches.
+    """Go on learning from further trips; what proved anomalous is never learned from.
 
     The trips are counted: those of the agent that the model is of, or of agents that a fleet has enrolled. That takes
-    a second; only a reward of the agent's own (--preset kdd19) goes on training. Teach only trips that are known, or
-    believed, to be normal: what a model is taught becomes normal.
+    a second; only a reward of the agent's own (--preset kdd19) goes on training. Give only trips that are known, or
+    believed, to be normal: what a model learns becomes normal.
 
     [b]Examples[/b]
 
