@@ -30,8 +30,9 @@ def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
     """Refuse a file that could not be written, before the work is done; its name must end in one of ``suffixes``."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
-    if path.is_dir():
-        raise DataError("a folder where a file is to be written", place=path, remedy="name the file")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device"
+        raise DataError(f"{what} where a file is to be written", place=path, remedy="name the file")
     if not path.parent.is_dir():
         raise DataError(f"there is no folder {path.parent}", place=path, remedy="make it first")
 
@@ -52,6 +53,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     (b'hello', 1)
     """
     path = path.resolve()
+    if path.exists():
+        check_target(path)  # a device must not be replaced by a file
     _remove_leftovers(path)
     temporary, file = _temporary(path)
     try:
