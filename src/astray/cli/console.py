@@ -136,18 +136,18 @@ def leaving_at_once() -> Iterator[None]:
 
     The training library runs Python inside C++, where an exception in the wrong place brings the process down noisily.
     """
-    before = signal.signal(signal.SIGINT, lambda number, frame: _leave(128 + number))
+
+    def leave(number: int, _: object) -> NoReturn:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
+        say("interrupted")
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGINT, leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _leave(code: int) -> NoReturn:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
-    say("interrupted")
-    os._exit(code)
 
 
 def say_left_out(report: Report, *, quiet: bool = False) -> None:

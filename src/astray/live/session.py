@@ -158,11 +158,11 @@ class Session:
         goal = None if destination is None else place(*destination)
         if self._settled is not None and time < self._settled:
             return [self._unscored(time, LATE)]
+        self._newest = max(self._newest, time)
         if self.reorder == 0:
             return [self._settle(time, lat, lon, trip, goal)]
         self._order += 1
         heapq.heappush(self._pending, (time, self._order, lat, lon, trip, goal))
-        self._newest = max(self._newest, time)
         return self._settle_until(self._newest - self.reorder)
 
     def settle(self) -> list[Score]:
@@ -197,15 +197,9 @@ class Session:
         """How many fixes are held back."""
         return len(self._pending)
 
-    @property
-    def newest(self) -> float | None:
-        """The time of the newest fix taken in, held back or not."""
-        times = [t for t in (self._settled, self._newest) if t is not None and math.isfinite(t)]
-        return max(times, default=None)
-
     def silent_since(self, time: float) -> bool:
         """Whether no fix has come for so long before ``time`` that a trip would be over."""
-        return self.newest is not None and time - self.newest > self.rules.faults.gap + self.reorder
+        return math.isfinite(self._newest) and time - self._newest > self.rules.faults.gap + self.reorder
 
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
@@ -306,7 +300,7 @@ class Session:
             fix = snapshot.take(), snapshot.count(), snapshot.take(), snapshot.take()
             destination = _maybe_place(snapshot)
             self._pending.append((*fix, snapshot.text(), destination))
-        self._newest = max((p[0] for p in self._pending), default=-math.inf)
+        self._newest = max([-math.inf if self._settled is None else self._settled, *(p[0] for p in self._pending)])
         self._named = snapshot.text()
         self.destination = _maybe_place(snapshot)
         self._cutter = Cutter(self.rules)
