@@ -176,13 +176,13 @@ class OpenTrip:
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self._rows
-        steps, familiar = rows.steps(n, self.given), rows.familiar(n)
+        steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
         if self._by_statistics:
             of_trip = statistics(
-                TripRows(steps, rows.keys(n), featurizer.frame, 1, np.array([True])),
+                TripRows(steps, rows.keys[:n], featurizer.frame, 1, np.array([True])),
                 familiar,
                 featurizer.config.habits,
                 featurizer.memory,
@@ -209,7 +209,7 @@ class OpenTrip:
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """What is said of the first rows of the trip."""
         normality, uncertainty, score, p_value, aspect = of
-        time = self._rows.time(n)
+        time = self._rows.numbers[:n, 0]
         return TripScore(
             TripId(self.agent, self.name),
             float(time[0]),
@@ -240,7 +240,7 @@ class OpenTrip:
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
         scores = self._scores(self._rows.total, finished=True)
-        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.time(self._rows.total)
+        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.numbers[:, 0]
         segment = None
         if worst is not None:
             segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
@@ -280,7 +280,7 @@ class OpenTrip:
         for values in path.points:
             snapshot.put_many(values)
         snapshot.put(self._rows.kept, self._scored)
-        snapshot.put_many(self._rows.numbers)
+        snapshot.put_many(self._rows.numbers[: self._rows.total].ravel().tolist())
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
