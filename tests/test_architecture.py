@@ -66,6 +66,25 @@ def test_packages_do_not_import_each_other_in_circles():
         pytest.fail("; ".join(who))
 
 
+def test_one_module_starts_processes_and_holds_signals_back():
+    """What an interrupt does is the command line's; benchmark asks git for a version."""
+    allowed = {
+        "multiprocessing": {"processes.py"},
+        "signal": {"processes.py", "cli/__init__.py", "cli/console.py"},
+        "subprocess": {"benchmark/manifest.py"},
+    }
+    found: dict[str, set[str]] = {name: set() for name in allowed}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            module = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+            used = {name.split(".")[0] for name in module} | ({"multiprocessing"} & {n.split(".")[-1] for n in module})
+            used |= {"multiprocessing"} if "ProcessPoolExecutor" in names else set()
+            for name in used & set(found):
+                found[name].add(path.relative_to(ROOT).as_posix())
+    assert found == allowed
+
+
 def test_the_rules_of_the_house():
     graph = imports()
     reading, reward = {"readers", "writers"}, {"irl", "detectors", "storage", "scoring"}

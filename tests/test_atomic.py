@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 from astray.atomic import alone, changing, replacing
-from astray.errors import InUseError
+from astray.errors import DataError, InUseError
 
 
 def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
@@ -150,3 +151,11 @@ def test_two_do_not_work_with_one_state(tmp_path: Path) -> None:
     with alone(state):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(DataError, match="a device where a file is to be written"), replacing(pipe):
+        pass
+    assert pipe.is_fifo()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from astray.cli import main
-from astray.cli.textmap import text_map
+from astray.plots.fixes import text_map
 
 DATA = Path(__file__).parent / "data"
 ODD = "Fahrer;Tag;Breite;Laenge;Typ\n" + "".join(f"ana;06.01.2025 09:4{i}:40;45,1{i};107,1{i};x\n" for i in range(5))
@@ -60,7 +60,7 @@ def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "named after the folder, for the data name none" in capsys.readouterr().out
     assert main(["check", str(DATA / "track.kml"), "-o", str(tmp_path / "map.pdf")]) == 1
-    assert "pictures are .png or .svg" in capsys.readouterr().err
+    assert "such files end in .png or .svg" in capsys.readouterr().err
 
 
 def test_the_map_of_letters_keeps_its_proportions_and_is_darker_where_more_is() -> None:

@@ -346,7 +346,7 @@ def test_nobody_is_explained_taught_or_observed_as_another(home: Path, tmp_path:
     before = Path(model).read_bytes()
     trip = astray.read(new).agent("p01").trajectory_ids[0]
     said = refused(["explain", model, new, f"p01/{trip}"], capsys)
-    assert "the trip is of p01, whom the model does not know: it is of p00" in said
+    assert "the model does not know p01: it is of p00" in said
     for command in ("update", "observe"):
         assert "the model does not know p01, p02, p03: it is of p00; --agent p00" in refused(
             [command, model, new], capsys
@@ -771,7 +771,7 @@ def test_errors_are_one_line_with_place_and_remedy(home: Path, tmp_path: Path, c
     assert "not a whole model file" in refused(["info", new], capsys)
     assert "x.xls: tables are written as .parquet" in refused(["score", model, new, "-o", "x.xls"], capsys)
     assert "no trip is named 'nobody'" in refused(["explain", model, new, "nobody"], capsys)
-    assert "astray update teaches it" in refused(["enroll", model, new], capsys)
+    assert "astray update adds trips to it" in refused(["enroll", model, new], capsys)
     assert "delete its file" in refused(["forget", model, "p00"], capsys)
     assert "agent 'nobody' is not enrolled" in refused(["forget", str(home / "fleet.astray"), "nobody"], capsys)
     assert "contradict" in refused(["fit", new, "-o", str(tmp_path / "m"), "--agent", "a", "--pooled"], capsys)

@@ -22,7 +22,7 @@ import astray
 from astray import ByContext, ByHour, IRLDetector, Trajectories, TripId
 from astray.detectors.resuming import Generated, revive
 from astray.errors import DataError, ModelFileError, NotFittedError, TrainingError, UnknownAgentWarning
-from astray.explain import familiar_words
+from astray.explain.words import counts_in_words, familiar_counts
 from astray.features.context import ContextSpec
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import FeaturizerConfig
@@ -917,21 +917,22 @@ class TestExplanations:
         assert walker.featurizer_ is not None
         assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
         late = walker.featurizer_.featurize(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
-        words, _ = familiar_words(late, walker.featurizer_.encoder, -1)
+        encoder = walker.featurizer_.encoder
+        words, _ = counts_in_words(familiar_counts(late, encoder, -1), encoder, -1)
         assert words.startswith("20 of 20 past trips came through this street")
         assert "0 of the 20 trips around here went at this hour" in words
         back = straight(60, "back", start=1.7e9 + 86_400 * 40)
         back = fixes(back.columns["lat"][::-1], back.columns["lon"], name="back", start=1.7e9 + 86_400 * 40)
-        words, _ = familiar_words(
-            walker.featurizer_.featurize(back).steps[np.arange(20, 50)], walker.featurizer_.encoder, -1
-        )
+        returning = walker.featurizer_.featurize(back).steps[np.arange(20, 50)]
+        words, _ = counts_in_words(familiar_counts(returning, encoder, -1), encoder, -1)
         assert "in this direction" in words
 
     def test_a_remembered_trip_does_not_vouch_for_itself(self, walker: IRLDetector) -> None:
         assert walker.featurizer_ is not None
         assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
         steps = walker.featurizer_.featurize(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
-        words, counts = familiar_words(steps, walker.featurizer_.encoder, 3)
+        encoder = walker.featurizer_.encoder
+        words, counts = counts_in_words(familiar_counts(steps, encoder, 3), encoder, 3)
         assert words.startswith("19 of 19 past trips")
         assert counts["cell 150 m"] == 19.0
 
@@ -990,7 +991,7 @@ class TestExplanations:
             detector.explain(new, "x")
         with pytest.raises(DataError, match="2 trajectories are called"):
             detector.explain(Trajectories.concat([new, new]), name)
-        with pytest.raises(DataError, match="asked of"):
+        with pytest.raises(DataError, match="there is no trajectory"):
             detector.explain(new, len(new))
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from pathlib import Path
 
 import pytest
 
+import astray
 from astray import read
 from astray.cli import main
 from astray.errors import AstrayError, Call, DataError, NotFittedError, Option, Place, joined
+
+SRC = Path(astray.__file__).parent
 
 
 def test_a_refusal_says_place_reason_and_remedy_as_fields(tmp_path: Path) -> None:
@@ -82,3 +86,19 @@ def test_an_error_comes_back_from_another_process_whole(kind: type[AstrayError])
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.place, again.reason, again.remedy) == (kind, error.place, "wrong", error.remedy)
     assert str(again) == "a.csv, row 3: wrong; use enroll()"
+
+
+ROOMS = ("cli", "explain", "live", "plots", "atomic.py", "errors.py", "processes.py", "settings.py", "snapshot.py")
+
+
+def test_what_to_do_stands_in_the_remedy_and_not_in_the_reason() -> None:
+    kinds = {kind.__name__ for kind in (AstrayError, *AstrayError.__subclasses__())}
+    found = []
+    for file in sorted(f for room in ROOMS for f in [*(SRC / room).rglob("*.py"), SRC / room] if f.is_file()):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in kinds and node.args:
+                words = "".join(str(part.value) for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant))
+                has_remedy = "remedy" in {keyword.arg for keyword in node.keywords}
+                if not has_remedy and ("; " in words or ": " in words):
+                    found.append(f"{file.relative_to(SRC)}, line {node.lineno}: {words}")
+    assert not found

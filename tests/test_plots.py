@@ -245,7 +245,7 @@ def test_states_and_actions_have_no_map(tmp_path: Path) -> None:
 def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
     history = pl.DataFrame({"iteration": [0, 1, 2], "loss": [1.0, 0.7, 0.6], "held_out_loss": [1.0, 0.6, 0.8]})
     said = text_of(history_figure(history), tmp_path).splitlines()
-    assert {"loss", "loss on left-out trips", "best", "iteration"} <= set(said)
+    assert {"loss", "loss on held-out trips", "best", "iteration"} <= set(said)
     assert "entropy of the policy" not in said
     with pytest.raises(DataError, match="training_history_"):
         history_figure(history.select("iteration"))

@@ -61,7 +61,7 @@ def test_an_error_of_the_work_is_raised_here_and_nobody_goes_on(n: int):
 
 
 def test_a_killed_worker_is_a_clear_error():
-    with pytest.raises(AstrayError, match=r"a worker process was killed, .* Try again with fewer workers"):
+    with pytest.raises(AstrayError, match=r"a worker process was killed, .*; try again with fewer workers"):
         list(spread(die, range(9), 2))
     assert not children()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import astray
 from astray import FleetDetector, IRLDetector
 from astray.cli.options import PANELS, with_settings
 from astray.cli.running import run
@@ -220,3 +223,23 @@ def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any
     with pytest.raises(DataError, match=said):
         check_parameters(IRLDetector(**wrong))
     check_parameters(IRLDetector(gamma=lambda trips: [1.0] * len(trips), keep=1, look_for={"place": 2.0}))
+
+
+def names_in_commands() -> Iterator[tuple[str, str]]:
+    """Every setting that a command reads by its name, and where."""
+    source = Path(astray.__file__).parent
+    for file in [*(source / "cli").glob("*.py"), source / "benchmark" / "command.py"]:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            place = f"{file.name}, line {getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("settings"):
+                yield node.attr, place
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("settings.given", ".with_settings")):
+                parts = [part for given in node.args for part in ast.walk(given) if isinstance(part, ast.Constant)]
+                yield from ((str(part.value), place) for part in parts)
+
+
+def test_a_setting_that_is_renamed_leaves_no_old_name_behind_and_none_is_without_use():
+    read = {name: place for name, place in names_in_commands() if not callable(getattr(Settings, name, None))}
+    assert {name: place for name, place in read.items() if name not in NAMES} == {}
+    taken = {f.name for detector in (IRLDetector, FleetDetector) for f in fields(detector)}
+    assert set(NAMES) <= set(read) | taken

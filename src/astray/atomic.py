@@ -11,11 +11,11 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from astray.errors import InUseError, Place
+from astray.errors import DataError, InUseError
 
 try:
     import fcntl
@@ -24,6 +24,17 @@ except ImportError:  # Windows: there files are not locked
 
 PATIENCE = 60.0  # seconds that one waits for another process to be done with a file
 ASK_AGAIN = 0.05  # seconds between two tries
+
+
+def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
+    """Refuse a file that could not be written, before the work is done; its name must end in one of ``suffixes``."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device"
+        raise DataError(f"{what} where a file is to be written", place=path, remedy="name the file")
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent}", place=path, remedy="make it first")
 
 
 @contextlib.contextmanager
@@ -42,6 +53,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     (b'hello', 1)
     """
     path = path.resolve()
+    if path.exists():
+        check_target(path)  # a device must not be replaced by a file
     _remove_leftovers(path)
     temporary, file = _temporary(path)
     try:
@@ -134,9 +147,7 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
         try:
             if not _locked(file):
                 if time.monotonic() > until:
-                    raise InUseError(
-                        "another process is changing it", place=Place(str(path)), remedy="try again when it is done"
-                    )
+                    raise InUseError("another process is changing it", place=path, remedy="try again when it is done")
                 time.sleep(ASK_AGAIN)
                 continue
             if _is_at(file, path):  # who had it before may have put another file in its place

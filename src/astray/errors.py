@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from astray.text import harmless
@@ -77,18 +78,13 @@ def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = st
     return harmless(f"{words}; {spelled(remedy, spelling)}" if remedy else words)
 
 
-NAMED = 5
-"""Names of a list that are said, at most."""
-
-
-def some_names(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str], most: int = 5) -> str:
     """The first names of a list, the others by number.
 
     >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
     ('ana', 'p0, p1, p2, p3, p4 and 2 more')
     """
-    rest = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 class AstrayError(Exception):
@@ -99,7 +95,7 @@ class AstrayError(Exception):
     reason
         What is wrong.
     place
-        Where: a :class:`Place`, or text.
+        Where: a file, a :class:`Place` in it, or text.
     remedy
         What to do about it.
 
@@ -112,9 +108,10 @@ class AstrayError(Exception):
     (1, 'no column for lat')
     """
 
-    def __init__(self, reason: str, *, place: Place | str = "", remedy: Remedy = "") -> None:
+    def __init__(self, reason: str, *, place: Place | Path | str = "", remedy: Remedy = "") -> None:
         super().__init__(reason)
-        self.reason, self.place, self.remedy = reason, place, remedy
+        self.reason, self.remedy = reason, remedy
+        self.place = Place(str(place)) if isinstance(place, Path) else place
 
     def __str__(self) -> str:
         return self.told()

@@ -61,7 +61,8 @@ def spread(
     except BrokenProcessPool as error:
         raise AstrayError(
             "a worker process was killed, perhaps because memory ran out, or the program that started it has no "
-            '`if __name__ == "__main__":`; what was finished is kept. Try again with fewer workers, such as 1'
+            '`if __name__ == "__main__":`; what was finished is kept',
+            remedy="try again with fewer workers, such as 1",
         ) from error
     finally:
         with undisturbed():

@@ -28,10 +28,9 @@ ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = (
-    *("geolife", "porto", "table", "csv", "parquet", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines"),
-    "takeout",
-)
+FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
+TABLES = ("csv", "parquet")
+"""What else a table may be called."""
 
 
 class SettingsError(AstrayError, ValueError):
@@ -148,7 +147,10 @@ class Reading:
     """How a file of trips is read."""
 
     format: str | None = setting(
-        TEXT, None, f"The format, where it is not recognised: {', '.join(FORMATS)}.", _one_of(*FORMATS)
+        TEXT,
+        None,
+        f"The format, where it is not recognised: {', '.join((*FORMATS, *TABLES))}.",
+        _one_of(*FORMATS, *TABLES),
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,
@@ -255,7 +257,7 @@ class Learning:
 class OneAgent:
     """How a model of one agent, or of one pool of agents, is learned."""
 
-    max_population: int = setting(WHOLE, 5000, "At most so many trips of others teach.", POSITIVE)
+    max_population: int = setting(WHOLE, 5000, "Learn from at most so many trips of others.", POSITIVE)
     keep: int = setting(
         WHOLE,
         300,
@@ -419,13 +421,14 @@ class Settings(
             if name in NAMES:
                 of_environ[name] = environ[key], f"{key} in the environment"
             elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
-                raise SettingsError(f"{key} in the environment is no setting; did you mean {PREFIX}{close[0].upper()}?")
+                meant = f"did you mean {PREFIX}{close[0].upper()}?"
+                raise SettingsError(f"{key} in the environment is no setting", remedy=meant)
         of_flags = {name: (value, flag_of(name)) for name, value in (flags or {}).items() if value is not None}
         given: dict[str, Any] = {}
         for layer in (of_file, of_environ, of_flags):
             both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
             if len(both) > 1:
-                raise SettingsError(f"{' and '.join(both)}: each decides by itself; give one of them")
+                raise SettingsError("each decides by itself", place=" and ".join(both), remedy="give one of them")
             if both:
                 given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
             given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
@@ -473,7 +476,7 @@ def check_parameters(holder: Any) -> None:
     for f in fields(holder):
         value, check = getattr(holder, f.name), f.metadata.get("check")
         if check is not None and value is not None and not callable(value) and not check[0](value):
-            raise DataError(f"{f.name} is {value!r}; give {check[1]}")
+            raise DataError(f"{f.name} is {value!r}", remedy=f"give {check[1]}")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -481,26 +484,27 @@ def _read(file: Path) -> dict[str, Any]:
         with open(file, "rb") as stream:
             values = tomllib.load(stream)
     except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror or error}; give a TOML file with settings") from error
+        reason = error.strerror or str(error)
+        raise SettingsError(reason, place=file, remedy="give a TOML file with settings") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: not a TOML file ({error})") from error
+        raise SettingsError(f"not a TOML file ({error})", place=file, remedy="correct it") from error
     for name in values:
         if name not in NAMES:
             close = difflib.get_close_matches(name, NAMES, 1)
             remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
-            raise SettingsError(f"{file}: no setting is named {name!r}; {remedy}")
+            raise SettingsError(f"no setting is named {name!r}", place=file, remedy=remedy)
     return values
 
 
 def _checked(name: str, value: Any, place: str) -> Any:
     """The value in the setting's type, or a refusal that names the place."""
     if name not in NAMES:
-        raise SettingsError(f"{place}: there is no such setting")
+        raise SettingsError("there is no such setting", place=place, remedy=f"there are {', '.join(NAMES)}")
     try:
         typed = declared(name).metadata["kind"].read(value)
     except (TypeError, ValueError) as error:
-        raise SettingsError(f"{place}: {error}") from None
+        raise SettingsError(str(error), place=place) from None
     check: Check | None = declared(name).metadata["check"]
     if check is not None and not check[0](typed):
-        raise SettingsError(f"{place}: {value!r} cannot be used; give {check[1]}")
+        raise SettingsError(f"{value!r} cannot be used", place=place, remedy=f"give {check[1]}")
     return typed

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 
+ANEW = "start with a new state file"
+
 
 class Snapshot:
     """Numbers that are put on in one order and taken off in the same.
@@ -50,7 +52,7 @@ class Snapshot:
     def take(self) -> float:
         """The next number."""
         if self._at >= len(self.numbers):
-            raise DataError("the state of a live trip ends too early; start with a new state file")
+            raise DataError("the state of a live trip ends too early", remedy=ANEW)
         self._at += 1
         return self.numbers[self._at - 1]
 
@@ -58,7 +60,7 @@ class Snapshot:
         """The next number, which counts something."""
         value = self.take()
         if not 0 <= value < 2**53:
-            raise DataError("the state of a live trip holds a count that is none; start with a new state file")
+            raise DataError("the state of a live trip holds a count that is none", remedy=ANEW)
         return int(value)
 
     def maybe(self) -> float | None:
@@ -70,6 +72,6 @@ class Snapshot:
         """The next row of numbers."""
         n = self.count()
         if self._at + n > len(self.numbers):
-            raise DataError("the state of a live trip ends too early; start with a new state file")
+            raise DataError("the state of a live trip ends too early", remedy=ANEW)
         self._at += n
         return self.numbers[self._at - n : self._at]

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import polars as pl
 
+from astray import atomic
 from astray.atomic import replacing
 from astray.errors import AstrayError
 from astray.text import in_a_cell
@@ -53,10 +54,7 @@ def format_of(path: Path) -> str:
 def check_target(path: Path) -> None:
     """Refuse a file that could not be written, before the work is done."""
     format_of(path)
-    if path.is_dir():
-        raise AstrayError(f"{path}: a folder where a file is to be written; name the file")
-    if not path.parent.is_dir():
-        raise AstrayError(f"{path}: there is no folder {path.parent}; make it first")
+    atomic.check_target(path)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ COMMANDS = {
     "score": "Say how normal each trip, or each fix, of a file is.",
     "explain": "Say in words and pictures why a trip scored as it did.",
     "watch": "Score live fixes from standard input, and raise alerts.",
-    "update": "Go on learning from further trips; what proved anomalous never teaches.",
+    "update": "Go on learning from further trips; what proved anomalous is never learned from.",
     "observe": "Score trips in the order of time, and learn from those that are normal.",
     "answer": "List what the model asks about flagged trips, or answer it.",
     "forget": "Remove an agent, or some of its trips, from a model.",

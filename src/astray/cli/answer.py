@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """List the questions that astray observe has raised, or answer one.
 
-    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they never teach, and
-    what is alike is refused from then on.
+    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they are never
+    learned from, and what is alike is refused from then on.
 
     [b]Examples[/b]
 
@@ -53,11 +53,12 @@ def command(
 
     if not trips:
         if mine is not None:
-            raise AstrayError("which trips are meant? Name one of each question; astray answer MODEL lists them")
+            remedy = "name one of each question; astray answer MODEL lists them"
+            raise AstrayError("it is not said which trips are meant", remedy=remedy)
         _list(load(model), settings)
         return
     if mine is None:
-        raise AstrayError("were these trips the agent's own? Say --mine or --not-mine")
+        raise AstrayError("it is not said whether these trips were the agent's own", remedy="add --mine or --not-mine")
     with changing(model):
         detector = load(model)
         _answer(detector, trips, mine, settings)
@@ -66,12 +67,13 @@ def command(
 
 def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
     """What is asked, and what else waits."""
-    for question in detector.questions_:
-        tell("\n".join([str(question), *(f"  {harmless(str(trip))}" for trip in question.trips)]))
-    asked = {trip for question in detector.questions_ for trip in question.trips}
-    others = [trip for trip in detector.waiting_ if trip not in asked]
-    if others:
-        tell("\n".join([_apart(len(others), bool(asked)), *(f"  {harmless(str(trip))}" for trip in others)]))
+    groups = {str(question): question.trips for question in detector.questions_}
+    asked = {trip for trips in groups.values() for trip in trips}
+    if others := tuple(trip for trip in detector.waiting_ if trip not in asked):
+        what = "Unlike the others:" if asked else "Waiting:" if len(others) == 1 else "No two of them are alike:"
+        groups[what] = others
+    for what, trips in groups.items():
+        tell("\n".join([what, *(f"  {harmless(str(trip))}" for trip in trips)]))
     waiting = number_of(len(detector.waiting_), "trip")
     say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
 
@@ -85,12 +87,3 @@ def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool,
     for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
         say(f"{', '.join(map(str, meant))}: {done}", quiet=settings.quiet)
-
-
-def _apart(n: int, asked: bool) -> str:
-    """How the waiting trips are called that no question is about.
-
-    >>> _apart(1, asked=True), _apart(2, asked=False), _apart(1, asked=False)
-    ('Unlike the others:', 'No two of them are alike:', 'Waiting:')
-    """
-    return "Unlike the others:" if asked else "Waiting:" if n == 1 else "No two of them are alike:"

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
+from astray.atomic import check_target
 from astray.cli import options as o
-from astray.cli.console import say, tell
-from astray.errors import AstrayError, Columns, DataError
+from astray.cli.console import say, tell, tell_facts
+from astray.cli.running import as_flag
+from astray.errors import Columns, DataError, some_names
 from astray.settings import LocalTime, Reading, Settings
-from astray.text import harmless, number_of
+from astray.text import number_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from astray.cli.reading import Source
     from astray.readers import Report
     from astray.trajectories import Trajectories
-
-PICTURES = (".png", ".svg")
 
 
 @o.with_settings(Reading, LocalTime)
@@ -49,26 +46,22 @@ def command(
       astray check 'tracks/*.gpx' -o tracks.png
       astray check log.csv --columns lat=Breite,lon=Laenge --time-zone Asia/Tokyo
     """
-    if output is not None and output.suffix.lower() not in PICTURES:
-        raise AstrayError(f"{output}: pictures are {' or '.join(PICTURES)}; give a name that ends so")
+    if output is not None:
+        check_target(output, (".png", ".svg"))
     from astray.cli.reading import Source
+    from astray.plots.fixes import fixes_figure, text_map
 
     source = Source(file, replace(settings, skip_bad=True), agent)
     try:
         trips = source.load()
     except DataError as error:
         raise _with_columns(error, source) from error
-    width = max(len(name) for name, _ in _facts(source, trips))
-    for name, said in _facts(source, trips):
-        tell(f"{name:<{width}}  {harmless(said)}")
-    _map(trips)
+    tell_facts(dict(_facts(source, trips)))
+    tell("\n" + "\n".join(f"  {line}" for line in text_map(trips.columns["lat"], trips.columns["lon"])))
     report = source.report
     if report.counts or report.assumptions:
-        from astray.cli.running import as_flag
-
         tell("\n" + report.told(as_flag))
     if output is not None:
-        from astray.plots.fixes import fixes_figure
         from astray.plots.style import save_figure
 
         save_figure(fixes_figure(trips), output)
@@ -82,7 +75,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     """What is known of the trips."""
     import numpy as np
 
-    from astray.errors import some_names
+    from astray.plots.fixes import centred
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
     yield "files", source.name
@@ -101,27 +94,13 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     yield "from", f"{zone.clock(float(time.min())):%Y-%m-%d %H:%M:%S}"
     yield "to", f"{zone.clock(float(time.max())):%Y-%m-%d %H:%M:%S}"
     yield "zone", str(zone)
-    east = _lon(trips)
+    east = centred(trips.columns["lon"])
     yield "area", f"latitude {lat.min():.4f} to {lat.max():.4f}, longitude {east.min():.4f} to {east.max():.4f}"
-
-
-def _lon(trips: Trajectories) -> NDArray[np.float64]:
-    from astray.cli.textmap import centred
-
-    return centred(trips.columns["lon"])
 
 
 def _named_after(report: Report) -> str:
     kinds = set(report.named_after.values())
     return f" (named after the {kinds.pop()}, for the data name none)" if len(kinds) == 1 else ""
-
-
-def _map(trips: Trajectories) -> None:
-    from astray.cli.textmap import text_map
-
-    print()
-    for line in text_map(trips.columns["lat"], trips.columns["lon"]):
-        print(f"  {line}")
 
 
 def _with_columns(error: DataError, source: Source) -> DataError:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from astray.cli.running import as_flag
+from astray.errors import some_names
 from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
@@ -26,9 +29,6 @@ EVERY = 10.0
 LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
 """How much must be done before it is said how long the rest takes."""
 
-SHOWN = 5
-"""Names of a list that are said, at most."""
-
 
 def say(words: str, *, quiet: bool = False) -> None:
     """A remark, unless quiet is asked for; if nobody listens any more (``2>&1 | head``), the work still goes on."""
@@ -43,6 +43,16 @@ def say(words: str, *, quiet: bool = False) -> None:
 def tell(words: object) -> None:
     """What a command answers, on standard output; names in it cannot command a terminal."""
     print(harmless(str(words), lines=True))
+
+
+def tell_facts(facts: Mapping[str, str]) -> None:
+    """A line a fact that is not empty, or some where it is longer than there is room."""
+    room = min(shutil.get_terminal_size((114, 24)).columns, 114)
+    width = max(len(name) for name, words in facts.items() if words) + 2
+    for name, words in facts.items():
+        wrapped = textwrap.wrap(harmless(words), room - width, break_long_words=False, break_on_hyphens=False)
+        for i, line in enumerate(wrapped):
+            tell(f"{'' if i else name:<{width}}{line}")
 
 
 @contextmanager
@@ -127,23 +137,17 @@ def leaving_at_once() -> Iterator[None]:
     The training library runs Python inside C++, where an exception in the wrong place brings the process down noisily.
     """
 
-    before = signal.signal(signal.SIGINT, lambda number, frame: _leave(128 + number))
+    def leave(number: int, _: object) -> NoReturn:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
+        say("interrupted")
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGINT, leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _leave(code: int) -> NoReturn:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
-    say("interrupted")
-    os._exit(code)
-
-
-def counted(done: Advance) -> Callable[[int, int], None]:
-    """Progress as readers report it: so many of so many."""
-    return lambda n, total: done(n / total if total else 1.0)
 
 
 def say_left_out(report: Report, *, quiet: bool = False) -> None:
@@ -152,13 +156,10 @@ def say_left_out(report: Report, *, quiet: bool = False) -> None:
         say(report.told(as_flag))
 
 
-def say_suspects(trips: Sequence[TripId], *, quiet: bool = False) -> None:
+def say_suspected(trips: Sequence[TripId], *, quiet: bool = False) -> None:
     """That some trips look like other agents', and what to do about it."""
     if trips:
-        shown = ", ".join(map(str, trips[:SHOWN])) + (", ..." if len(trips) > SHOWN else "")
         verb, were = ("looks", "was") if len(trips) == 1 else ("look", "were")
-        say(
-            f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory: {shown}"
-            ". astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one",
-            quiet=quiet,
-        )
+        said = f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory"
+        then = "astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one"
+        say(f"{said}: {some_names([str(trip) for trip in trips])}. {then}", quiet=quiet)

@@ -44,13 +44,12 @@ def command(
 
       astray demo -o demo
     """
-    quiet_ = settings.quiet
     import polars as pl
 
     from astray.detectors.agent import IRLDetector
     from astray.simulate import city
 
-    say(f"simulating {people} people for {days} days", quiet=quiet_)
+    say(f"simulating {people} people for {days} days", quiet=settings.quiet)
     simulation = city(people=people, days=days, seed=seed)
     past, unseen = simulation.split(test_share=0.25)
     labelled = simulation.inject(unseen, rate=0.25, seed=seed)
@@ -58,7 +57,7 @@ def command(
     who = past.agents[0]
     mine, others, new = past.agent(who), past.without(who), labelled.agent(who)
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
-    with leaving_at_once(), progress(what, quiet=quiet_) as done:
+    with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
         detector = IRLDetector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
         detector.fit(mine, population=others)
@@ -66,34 +65,26 @@ def command(
     table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
     astray = table.filter(pl.col("decision") != "normal").sort("score")
     explanations = {name: detector.explain(new, name) for name in astray["trajectory"]}
-    tell(report(who, len(mine), rule(detector), table, explanations))
+    threshold, rule = rule_of(detector)
+    tell(report(who, len(mine), rule, table, explanations))
 
     output.mkdir(parents=True, exist_ok=True)
-    with progress("drawing", quiet=quiet_):
-        names = draw(output, table, explanations, level_of(detector))
-    tell(f"\nPictures in {output}/:")
-    for name in names:
-        tell(f"  {name}")
+    with progress("drawing", quiet=settings.quiet):
+        names = draw(output, table, explanations, threshold)
+    tell("\n".join([f"\nPictures in {output}/:", *(f"  {name}" for name in names)]))
 
 
-def level_of(detector: IRLDetector) -> float:
-    """The score at which a trip is called astray."""
+def rule_of(detector: IRLDetector) -> tuple[float, str]:
+    """The score at which a trip is called astray, and what decides, in words."""
     from astray.scoring.decisions import level
 
     if isinstance(detector.eps, float):
-        return detector.eps
-    return level(detector.false_alarm_rate, detector.calibration_.normal)
+        return detector.eps, f"a trip is astray if it scores {detector.eps:g} or less"
+    at, rate = level(detector.false_alarm_rate, detector.calibration_.normal), f"{100 * detector.false_alarm_rate:g} %"
+    return at, f"a trip is astray if at most {rate} of them score as low (p), here {at:.1f}"
 
 
-def rule(detector: IRLDetector) -> str:
-    """What decides, in words."""
-    if isinstance(detector.eps, float):
-        return f"a trip is astray if it scores {detector.eps:g} or less"
-    rate = f"{100 * detector.false_alarm_rate:g} %"
-    return f"a trip is astray if at most {rate} of them score as low (p), here {level_of(detector):.1f}"
-
-
-def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:
+def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:
     """The trips that went astray and those that were missed, as plain text, and how good that is."""
     import polars as pl
 
@@ -102,7 +93,7 @@ def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations:
     lines = [
         f"{who}: {n_past} trips to learn from, {table.height} new ones, "
         f"{table.filter(wrong).height} of which are known to be wrong",
-        *textwrap.wrap(f"N(tau) is about 0 +- 1 for normal trips; {ruled}", WIDTH),
+        *textwrap.wrap(f"N(tau) is about 0 +- 1 for normal trips; {rule}", WIDTH),
         "",
         f"{'trip':<10}{f'start ({CLOCKS})':<17}{'N(tau)':>6}{'+-':>6}{'p':>7}  {'in':<7}{'decision':<9}truth",
     ]
@@ -112,12 +103,14 @@ def report(who: str, n_past: int, ruled: str, table: pl.DataFrame, explanations:
     missed = table.filter(~found & wrong).sort("score")
     if missed.height:
         lines += ["", "Missed:", *(in_a_line(row) for row in missed.iter_rows(named=True))]
-    right, called, all_wrong = (table.filter(w).height for w in (found & wrong, found, wrong))
-    lines += [
-        "",
-        f"precision {share(right, called)}: of the trips called astray, so many really are",
-        f"recall    {share(right, all_wrong)}: of the trips that are wrong, so many were found",
-    ]
+    lines.append("")
+    right = table.filter(found & wrong).height
+    for name, among, said in (
+        ("precision", found, "of the trips called astray, so many really are"),
+        ("recall   ", wrong, "of the trips that are wrong, so many were found"),
+    ):
+        n = table.filter(among).height
+        lines.append(f"{name} {f'{right / n:.2f}' if n else '-'} ({right} of {n}): {said}")
     return "\n".join(lines)
 
 
@@ -137,20 +130,7 @@ def in_words(explanation: Explanation) -> list[str]:
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
         said.append(f"{span(explanation, worst)}: {worst}")
-    return [
-        line
-        for words in said
-        for line in textwrap.wrap(words, WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
-    ]
-
-
-def share(part: int, whole: int) -> str:
-    """A share as figures.
-
-    >>> share(3, 4), share(0, 0)
-    ('0.75 (3 of 4)', '- (0 of 0)')
-    """
-    return f"{part / whole:.2f} ({part} of {whole})" if whole else f"- (0 of {whole})"
+    return [" " * 10 + line for words in said for line in textwrap.wrap(words, WIDTH - 10)]
 
 
 def draw(folder: Path, table: pl.DataFrame, explanations: Mapping[str, Explanation], level: float) -> list[str]:

@@ -34,7 +34,8 @@ def command(
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):
-        raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
+        reason, remedy = "a model of one agent or pool, which enrols nobody", "astray update adds trips to it"
+        raise AstrayError(reason, place=model, remedy=remedy)
     before = len(fleet.agents)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from astray.atomic import check_target
 from astray.cli import options as o
 from astray.cli.console import say, tell
 from astray.errors import AstrayError, UnknownAgentWarning
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
-
-PICTURES = (".png", ".svg", ".html")
 
 
 @o.with_settings(Deciding, Reading, LocalTime, "whole")
@@ -61,10 +59,7 @@ def command(
       astray explain fleet.astray new.csv taxi-42/trip-17 -o trip-17.html
     """
     if output is not None:
-        if output.suffix.lower() not in PICTURES:
-            raise AstrayError(f"{output}: pictures are {', '.join(PICTURES)}; give a name that ends so")
-        if not output.parent.is_dir():
-            raise AstrayError(f"{output}: there is no folder {output.parent}; make it first")
+        check_target(output, (".png", ".svg", ".html"))
     from astray.cli.reading import Source
     from astray.storage import load
 
@@ -90,18 +85,12 @@ def command(
 
 def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
     """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
-    from astray.cli.reading import only_agent
+    from astray.cli.reading import only_agent, refuse_unknown
 
-    unknown = detector.unknown_agents(one)
-    if not unknown:
-        return
-    only = only_agent(detector)
-    if only is not None:
-        raise AstrayError(
-            f"the trip is of {unknown[0]}, whom the model does not know: it is of {only}; --agent {shlex.quote(only)} "
-            "explains only its trips"
-        )
-    say(f"the model does not know {unknown[0]}: there is no past trip to measure this one by", quiet=settings.quiet)
+    if only_agent(detector) is not None:
+        refuse_unknown(detector, one)
+    for who in detector.unknown_agents(one):
+        say(f"the model does not know {who}: there is no past trip to measure this one by", quiet=settings.quiet)
 
 
 def _found(source: Source, trip: str) -> Trajectories:
@@ -118,7 +107,8 @@ def _found(source: Source, trip: str) -> Trajectories:
             break
     candidates = Trajectories.concat(called)
     if not len(candidates):
-        raise AstrayError(f"{source.name}: no trip is named {trip!r} among its {n:,}; astray score lists their names")
+        reason = f"no trip is named {trip!r} among its {n:,}"
+        raise AstrayError(reason, place=source.name, remedy="astray score lists their names")
     return candidates[position_of(candidates, trip)]
 
 
@@ -135,5 +125,5 @@ def _lowest(detector: IRLDetector | FleetDetector, source: Source) -> Trajectori
             position = int(np.nanargmin(scores))
             lowest, least = trips[position], float(scores[position])
     if lowest is None:
-        raise AstrayError(f"{source.name}: no trip in it has a score; name one")
+        raise AstrayError("no trip in it has a score", place=source.name, remedy="name one")
     return lowest

@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from astray.atomic import changing
+from astray.atomic import changing, check_target
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspects
+from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
 from astray.errors import AstrayError
-from astray.settings import (
-    Chance,
-    Deciding,
-    FleetOnly,
-    ItsOwn,
-    Learning,
-    LocalTime,
-    OneAgent,
-    OwnReward,
-    Reading,
-    Settings,
-    SettingsError,
-    flag_of,
-)
+from astray.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, Streaming, flag_of
 from astray.text import number_of
 
 if TYPE_CHECKING:
@@ -37,7 +24,7 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(Learning, OneAgent, FleetOnly, ItsOwn, OwnReward, Deciding, Reading, LocalTime, Chance)
+@o.with_settings(*(group for group in o.PANELS if group is not Streaming))
 def command(
     settings: Settings,
     file: o.Trips,
@@ -55,7 +42,9 @@ def command(
     anomalous: Annotated[
         list[str] | None,
         Option(
-            "--anomalous", metavar="TRIP", help="A trip known to be anomalous, which must not teach. May be repeated."
+            "--anomalous",
+            metavar="TRIP",
+            help="A trip known to be anomalous, which is not learned from. May be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -89,7 +78,9 @@ def command(
     from astray.cli.reading import Source
     from astray.detectors.agent import IRLDetector
 
-    _check(output, agent, pooled)
+    if agent is not None and pooled:
+        raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
+    check_target(output)
     source = Source(file, settings, owner=agent, one_agent=agent is not None)
     source.keep_from(output)
     past = source.load()
@@ -107,40 +98,32 @@ def command(
         model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
     with changing(output):
         model.save(output)
-    say(f"{output}: {_described(model)}", quiet=settings.quiet)
     if isinstance(model, IRLDetector):
-        say_suspects(model.suspects_, quiet=settings.quiet)
-
-
-def _check(output: Path, agent: str | None, pooled: bool) -> None:
-    """Refuse what cannot be meant, before anything takes long."""
-    if agent is not None and pooled:
-        raise AstrayError("--agent and --pooled contradict each other; give one of them")
-    if output.is_dir() or not output.parent.is_dir():
-        raise AstrayError(f"{output}: the model cannot be written there; name a file in a folder that exists")
+        said = f"learned from {number_of(model.n_trips_, 'trip')}; astray score MODEL FILE scores new ones"
+        say(f"{output}: {said}", quiet=settings.quiet)
+        say_suspected(model.suspects_, quiet=settings.quiet)
+    else:
+        said = f"a fleet of {number_of(len(model.agents), 'agent')}; astray score MODEL FILE scores their new trips"
+        say(f"{output}: {said}", quiet=settings.quiet)
 
 
 def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:
     """Refuse what the kind of model that is made does not know, instead of ignoring it."""
     if has_population and not alone:
-        raise SettingsError("--population is for a model of one agent; add --agent NAME or --pooled")
-    for name in settings.of(*([FleetOnly] if alone else [OneAgent, ItsOwn, OwnReward])):
-        flag = flag_of(name)
-        if alone:
-            raise SettingsError(f"{flag} is for a fleet, and this model is of one agent or pool; leave it out")
-        raise SettingsError(
-            f"{flag} is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several "
-            "agents; add --agent NAME or --pooled, or leave it out"
-        )
+        raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
     learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
-    for name in settings.given(("look_for", "reward")) if learns_its_own else settings.of(OwnReward):
-        flag = flag_of(name)
-        if learns_its_own:
-            raise SettingsError(f"{flag} is of the reward that serves everybody; leave out --preset and --encoder")
-        raise SettingsError(
-            f"{flag} says how a reward of the agent's own is learned, and this model begins with the one that serves "
-            "everybody; add --preset kdd19 or --encoder fourier, or leave it out"
-        )
+    several = f"is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several agents"
+    begins = "says how a reward of the agent's own is learned; this model begins with the one that serves everybody"
+    of_one = settings.of(FleetOnly), "is for a fleet, and this model is of one agent or pool", "leave it out"
+    of_many = settings.of(OneAgent, ItsOwn, OwnReward), several, "add --agent NAME or --pooled, or leave it out"
+    shared = settings.given(("look_for", "reward")), "is of the reward that serves everybody"
+    own = settings.of(OwnReward), begins, "add --preset kdd19 or --encoder fourier, or leave it out"
+    for given, why, remedy in (
+        of_one if alone else of_many,
+        (*shared, "leave out --preset and --encoder") if learns_its_own else own,
+    ):
+        for name in given:
+            raise SettingsError(f"{flag_of(name)} {why}", remedy=remedy)
 
 
 def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: str) -> NDArray[np.int64]:
@@ -165,8 +148,7 @@ def _one(
         mine, y = trips.agent(agent), y[trips.agent_ids == agent]
         rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
         others = Trajectories.concat(rest) if rest else None
-    what = f"learning from {number_of(len(mine), 'trip')}"
-    with progress(what, quiet=settings.quiet) as done:
+    with progress(f"learning from {number_of(len(mine), 'trip')}", quiet=settings.quiet) as done:
         detector = IRLDetector(progress=_iterations(done), **settings.of(IRLDetector))
         return detector.fit(mine, y, population=others)
 
@@ -176,17 +158,8 @@ def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) ->
 
     what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
     with progress(what, quiet=settings.quiet) as done:
-        fleet = FleetDetector(progress=_iterations(done), **settings.of(FleetDetector))
-        return fleet.fit(trips, marks)
+        return FleetDetector(progress=_iterations(done), **settings.of(FleetDetector)).fit(trips, marks)
 
 
 def _iterations(done: Advance) -> Callable[[int, int, Mapping[str, float]], None]:
     return lambda iteration, iterations, measures: done(iteration / max(iterations, 1))
-
-
-def _described(model: IRLDetector | FleetDetector) -> str:
-    from astray.detectors.fleet import FleetDetector
-
-    if isinstance(model, FleetDetector):
-        return f"a fleet of {number_of(len(model.agents), 'agent')}; astray score MODEL FILE scores their new trips"
-    return f"learned from {number_of(model.n_trips_, 'trip')}; astray score MODEL FILE scores new ones"

@@ -54,9 +54,7 @@ def command(
             trip = [found.trajectory for found in meant]
         said = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"
     else:
-        raise AstrayError(
-            f"{model}: --trip is for a fleet; from a model of one agent or pool a single trip is taken out with astray "
-            "update MODEL --anomalous TRIP"
-        )
+        remedy = "astray update MODEL --anomalous TRIP takes a single trip out of a model of one agent or pool"
+        raise AstrayError("--trip is for a fleet", place=model, remedy=remedy)
     o.save(detector, model, output)
     say(said, quiet=settings.quiet)

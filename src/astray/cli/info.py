@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
-import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import tell
+from astray.cli.console import tell_facts
+from astray.errors import some_names
 from astray.settings import Settings
-from astray.text import harmless, number_of
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.scoring.decisions import Threshold
-    from astray.trip_ids import TripId
     from astray.zones import Zone
 
 NAMED = 5
@@ -44,10 +42,9 @@ def command(
     """
     from astray.storage import load, plain, read
 
-    kept = read(model)
     detector = load(model)
-    about = _of_file(model) | _seen(detector)
-    parameters = plain(dict(kept.values["parameters"]))
+    parameters = plain(dict(read(model).values["parameters"]))
+    about = _about(model, detector)
     about["thresholds"] = {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")}
     about["reward"] = {"aspects": list(detector.reward_.aspects), "made": detector.reward_.made}
     about["calibration"] = _calibration(detector)
@@ -56,62 +53,53 @@ def command(
     if as_json:
         print(json.dumps(about, indent=2, default=str))
     else:
-        tell(_text({name: harmless(words) for name, words in _facts(about, detector).items()}, _room()))
+        tell_facts(_facts(about, detector))
 
 
 # -------------------------------------------------------------------- everything there is
 
 
-def _of_file(model: Path) -> dict[str, Any]:
+def _about(file: Path, model: IRLDetector | FleetDetector) -> dict[str, Any]:
+    """The file, and what the model has seen."""
     from astray import __version__
+    from astray.detectors.fleet import FleetDetector
     from astray.storage import VERSION
 
-    status = model.stat()
-    written = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
-    return {
-        "file": str(model),
-        "bytes": status.st_size,
-        "written": written,
-        "format": VERSION,
-        "astray": __version__,
-    }
-
-
-def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
-    from astray.detectors.fleet import FleetDetector
-
+    written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
+    about |= {"format": VERSION, "astray": __version__}
     if isinstance(model, FleetDetector):
-        zone = model.zone(next(iter(model.agents), ""))
         memories = [member.memory for member in model.members_.values()]
         trips = sorted(len(memory) for memory in memories)
         spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
-        return {
+        starts = [float(t) for memory in memories for t in memory.times]
+        return about | {
             "kind": "a fleet: one reward for all, a memory for each",
             "sees": "GPS trips",
             "agents": len(trips),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
-            "period": _period([float(t) for memory in memories for t in memory.times], zone),
+            "period": _period(starts, model.zone(next(iter(model.agents), ""))),
             "time_zones": dict(Counter(str(model.zone(agent)) for agent in model.agents).most_common()),
             "anomalous": len(model.anomalous_),
             "popularity": len(model.popularity_.agents),
         }
-    agents, zone = model.agents, model.zone("")
-    gps = model.featurizer_ is not None
-    starts = model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist() if gps else []
-    remembered = model.featurizer_.memory.times.tolist() if model.featurizer_ is not None else []
-    return {
+    agents, zone, featurizer = model.agents, model.zone(""), model.featurizer_
+    starts = []
+    if featurizer is not None:
+        starts = featurizer.memory.times.tolist() or model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist()
+    return about | {
         "kind": "one agent" if len(agents) == 1 else "a pool of agents",
-        "sees": "GPS trips" if gps else "states and actions",
+        "sees": "states and actions" if featurizer is None else "GPS trips",
         "agents": len(agents),
         "names": sorted(agents)[:NAMED],
         "trips": model.n_trips_,
-        "period": _period(remembered or starts, zone),
-        "time_zones": {str(zone): len(agents)} if gps else {},
+        "period": _period(starts, zone),
+        "time_zones": {} if featurizer is None else {str(zone): len(agents)},
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": [trip._asdict() for trip in model.suspects_],
-        "popularity": 0 if model.featurizer_ is None else len(model.featurizer_.popularity.agents),
+        "popularity": 0 if featurizer is None else len(featurizer.popularity.agents),
     }
 
 
@@ -153,53 +141,52 @@ def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 
 
 def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict[str, str]:
-    """The model in a few words each, by heading."""
-    calibration, fleet = about["calibration"], "names" not in about
-    low = _low(model)
-    if "window_length" in calibration:
-        steps = "steps" if about["sees"] == "states and actions" else "seconds"
-        low += f", over the whole trip or its worst {calibration['window_length']:g} {steps}"
-    facts = {
+    """The model in a few words each, by heading; what is empty is not said."""
+    fleet, period, others, updates = "names" not in about, about["period"], about["popularity"], about.get("updates")
+    size, suspected = about["bytes"], [str(trip) for trip in getattr(model, "suspects_", ())]
+    zones = [f"{zone} ({number_of(n, 'agent')})" for zone, n in about["time_zones"].items()]
+    return {
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
         "of": _whose(about),
-        "learned from": number_of(about["trips"], "trip") + _when(about["period"]),
-        "time zone": _zones(about["time_zones"]),
-        "reward": _reward(about["reward"]["made"]) + _asked(model),
-        "others": _others(about["popularity"]),
-        "never teach": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
-        "taken out": _suspects(getattr(model, "suspects_", ())),
-        "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC" + _updates(about.get("updates")),
-        "anomaly": low,
+        "learned from": number_of(about["trips"], "trip") + (f", {' to '.join(period)}" if period else ""),
+        "time zone": some_names(zones, NAMED) if len(zones) > 1 else "".join(about["time_zones"]),
+        "reward": _reward(about["reward"]["made"])
+        + (f"; asked about {', '.join(model.look_for)}" if model.look_for else ""),
+        "others": f"where {number_of(others, 'agent')} {'goes' if others == 1 else 'go'} is known" if others else "",
+        "never learned": f"{number_of(about['anomalous'], 'trip')} known as anomalous" if about["anomalous"] else "",
+        "taken out": f"{', '.join(suspected)}: probably somebody else's" if suspected else "",
+        "written": f"{about['written'].replace('T', ' ').removesuffix('+00:00')} UTC"
+        + (f"; updated {'once' if updates == 1 else f'{updates:,} times'} since it was fitted" if updates else ""),
+        "anomaly": _low(model, about),
         "review": f"the same, where the uncertainty is above {_level(model.gamma)}, or fewer than "
         f"{number_of(model.min_history, 'past trip')} {'stands' if model.min_history == 1 else 'stand'} behind it",
-        "calibrated": _calibrated(calibration, fleet),
-        "size": _size(about["bytes"]),
+        "calibrated": _calibrated(about["calibration"], fleet),
+        "size": f"{size / 1e6:,.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB",
         "seed": str(about["settings"].get("seed", 0)),
         "version": f"format {about['format']} of model files, read by astray {about['astray']}",
     }
-    return {name: words for name, words in facts.items() if words}
 
 
-def _others(n: int) -> str:
-    """Of how many agents it is known where they go.
+def _whose(about: Mapping[str, Any]) -> str:
+    names = about.get("names")
+    if names is None:
+        spread = about["trips_of_an_agent"]
+        trips = ", with {least:,} to {most:,} trips each, {median:,} in the middle".format(**spread) if spread else ""
+        return number_of(about["agents"], "agent") + trips
+    rest = about["agents"] - len(names)
+    return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
 
-    >>> _others(1), _others(3)
-    ('where 1 agent goes is known', 'where 3 agents go is known')
-    """
-    return f"where {number_of(n, 'agent')} {'goes' if n == 1 else 'go'} is known" if n else ""
 
-
-def _low(model: IRLDetector | FleetDetector) -> str:
+def _low(model: IRLDetector | FleetDetector, about: Mapping[str, Any]) -> str:
     """What is called low."""
-    from astray.detectors.agent import IRLDetector
     from astray.scoring.decisions import PAPER_EPS
 
-    eps = model.eps
-    if eps is None and isinstance(model, IRLDetector) and model.preset == "kdd19":
-        eps = PAPER_EPS
-    if eps is not None:
-        return f"a score of {_level(eps)} or less"
-    return f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
+    paper = getattr(model, "preset", "") == "kdd19"
+    eps, window = PAPER_EPS if model.eps is None and paper else model.eps, about["calibration"].get("window_length")
+    low = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
+    said = low if eps is None else f"a score of {_level(eps)} or less"
+    unit = "steps" if about["sees"] == "states and actions" else "seconds"
+    return said + ("" if window is None else f", over the whole trip or its worst {window:g} {unit}")
 
 
 def _reward(made: Mapping[str, Any]) -> str:
@@ -216,59 +203,17 @@ def _reward(made: Mapping[str, Any]) -> str:
     return begun + (", then from trips of others here" if made.get("went_on") else "")
 
 
-def _asked(model: IRLDetector | FleetDetector) -> str:
-    """What it is asked about, if not all."""
-    return f"; asked about {', '.join(model.look_for)}" if model.look_for else ""
-
-
-def _suspects(trips: Sequence[TripId]) -> str:
-    return f"{', '.join(map(str, trips))}: probably somebody else's" if trips else ""
-
-
 def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
     from astray.scoring.decisions import least_rate
 
     n = calibration["trips"]
     if not n:
         return ""
-    if not calibration["stand_ins"]:
-        said = f"on {number_of(round(n), 'past trip')}, left out of learning"
-    else:
-        whose = "an agent's" if fleet else "the agent's"
-        said = (
-            f"on {n:,.0f} normal trips{' or more' if fleet else ''}: {whose} own, and others' for those that it lacks"
-        )
+    said = f"on {number_of(round(n), 'past trip')}, held out of learning"
+    if calibration["stand_ins"]:
+        whose, more = ("an agent's", " or more") if fleet else ("the agent's", "")
+        said = f"on {n:,.0f} normal trips{more}: {whose} own, and others' for those that it lacks"
     return f"{said}; --false-alarm-rate can be as low as {least_rate(n):g}"
-
-
-def _whose(about: Mapping[str, Any]) -> str:
-    names = about.get("names")
-    if names is None:
-        spread = about["trips_of_an_agent"]
-        trips = ", with {least:,} to {most:,} trips each, {median:,} in the middle".format(**spread) if spread else ""
-        return number_of(about["agents"], "agent") + trips
-    rest = about["agents"] - len(names)
-    return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
-
-
-def _when(period: list[str]) -> str:
-    return f", {period[0]} to {period[1]}" if period else ""
-
-
-def _zones(zones: Mapping[str, int]) -> str:
-    """In which zones the agents live.
-
-    >>> _zones({"Europe/Lisbon": 3}), _zones({"Europe/Lisbon": 3, "Asia/Tokyo": 1})
-    ('Europe/Lisbon', 'Europe/Lisbon (3 agents), Asia/Tokyo (1 agent)')
-    """
-    if len(zones) < 2:
-        return "".join(zones)
-    shown = [f"{name} ({number_of(n, 'agent')})" for name, n in list(zones.items())[:NAMED]]
-    return ", ".join(shown) + (f" and {len(zones) - NAMED:,} more" if len(zones) > NAMED else "")
-
-
-def _updates(n: int | None) -> str:
-    return "" if not n else f"; updated {'once' if n == 1 else f'{n:,} times'} since it was fitted"
 
 
 def _level(threshold: Threshold) -> str:
@@ -280,32 +225,3 @@ def _level(threshold: Threshold) -> str:
     if isinstance(threshold, ByContext):
         return f"{threshold.otherwise:g} (otherwise by {threshold.column})"
     return str(threshold) if callable(threshold) else f"{threshold:g}"
-
-
-def _size(n: int) -> str:
-    """A file's size.
-
-    >>> _size(1_666_916), _size(707_327)
-    ('1.7 MB', '707 kB')
-    """
-    return f"{n / 1e6:,.1f} MB" if n >= 1_000_000 else f"{n / 1e3:.0f} kB"
-
-
-def _room() -> int:
-    """Letters of a line."""
-    return min(shutil.get_terminal_size((114, 24)).columns, 114)
-
-
-def _text(facts: Mapping[str, str], room: int = 114) -> str:
-    """A line a fact, or some where it is longer than there is room.
-
-    >>> print(_text({"of": "ana", "learned from": "76 trips"}))
-    of            ana
-    learned from  76 trips
-    """
-    width = max(map(len, facts)) + 2
-    lines = []
-    for name, words in facts.items():
-        first, *rest = textwrap.wrap(words, room - width, break_long_words=False, break_on_hyphens=False) or [""]
-        lines += [f"{name:<{width}}{first}", *(" " * width + line for line in rest)]
-    return "\n".join(lines)

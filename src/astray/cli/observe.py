@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.settings import LocalTime, Reading, Settings
 from astray.text import number_of
-
-if TYPE_CHECKING:
-    from astray.detectors.observing import Question
 
 
 @o.with_settings("eps", "false_alarm_rate", Reading, LocalTime)
@@ -41,12 +37,8 @@ def command(
     """
     from astray.cli.reading import Source, refuse_unknown
     from astray.storage import load
-    from astray.writers import check_target, table_writer
+    from astray.writers import table_writer
 
-    if str(output) == "-":
-        output = None
-    if output is not None:
-        check_target(output)
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
     detector.set_params(**settings.given(list(kept)))
@@ -63,19 +55,9 @@ def command(
     with table_writer(output, to) as write:
         write(observed.table, None)
     became = Counter(observed.table["became"].to_list())
-    say(
-        f"{number_of(len(trips), 'trip')}: " + ", ".join(f"{n:,} {what}" for what, n in became.items()),
-        quiet=settings.quiet,
-    )
-    for words in observed.drift:
-        say(words, quiet=settings.quiet)
-    _say_questions(observed.questions, quiet=settings.quiet)
-
-
-def _say_questions(questions: tuple[Question, ...], *, quiet: bool) -> None:
-    """What a person is asked, and how to answer."""
-    for question in questions:
-        say(f"{question} {', '.join(map(str, question.trips))}", quiet=quiet)
-    if questions:
-        first = shlex.quote(str(questions[0].trips[0]))
-        say(f"answer by: astray answer MODEL {first} --mine (or --not-mine)", quiet=quiet)
+    said = [f"{number_of(len(trips), 'trip')}: " + ", ".join(f"{n:,} {what}" for what, n in became.items())]
+    said += [*observed.drift, *(f"{q} {', '.join(map(str, q.trips))}" for q in observed.questions)]
+    for question in observed.questions[:1]:
+        one = shlex.quote(str(question.trips[0]))
+        said.append(f"answer by: astray answer MODEL {one} --mine (or --not-mine)")
+    say("\n".join(said), quiet=settings.quiet)

@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
+from astray import settings as s
 from astray.atomic import changing
-from astray.settings import (
-    Chance,
-    Deciding,
-    FleetOnly,
-    ItsOwn,
-    Learning,
-    LocalTime,
-    OneAgent,
-    OwnReward,
-    Reading,
-    Remarks,
-    Settings,
-    Streaming,
-    declared,
-    flag_of,
-)
+from astray.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -37,17 +23,11 @@ if TYPE_CHECKING:
 
 RUNNING = "Running"
 PANELS = {
-    Learning: "Learning",
-    OneAgent: "Learning",
-    FleetOnly: "Learning",
-    ItsOwn: "Learning a reward of the agent's own",
-    OwnReward: "Learning a reward of the agent's own",
-    Deciding: "Deciding",
-    Reading: "Reading",
-    LocalTime: "Reading",
-    Streaming: RUNNING,
-    Chance: RUNNING,
-    Remarks: RUNNING,
+    **dict.fromkeys((s.Learning, s.OneAgent, s.FleetOnly), "Learning"),
+    **dict.fromkeys((s.ItsOwn, s.OwnReward), "Learning a reward of the agent's own"),
+    s.Deciding: "Deciding",
+    **dict.fromkeys((s.Reading, s.LocalTime), "Reading"),
+    **dict.fromkeys((s.Streaming, s.Chance, s.Remarks), RUNNING),
 }
 """Under which heading the flags of a group of settings stand; in this order."""
 
@@ -64,6 +44,18 @@ Trips = Annotated[
 ]
 TripsOfOne = Annotated[Path, Argument(metavar="FILE", help=f"Trips: {_READ}", show_default=False)]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model that astray fit wrote.", show_default=False)]
+
+
+def _table(path: Path | None) -> Path | None:
+    """Where a table goes, if that can be; None for standard output."""
+    if path is None or str(path) == "-":
+        return None
+    from astray.writers import check_target  # only who names a file waits for it
+
+    check_target(path)
+    return path
+
+
 Output = Annotated[
     Path | None,
     Option(
@@ -73,6 +65,7 @@ Output = Annotated[
         help="Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an "
         "older file of that name stays as it is. Without it, or with -, the table goes to standard output.",
         show_default=False,
+        callback=_table,
     ),
 ]
 NewModel = Annotated[
@@ -161,7 +154,7 @@ def _flag(name: str, panel: str) -> Any:
     """The flag of a setting, as typer wants it."""
     setting = declared(name)
     usual = "" if setting.default is None or setting.default is False else f" Default: {setting.default}."
-    if panel == PANELS[Deciding]:
+    if panel == PANELS[s.Deciding]:
         usual = usual.replace("Default: ", "Default: the model's, ")
     option = Option(
         flag_of(name),

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from typer import Option
 
+from astray.atomic import check_target
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say
-from astray.errors import AstrayError
 from astray.settings import Settings
 
 
@@ -47,8 +47,7 @@ def command(
       [dim]# a small one, to see how it goes: a minute or two[/dim]
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
-    if output.is_dir() or not output.parent.is_dir():
-        raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")
+    check_target(output)
     from astray.detectors.pretraining import Recipe, pretrain
     from astray.storage.pretrained import write_reward
 
@@ -65,7 +64,5 @@ def command(
     with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
         reward = pretrain(recipe, done)
     write_reward(output, reward)
-    say(
-        f"{output}: a reward of {', '.join(reward.aspects)}; astray fit --reward {output} begins with it",
-        quiet=settings.quiet,
-    )
+    aspects = ", ".join(reward.aspects)
+    say(f"{output}: a reward of {aspects}; astray fit --reward {output} begins with it", quiet=settings.quiet)

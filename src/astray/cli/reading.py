@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from astray.cli.console import counted, progress, say_left_out
+from astray.cli.console import progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
-from astray.errors import AstrayError, DataError, Option, Place, some_names
+from astray.errors import AstrayError, DataError, Option, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import listed
 from astray.scoring.scores import chunks
-from astray.settings import Settings
+from astray.settings import TABLES, Settings
 from astray.trajectories import Trajectories
 from astray.zones import Zone, home_of
 
@@ -60,18 +61,17 @@ class Source:
     @property
     def name(self) -> str:
         """What to call it in messages."""
-        paths = [self.path] if isinstance(self.path, Path) else list(self.path)
-        return str(paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
+        return some_names([str(path) for path in ([self.path] if isinstance(self.path, Path) else self.path)], 1)
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """What the reader is told beside the path."""
-        s = self.settings
-        told: dict[str, Any] = dict(s.columns or {}) | s.given(["time_unit", "users", "cache"])
-        zone = s.time_zone or self.zone
+        settings = self.settings
+        told: dict[str, Any] = dict(settings.columns or {}) | settings.given(["time_unit", "users", "cache"])
+        zone = settings.time_zone or self.zone
         if zone is not None and self.kind not in ("geolife", "porto"):  # whose times are in UTC
             told["time_zone"] = zone
-        told |= {name: _value(name, text) for name, text in (s.read or {}).items()}
+        told |= {name: _value(name, text) for name, text in (settings.read or {}).items()}
         if (self.agent is not None or self.one_agent) and self.kind == "table":
             told.setdefault("one_agent", True)
         return told
@@ -83,7 +83,7 @@ class Source:
         if named is None:
             # Who gives the names of the columns knows that it is a table without a header line.
             return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
-        return {"csv": "table", "parquet": "table"}.get(named, named)
+        return "table" if named in TABLES else named
 
     @cached_property
     def is_streamed(self) -> bool:
@@ -95,19 +95,16 @@ class Source:
             return False
         return (size_of(paths[0]) if is_packed(paths[0]) else paths[0].stat().st_size) > STREAMED_BYTES
 
+    def _told(self, done: Callable[[float], None]) -> dict[str, Any]:
+        """All that the reader is told, and what it tells how far it is."""
+        settings = self.settings
+        told = {"format": settings.format, "skip_bad": settings.skip_bad, "trips": settings.trips} | self.options
+        return told | {"report": self.report, "progress": lambda n, total: done(n / total if total else 1.0)}
+
     def load(self) -> Trajectories:
         """Everything."""
         with progress(f"reading {self.name}", quiet=self.settings.quiet) as done:
-            trips = read(
-                self.path,
-                self.settings.format,
-                skip_bad=self.settings.skip_bad,
-                report=self.report,
-                progress=counted(done),
-                trips=self.settings.trips,
-                **self.options,
-            )
-        trips = self._attributed(trips)
+            trips = self._attributed(read(self.path, **self._told(done)))
         mine = self._asked_for(trips)
         if not len(mine):
             raise self._empty(trips.agents)
@@ -118,28 +115,14 @@ class Source:
         return self._streamed(BATCH_ROWS) if self.is_streamed else cut(self.load(), BATCH_ROWS)
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
-        share = 0.0
+        shares = deque([0.0], maxlen=1)
         others: dict[str, None] | None = {}  # as long as nobody was found who is asked for
-
-        def note(done: int, total: int) -> None:
-            nonlocal share
-            share = done / total if total else 1.0
-
-        for batch in iter_read(
-            self.path,
-            rows,
-            self.settings.format,
-            skip_bad=self.settings.skip_bad,
-            report=self.report,
-            progress=note,
-            trips=self.settings.trips,
-            **self.options,
-        ):
+        for batch in iter_read(self.path, rows, **self._told(shares.append)):
             trips = self._attributed(batch)
             mine = self._asked_for(trips)
             if len(mine):
                 others = None
-                yield mine, share
+                yield mine, shares[-1]
             elif others is not None:
                 others |= dict.fromkeys(trips.agents)
         if others is not None:
@@ -152,9 +135,9 @@ class Source:
         """What is wrong where nothing is left, though there are trips of these agents."""
         if not agents:
             remedy = "look at the file, and at the options"
-            return DataError("no trip in it can be used", place=Place(self.name), remedy=remedy)
+            return DataError("no trip in it can be used", place=self.name, remedy=remedy)
         there = f"there are {some_names(agents)}"
-        return DataError(f"no trip of agent {self.agent!r}", place=Place(self.name), remedy=there)
+        return DataError(f"no trip of agent {self.agent!r}", place=self.name, remedy=there)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         """The trips, with the agent that is asked for if nothing says whose they are."""
@@ -176,7 +159,7 @@ class Source:
     def keep_from(self, output: Path | None) -> None:
         """Refuse to write over a file that is read."""
         if output is not None and any(p.exists() and output.exists() and p.samefile(output) for p in listed(self.path)):
-            raise AstrayError("the trips are read from this file", place=str(output), remedy="name another output")
+            raise AstrayError("the trips are read from this file", place=output, remedy="name another output")
 
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""
@@ -198,15 +181,15 @@ def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
 
 
 def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
-    """Refuse to teach a model trips of agents that it does not know."""
+    """Refuse to let a model learn trips of agents that it does not know."""
     unknown = detector.unknown_agents(trips)
     if not unknown:
         return
     reason = f"the model does not know {some_names(unknown)}"
     if isinstance(detector, FleetDetector):
-        raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
+        raise AstrayError(f"{reason}: not enrolled", remedy="run astray enroll first")
     only = only_agent(detector)
-    raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
+    raise AstrayError(f"{reason}: it is of {only}", remedy=f"--agent {shlex.quote(only or '')} leaves the others out")
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from astray.errors import AstrayError, Call, Columns, Option
-from astray.settings import NAMES, ROLES, SettingsError
+from astray.settings import NAMES, ROLES, SettingsError, flag_of
 
 
 def run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
@@ -62,7 +62,7 @@ def as_flag(remedy: Option | Columns | Call) -> str:
     if name in ROLES:
         return f"--columns {shlex.quote(f'{name}={value}')}"
     if name in NAMES:
-        return f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+        return flag_of(name) + ("" if value is True else f" {shlex.quote(str(value))}")
     text = ":".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
     return f"--read {shlex.quote(f'{name}={text}')}"
 

@@ -60,16 +60,11 @@ def command(
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
     from astray.cli.reading import Source, cut, only_agent
-    from astray.cli.workers import Question, Scorer, answers
+    from astray.cli.workers import Scorer, scored
     from astray.processes import cores
-    from astray.writers import check_target, table_writer
+    from astray.writers import table_writer
 
-    if str(output) == "-":
-        output = None
-    if output is not None:
-        check_target(output)
-    scorer = Scorer(model, Question(fixes, **settings.of(Deciding, LocalTime)))
-    known = only_agent(scorer.detector)
+    scorer = Scorer(model, settings, fixes)
     source = Source.of(file, settings, scorer.detector, agent)
     source.keep_from(output)
     n = cores(settings.workers or -1)
@@ -81,33 +76,32 @@ def command(
         batches = cut(loaded, AT_A_TIME)
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
-    unknown: dict[str, int] = {}
+    unknown: Counter[str] = Counter()
     shown: list[pl.DataFrame] = []
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         done = stack.enter_context(progress(f"scoring {source.name}", quiet=settings.quiet))
-        tables = stack.enter_context(closing(answers(scorer, batches, n)))
-        for answer in tables:
+        for table, (trips, share) in stack.enter_context(closing(scored(scorer, batches, n))):
             if write is None:
-                shown.append(answer.table)
+                shown.append(table)
             else:
-                write(answer.table, answer.trips)
-            for who in scorer.detector.unknown_agents(answer.trips):
-                unknown[who] = unknown.get(who, 0) + int((answer.trips.agent_ids == who).sum())
+                write(table, trips)
+            for who in scorer.detector.unknown_agents(trips):
+                unknown[who] += int((trips.agent_ids == who).sum())
             if not fixes:
-                decisions.update(answer.table["decision"].to_list())
-            done(answer.share)
+                decisions.update(table["decision"].to_list())
+            done(share)
     if to_a_person:
         _show(shown)
     source.say_left_out()
     if not fixes:
         say(_summary(decisions), quiet=settings.quiet)
     if unknown:
-        remedy = "astray enroll MODEL FILE lets it know them"
-        if known is not None:
-            remedy = f"--agent {shlex.quote(known)} leaves them out"
-        names, theirs = some_names(list(unknown)), _theirs(sum(unknown.values()))
-        say(f"the model does not know {names}: {theirs} for review; {remedy}", quiet=settings.quiet)
+        only, n = only_agent(scorer.detector), unknown.total()
+        theirs = "their one trip is" if n == 1 else f"their {n:,} trips are"
+        enroll = "astray enroll MODEL FILE lets it know them"
+        remedy = enroll if only is None else f"--agent {shlex.quote(only)} leaves them out"
+        say(f"the model does not know {some_names(list(unknown))}: {theirs} for review; {remedy}", quiet=settings.quiet)
 
 
 def _summary(decisions: Mapping[str, int]) -> str:
@@ -119,15 +113,6 @@ def _summary(decisions: Mapping[str, int]) -> str:
     normal, anomalies, review = (decisions.get(kind, 0) for kind in ("normal", "anomaly", "review"))
     wrong = f"{anomalies:,} anomal{'y' if anomalies == 1 else 'ies'}"
     return f"{number_of(sum(decisions.values()), 'trip')}: {normal:,} normal, {wrong}, {review:,} for review"
-
-
-def _theirs(n: int) -> str:
-    """The trips of agents that the model does not know.
-
-    >>> _theirs(1), _theirs(1200)
-    ('their one trip is', 'their 1,200 trips are')
-    """
-    return "their one trip is" if n == 1 else f"their {n:,} trips are"
 
 
 def _show(tables: list[pl.DataFrame]) -> None:

@@ -69,7 +69,8 @@ def command(
     kinds = list(ANOMALY_KINDS) if "all" in kinds else kinds
     unknown = [kind for kind in kinds if kind not in ANOMALY_KINDS]
     if unknown:
-        raise AstrayError(f"--inject {unknown[0]}: no such kind; there are all, {', '.join(ANOMALY_KINDS)}")
+        there = f"there are all, {', '.join(ANOMALY_KINDS)}"
+        raise AstrayError("no such kind", place=f"--inject {unknown[0]}", remedy=there)
     for target in (output, new):
         if target is not None:
             check_target(target)

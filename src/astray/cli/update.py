@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, say_suspects
+from astray.cli.console import leaving_at_once, progress, say, say_suspected
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings
 from astray.text import number_of
@@ -34,18 +34,18 @@ def command(
             "--anomalous",
             metavar="TRIP",
             help="A trip, new or past, that proved anomalous: its name, or agent/name. It is taken out if it was "
-            "learned, and never teaches. May be repeated.",
+            "learned, and never learned from again. May be repeated.",
             show_default=False,
         ),
     ] = None,
     output: o.NewModel = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Go on learning from further trips; what proved anomalous never teaches.
+    """Go on learning from further trips; what proved anomalous is never learned from.
 
     The trips are counted: those of the agent that the model is of, or of agents that a fleet has enrolled. That takes
-    a second; only a reward of the agent's own (--preset kdd19) goes on training. Teach only trips that are known, or
-    believed, to be normal: what a model is taught becomes normal.
+    a second; only a reward of the agent's own (--preset kdd19) goes on training. Give only trips that are known, or
+    believed, to be normal: what a model learns becomes normal.
 
     [b]Examples[/b]
 
@@ -56,7 +56,7 @@ def command(
       astray update fleet.astray --anomalous taxi-42/20140213-3
     """
     if not file and not anomalous:
-        raise AstrayError("there is nothing to learn: give a FILE of trips, or --anomalous TRIP")
+        raise AstrayError("there is nothing to learn", remedy="give a FILE of trips, or --anomalous TRIP")
     from astray.cli.reading import Source, refuse_unknown
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
@@ -80,7 +80,7 @@ def command(
     o.save(detector, model, output)
     say(said, quiet=settings.quiet)
     if isinstance(detector, IRLDetector):
-        say_suspects(detector.suspects_, quiet=settings.quiet)
+        say_suspected(detector.suspects_, quiet=settings.quiet)
 
 
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:

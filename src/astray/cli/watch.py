@@ -80,10 +80,11 @@ def command(
 
     for name, file in (("--output", output), ("--state", state)):
         if file is not None and file.exists() and file.samefile(model):
-            raise AstrayError("this is the model", place=str(file), remedy=f"name another file for {name}")
+            raise AstrayError("this is the model", place=file, remedy=f"name another file for {name}")
     detector = load(model)
     if strangers and only_agent(detector) is not None:
-        raise AstrayError(f"{model}: a model of one agent can say nothing of others; leave out --strangers")
+        reason = "a model of one agent can say nothing of others"
+        raise AstrayError(reason, place=model, remedy="leave out --strangers")
     detector.set_params(**settings.given(["min_history", "time_zone"]))
     seen = watch(
         detector,

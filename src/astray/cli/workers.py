@@ -14,12 +14,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from astray.errors import UnknownAgentWarning
 from astray.processes import spread
+from astray.settings import Settings
 from astray.storage import load
 from astray.trajectories import Trajectories
 
@@ -32,60 +33,36 @@ KEPT_BYTES = 128 << 20
 """Memory that a process keeps for the next batch, when that of the last one is no longer used."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked of every trip: a row each, or with ``fixes`` a row a fix; None is the model's own threshold."""
-
-    fixes: bool = False
-    eps: float | None = None
-    gamma: float | None = None
-    false_alarm_rate: float | None = None
-    min_history: float | None = None
-    time_zone: str | None = None
-
-    def of(self, detector: IRLDetector | FleetDetector, trips: Trajectories) -> pl.DataFrame:
-        """The answer for some trips."""
-        if self.time_zone is not None:
-            detector.set_params(time_zone=self.time_zone)
-        if self.fixes:
-            return detector.score_fixes(trips)
-        if self.min_history is not None:
-            detector.set_params(min_history=self.min_history)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownAgentWarning)  # they are named at the end, all at once
-            return detector.score(trips, eps=self.eps, gamma=self.gamma, false_alarm_rate=self.false_alarm_rate)
-
-
-class Answer(NamedTuple):
-    """The table of a batch, with the batch."""
-
-    table: pl.DataFrame
-    trips: Trajectories
-    share: float
-
-
 @dataclass
 class Scorer:
-    """Answers a question by the model in a file, which is loaded when the first trips come."""
+    """Scores trips, or with ``fixes`` every fix of them, by the model in a file and the settings that were given.
+
+    The model is loaded when the first trips come, by each process itself.
+    """
 
     model: Path
-    question: Question
+    settings: Settings
+    fixes: bool = False
 
     @cached_property
     def detector(self) -> IRLDetector | FleetDetector:
         """The model."""
         _keep_memory()
-        return load(self.model)
+        return load(self.model).set_params(**self.settings.given(["min_history", "time_zone"]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Scorer, (self.model, self.question)  # each process loads the model itself
+        return Scorer, (self.model, self.settings, self.fixes)
 
     def __call__(self, trips: Trajectories) -> pl.DataFrame:
-        """The answer for some trips."""
-        return self.question.of(self.detector, trips)
+        """The table of some trips."""
+        if self.fixes:
+            return self.detector.score_fixes(trips)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownAgentWarning)  # they are named at the end, all at once
+            return self.detector.score(trips, **self.settings.given(["eps", "gamma", "false_alarm_rate"]))
 
 
-def answers(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[Answer, None, None]:
+def scored(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[tuple[pl.DataFrame, Batch], None, None]:
     """The tables of all batches in order, by ``n`` processes; close it, so that none outlives an error."""
     given: deque[Batch] = deque()
 
@@ -96,7 +73,7 @@ def answers(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[Answe
 
     with closing(spread(scorer, trips(), n)) as tables:
         for table in tables:
-            yield Answer(table, *given.popleft())
+            yield table, given.popleft()
 
 
 def _keep_memory() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from astray.explain.explanation import ExplainedSegment, Explanation, explain_fixes, explain_steps, position_of
 from astray.explain.reasons import Reason
 from astray.explain.ways import HABITUAL, Way, ways_on
-from astray.explain.words import ASPECTS, familiar_words
+from astray.explain.words import ASPECTS
 
 __all__ = [
     "ASPECTS",
@@ -16,7 +16,6 @@ __all__ = [
     "Way",
     "explain_fixes",
     "explain_steps",
-    "familiar_words",
     "position_of",
     "ways_on",
 ]

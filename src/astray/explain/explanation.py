@@ -333,10 +333,10 @@ def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:
     """The position of a trajectory that is meant by its id, its name or its position."""
     if not isinstance(trajectory, (str, TripId)):
         if not -len(trips) <= trajectory < len(trips):
-            raise DataError(f"trajectory {trajectory} asked of {len(trips)}")
+            raise DataError(f"there is no trajectory {trajectory} among {len(trips)}", remedy="count from 0")
         return int(trajectory)
     ids = trips.ids
     (meant,) = find_trips([trajectory], ids)
     if ids.count(meant) > 1:
-        raise DataError(f"{ids.count(meant)} trajectories are called '{meant}' here; give its position")
+        raise DataError(f"{ids.count(meant)} trajectories are called '{meant}' here", remedy="give its position")
     return ids.index(meant)

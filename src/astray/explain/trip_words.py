@@ -113,14 +113,6 @@ NEAR, AROUND = END_CELLS[0], END_CELLS[-1]
 BACK = TripHabit(("stop", "start"), ("start", "stop"), NEAR)
 
 
-def _end(facts: Facts) -> str:
-    return facts.times("ended here", alike("stop", size=NEAR))
-
-
-def _start(facts: Facts) -> str:
-    return facts.times("began here", alike("start", size=NEAR))
-
-
 def _between(facts: Facts) -> str:
     there = alike("start", "stop", size=NEAR)
     if facts.of(there) == 0 and facts.of(BACK) > 0:
@@ -167,25 +159,27 @@ def _hour(facts: Facts) -> str:
     return part_of_way or next(filter(None, rare), facts.trips("began at about this hour", alike("hour")))
 
 
-class Comparison(NamedTuple):
-    """How a trip compares with past ones in a band of length, duration or speed, in words."""
+COMPARED: dict[str, tuple[str, str, str, Callable[[float], str]]] = {
+    "length": ("shorter than", "longer than", "about as long", lambda v: f"{np.expm1(v) / 1000.0:.1f} km"),
+    "duration": (
+        "took less time than",
+        "took longer than",
+        "took about as long",
+        lambda v: f"{np.exp(v) / 60:.0f} minutes",
+    ),
+    "speed": ("slower than", "faster than", "about as fast", lambda v: f"{3.6 * np.expm1(v):.0f} km/h"),
+}
+"""What is said of a trip that has less, more or as much as past ones, and how its own value is written."""
 
-    less: str
-    more: str
-    same: str
 
-
-LENGTH = Comparison("shorter than", "longer than", "about as long")
-DURATION = Comparison("took less time than", "took longer than", "took about as long")
-SPEED = Comparison("slower than", "faster than", "about as fast")
-
-
-def _compared(facts: Facts, band: str, words: Comparison, value: str) -> str:
+def _compared(facts: Facts, band: str) -> str:
     """With past trips between the same places, or else with all; nothing if about as many are alike as is typical."""
+    less, more, same, written = COMPARED[band]
+    value = written(facts.of(band))
 
     def beyond(habit: TripHabit) -> str:
         below, above = facts.sides.get(habit, (0.0, 0.0))
-        return words.more if below > 0 == above else words.less if above > 0 == below else ""
+        return more if below > 0 == above else less if above > 0 == below else ""
 
     for size, where in ((NEAR, "between these two places"), (AROUND, "between these two neighbourhoods")):
         between, like = alike("start", "stop", size=size), alike("start", "stop", band, size=size)
@@ -193,18 +187,10 @@ def _compared(facts: Facts, band: str, words: Comparison, value: str) -> str:
         if n > 1 and like in facts.column and facts.of(like) == 0:
             if beyond(like):
                 return f"{beyond(like)} all {n} past trips {where} ({value})"
-            return f"none of the {n} past trips {where} {words.same} ({value})"
+            return f"none of the {n} past trips {where} {same} ({value})"
     if facts.of(alike(band)) == 0 and beyond(alike(band)):
         return f"{beyond(alike(band))} any past trip ({value})"
-    return facts.trips(f"{words.same} ({value})", alike(band))
-
-
-def _length(facts: Facts) -> str:
-    return _compared(facts, "length", LENGTH, f"{np.expm1(facts.of('length')) / 1000.0:.1f} km")
-
-
-def _duration(facts: Facts) -> str:
-    return _compared(facts, "duration", DURATION, f"{np.exp(facts.of('duration')) / 60.0:.0f} minutes")
+    return facts.trips(f"{same} ({value})", alike(band))
 
 
 def _standing(facts: Facts) -> str:
@@ -214,8 +200,7 @@ def _standing(facts: Facts) -> str:
 
 
 def _speed(facts: Facts) -> str:
-    trips = _compared(facts, "speed", SPEED, f"{3.6 * np.expm1(facts.of('speed')):.0f} km/h")
-    return facts.rarely(("speed", "at such a speed")) or trips
+    return facts.rarely(("speed", "at such a speed")) or _compared(facts, "speed")
 
 
 def _others(facts: Facts) -> str:
@@ -231,14 +216,14 @@ def _others(facts: Facts) -> str:
 
 
 SAID: dict[str, Callable[[Facts], str]] = {
-    "end": _end,
-    "start": _start,
+    "end": lambda facts: facts.times("ended here", alike("stop", size=NEAR)),
+    "start": lambda facts: facts.times("began here", alike("start", size=NEAR)),
     "between": _between,
     "place": _place,
     "direction": _direction,
     "hour": _hour,
-    "length": _length,
-    "duration": _duration,
+    "length": lambda facts: _compared(facts, "length"),
+    "duration": lambda facts: _compared(facts, "duration"),
     "standing": _standing,
     "speed": _speed,
     "others": _others,

@@ -41,8 +41,9 @@ def expected_ways(
         # At the start of a trip the direction is part of what is not normal.
         found = followed(paths, steps.location[before], steps.velocity[before] * (start > 0))
         if found:
-            rest = _length(steps.location[start:])
-            return [featurizer.projection.to_degrees(_cut(way, max(2 * rest, SHOWN))) for way in found]
+            shown = max(2 * _along(steps.location[start:])[-1], SHOWN)
+            found = [way[: int(np.searchsorted(_along(way), shown)) + 1] for way in found]
+            return [featurizer.projection.to_degrees(way) for way in found]
     return [] if actor is None else rolled_out(featurizer, actor, steps, starts[0])
 
 
@@ -97,7 +98,7 @@ def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.boo
 
 def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Array]:
     """One way of each bundle of ways that stay beside each other, the heaviest bundle first."""
-    reach = float(np.median([_length(way) for way in ways]))
+    reach = float(np.median([_along(way)[-1] for way in ways]))
     stones = np.stack([_milestones(way, reach) for way in ways])
     apart = np.hypot(*np.moveaxis(stones[:, None] - stones[None], -1, 0)).mean(axis=-1)
     together = (apart <= 2 * BESIDE) * weight
@@ -144,18 +145,12 @@ def _apart(places: Array, path: Array) -> tuple[Floats, Floats]:
     return np.hypot(*np.moveaxis(to - share[..., None] * piece, -1, 0)), share
 
 
-def _length(way: Array) -> float:
-    return float(np.hypot(*np.diff(way, axis=0).T).sum())
+def _along(way: Array) -> Floats:
+    """How far each place of a way is from its start, along it."""
+    return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
 
 
 def _milestones(way: Array, reach: float) -> Floats:
     """Places at equal distances along a way, up to ``reach`` metres; its end stands for all that would lie behind."""
-    at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
-    wanted = np.linspace(0.0, reach, MILESTONES)
+    wanted, at = np.linspace(0.0, reach, MILESTONES), _along(way)
     return np.column_stack([np.interp(wanted, at, column) for column in way.T])
-
-
-def _cut(way: Array, length: float) -> Array:
-    """The first metres of a way."""
-    at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
-    return way[: int(np.searchsorted(at, length)) + 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,21 +64,13 @@ def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
     return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
 
 
-def familiar_words(
-    steps: Steps, encoder: FamiliarityEncoder, number: int, aspect: str = ""
-) -> tuple[str, dict[str, float]]:
-    """What a memory says of a segment, in words, and the counts behind them: medians over the segment.
-
-    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered. What speaks for
-    the ``aspect`` that the segment is said to be unusual in stands first.
-    """
-    return counts_in_words(familiar_counts(steps, encoder, number), encoder, number, aspect)
-
-
 def counts_in_words(
     counts: Array, encoder: FamiliarityEncoder, number: int, aspect: str = ""
 ) -> tuple[str, dict[str, float]]:
-    """The same of the :func:`familiar_counts` of a segment."""
+    """What the :func:`familiar_counts` of a segment say, in words, and the medians behind them.
+
+    What speaks for the ``aspect`` that the segment is said to be unusual in stands first.
+    """
     typical = np.median(counts, axis=0)
     history = len(encoder.memory) - int(number >= 0)
     by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
@@ -90,55 +82,45 @@ def counts_in_words(
     wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
     if round(places[0][1]) < history:
         said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
-    there, manners = ", ".join(said), _manners(encoder.habits, typical, places)
-    evidence = _evidence(encoder.habits, typical, places, history, aspect)
-    if not evidence:
-        return "; ".join([there, *([" and ".join(manners)] if manners else [])]), by_name
-    others = [words for words in manners if words != evidence]
-    return "; ".join([evidence, there, *others[:1]]), by_name
+    there, manners = ", ".join(said), _manners(encoder.habits, typical, places, history)
+    # What speaks for the aspect; nothing for that of places, of which all counts speak.
+    evidence = min((m for m in manners if set(m.asks) <= set(ASKED.get(aspect, ()))), default=None)
+    rare: list[Manner] = []
+    # The fewest words first; what is said already is not said again with more.
+    for manner in sorted(manners, key=lambda m: (len(m.asks), round(m.share, 1), list(MANNERS).index(m.asks[0]))):
+        if manner.is_rare and not any(set(before.asks) <= set(manner.asks) for before in rare):
+            rare.append(manner)
+    if evidence is None:
+        return "; ".join(filter(None, [there, " and ".join(m.words for m in rare[:2])])), by_name
+    others = [m.words for m in rare[:2] if m.words != evidence.words]
+    return "; ".join([evidence.words, there, *others[:1]]), by_name
 
 
-def _evidence(
-    habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int, aspect: str
-) -> str:
-    """How many past trips did like this what an aspect is about: went this way, at such a speed, at this hour.
+class Manner(NamedTuple):
+    """How many of the past trips that came by did so like this; the rarest manner is the least."""
 
-    Nothing for the aspect of places, of which all counts speak.
-    """
-    asked = ASKED.get(aspect, ())
-    rarest: tuple[float, int, str] | None = None
-    for habit, count in zip(habits, counts, strict=True):
-        names = [name for name in MANNERS if getattr(habit, name) not in (None, False)]
-        if habit.cell is None or not names or not set(names) <= set(asked):
+    share: float
+    n: int
+    words: str
+    asks: tuple[str, ...]  # what the habit asks beside the place
+    is_rare: bool  # few of those who came here, and enough did
+
+
+def _manners(
+    habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int
+) -> list[Manner]:
+    found = []
+    for habit, count in zip(habits, counts.tolist(), strict=True):
+        asks = tuple(name for name in MANNERS if getattr(habit, name) not in (None, False))
+        if habit.cell is None or not asks:
             continue
         here = next((c for cell, c in places if cell >= habit.cell), 0.0)
-        manner = " ".join(MANNERS[name] for name in names)
-        if here >= SOME:
-            words = f"{count:.0f} of the {here:.0f} trips around here went {manner}"
-        else:
-            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {manner}"
-        rarer = (count / max(here, 1.0), len(names), words)
-        rarest = rarer if rarest is None or rarer < rarest else rarest
-    return "" if rarest is None else rarest[2]
-
-
-def _manners(habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]]) -> list[str]:
-    """What was unusual in the way of being somewhere that is not: few of those who came there did it like this."""
-    rare: list[tuple[int, float, tuple[str, ...], str]] = []
-    for habit, count in zip(habits, counts, strict=True):
-        here = [c for cell, c in places if habit.cell is not None and cell >= habit.cell]
-        manner = tuple(phrase for name, phrase in MANNERS.items() if getattr(habit, name) not in (None, False))
-        if manner and here and here[0] >= SOME and count <= 0.15 * here[0]:
-            words = f"{count:.0f} of the {here[0]:.0f} trips around here went {' '.join(manner)}"
-            rare.append((len(manner), count / here[0], manner, words))
-    said: list[tuple[tuple[str, ...], str]] = []
-    # The fewest words first; what is said already is not said again with more.
-    for _, _, manner, words in sorted(
-        rare, key=lambda r: (r[0], round(r[1], 1), list(MANNERS.values()).index(r[2][0]))
-    ):
-        if not any(set(before) <= set(manner) for before, _ in said):
-            said.append((manner, words))
-    return [words for _, words in said[:2]]
+        how = " ".join(MANNERS[name] for name in asks)
+        words = f"{count:.0f} of the {here:.0f} trips around here went {how}"
+        if here < SOME:
+            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {how}"
+        found.append(Manner(count / max(here, 1.0), len(asks), words, asks, here >= SOME and count <= 0.15 * here))
+    return found
 
 
 def _area(cell: float) -> str:

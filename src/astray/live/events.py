@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.explain.words import ASPECTS
 from astray.live.score import LiveSegment, Score, TripScore
 from astray.zones import Zone
@@ -80,7 +80,7 @@ def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
         begun = file.read(len(BEGINNING))
         if not BEGINNING.startswith(begun):
             reason = "it holds something else than events"
-            raise DataError(reason, place=Place(str(path)), remedy="name another file for the events")
+            raise DataError(reason, place=path, remedy="name another file for the events")
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
     with open(path, "a", encoding="utf-8", newline="\n") as out:

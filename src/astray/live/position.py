@@ -79,9 +79,7 @@ class Position:
         else:
             return
         if read - overlap > len(held):
-            raise DataError(
-                f"the input begins like the one before but differs from it at line {read}; "
-                "give the same lines again, or a state file of its own"
-            )
+            reason = f"the input begins like the one before but differs from it at line {read}"
+            raise DataError(reason, remedy="give the same lines again, or a state file of its own")
         yield from held
         yield from source

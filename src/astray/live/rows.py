@@ -35,83 +35,55 @@ class Rows:
     ([0.0, 20.0], 1)
     """
 
-    __slots__ = ("_familiar", "_keys", "_numbers", "kept", "total")
+    __slots__ = ("familiar", "kept", "keys", "numbers", "total")
 
     def __init__(self, featurizer: Featurizer) -> None:
         habits = len(featurizer.config.habits) if featurizer.counts else 0
-        self._numbers: Array = np.empty((FEW, Step.width(len(featurizer.encoder.lags)) + 1))  # a step, and its n(s, a)
-        self._keys: Array = np.empty((FEW, habits, GRIDS), np.uint64)
-        self._familiar: Array = np.empty((FEW, habits), np.float32)
+        # The first rows are in use; there is room for more.
+        self.numbers: Array = np.empty((FEW, Step.width(len(featurizer.encoder.lags)) + 1))  # a step, and its n(s, a)
+        self.keys: Array = np.empty((FEW, habits, GRIDS), np.uint64)
+        self.familiar: Array = np.empty((FEW, habits), np.float32)
         self.kept = 0  # rows that stay
         self.total = 0  # rows, with the last fix
 
     def put(self, step: Step, normality: float, keys: Array, familiar: Array, stays: bool) -> None:
         """Add a row."""
         at = self.kept
-        if at == len(self._numbers):
+        if at == len(self.numbers):
             self._grow()
-        self._numbers[at] = (*step.numbers(), normality)
-        self._keys[at] = keys
-        self._familiar[at] = familiar
+        self.numbers[at] = (*step.numbers(), normality)
+        self.keys[at] = keys
+        self.familiar[at] = familiar
         self.total = at + 1
         self.kept = at + stays
 
     def _grow(self) -> None:
-        for name in ("_numbers", "_keys", "_familiar"):
+        for name in ("numbers", "keys", "familiar"):
             old = getattr(self, name)
             new = np.empty((2 * len(old), *old.shape[1:]), old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
 
-    @property
-    def last(self) -> Step:
-        """The last fix."""
-        return Step.of(self._numbers[self.total - 1, :-1].tolist())
-
-    def time(self, n: int) -> NDArray[np.float64]:
-        """When the first ``n`` rows were."""
-        return self._numbers[:n, 0]
-
-    def normality(self, n: int) -> NDArray[np.float64]:
-        """n(s, a) of the first ``n`` rows."""
-        return self._numbers[:n, -1]
-
-    def keys(self, n: int) -> NDArray[np.uint64]:
-        """The keys of the first ``n`` rows: (rows, habits, grids)."""
-        return self._keys[:n]
-
-    def familiar(self, n: int) -> NDArray[np.float32]:
-        """The familiarity of the first ``n`` rows: (rows, habits)."""
-        return self._familiar[:n]
-
     def steps(self, n: int, given: Array) -> Steps:
         """The first ``n`` rows, with the trip's context."""
-        return as_steps(self._numbers[:n, :-1], given)
+        return as_steps(self.numbers[:n, :-1], given)
 
     def __getitem__(self, row: int) -> tuple[Step, float, Array, Array]:
         """A row as it was put: the step, its n(s, a), its keys and their familiarity."""
-        *numbers, normality = self._numbers[row].tolist()
-        return Step.of(numbers), normality, self._keys[row], self._familiar[row]
-
-    # ---------------------------------------------------------------- saving
-
-    @property
-    def numbers(self) -> list[float]:
-        """All that the rows cannot be made from again."""
-        found: list[float] = self._numbers[: self.total].ravel().tolist()
-        return found
+        *numbers, normality = self.numbers[row].tolist()
+        return Step.of(numbers), normality, self.keys[row], self.familiar[row]
 
     @classmethod
     def of(cls, featurizer: Featurizer, numbers: Sequence[float], kept: int, given: Array) -> Rows:
         """The rows that gave these numbers."""
         rows = cls(featurizer)
-        held = np.array(numbers).reshape(-1, rows._numbers.shape[1])
+        held = np.array(numbers).reshape(-1, rows.numbers.shape[1])
         rows.total, rows.kept = len(held), kept
-        while len(rows._numbers) < rows.total:
+        while len(rows.numbers) < rows.total:
             rows._grow()
-        rows._numbers[: rows.total] = held
+        rows.numbers[: rows.total] = held
         if isinstance(featurizer.encoder, FamiliarityEncoder):
             keys = keys_of(rows.steps(rows.total, given), featurizer.encoder.habits, featurizer.encoder.frame)
-            rows._keys[: rows.total] = keys
-            rows._familiar[: rows.total] = few_familiarity(keys, featurizer.memory)
+            rows.keys[: rows.total] = keys
+            rows.familiar[: rows.total] = few_familiarity(keys, featurizer.memory)
         return rows

@@ -94,12 +94,12 @@ class Session:
         context: Mapping[str, Any] | None = None,
     ) -> None:
         if not reorder >= 0:
-            raise DataError(f"reorder is {reorder}; give a number of seconds, 0 for none")
+            raise DataError(f"reorder is {reorder}", remedy="give a number of seconds, 0 for none")
         detector._require_fitted()
         model = detector.agent_model(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         model.featurizer.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
-            raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
+            raise DataError("eps and false_alarm_rate are each a threshold by itself", remedy="give one, not both")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.rules = TripRules(stay, stay_radius, faults=model.featurizer.config.faults)
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
@@ -158,11 +158,11 @@ class Session:
         goal = None if destination is None else place(*destination)
         if self._settled is not None and time < self._settled:
             return [self._unscored(time, LATE)]
+        self._newest = max(self._newest, time)
         if self.reorder == 0:
             return [self._settle(time, lat, lon, trip, goal)]
         self._order += 1
         heapq.heappush(self._pending, (time, self._order, lat, lon, trip, goal))
-        self._newest = max(self._newest, time)
         return self._settle_until(self._newest - self.reorder)
 
     def settle(self) -> list[Score]:
@@ -197,15 +197,9 @@ class Session:
         """How many fixes are held back."""
         return len(self._pending)
 
-    @property
-    def newest(self) -> float | None:
-        """The time of the newest fix taken in, held back or not."""
-        times = [t for t in (self._settled, self._newest) if t is not None and math.isfinite(t)]
-        return max(times, default=None)
-
     def silent_since(self, time: float) -> bool:
         """Whether no fix has come for so long before ``time`` that a trip would be over."""
-        return self.newest is not None and time - self.newest > self.rules.faults.gap + self.reorder
+        return math.isfinite(self._newest) and time - self._newest > self.rules.faults.gap + self.reorder
 
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
@@ -306,7 +300,7 @@ class Session:
             fix = snapshot.take(), snapshot.count(), snapshot.take(), snapshot.take()
             destination = _maybe_place(snapshot)
             self._pending.append((*fix, snapshot.text(), destination))
-        self._newest = max((p[0] for p in self._pending), default=-math.inf)
+        self._newest = max([-math.inf if self._settled is None else self._settled, *(p[0] for p in self._pending)])
         self._named = snapshot.text()
         self.destination = _maybe_place(snapshot)
         self._cutter = Cutter(self.rules)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.live.position import Position
-from astray.snapshot import Snapshot
+from astray.snapshot import ANEW, Snapshot
 from astray.storage import pack_text, write
 from astray.storage.container import read
 
@@ -56,21 +56,17 @@ class State:
     @classmethod
     def load(cls, path: Path, model: str) -> State:
         """The state in a file; one that belongs to another model is refused."""
-        file, place = read(path), Place(str(path))
+        file = read(path)
         if file.kind != KIND:
-            raise DataError("a model, not the state of a watch", place=place, remedy="name another file for the state")
+            raise DataError("a model, not the state of a watch", place=path, remedy="name another file for the state")
         version = file.value("state", int)
         if version > VERSION:
-            remedy = "upgrade astray, or start with a new state file"
-            raise DataError("written by a newer astray", place=place, remedy=remedy)
+            raise DataError("written by a newer astray", place=path, remedy=f"upgrade astray, or {ANEW}")
         if version < VERSION:
-            raise DataError("written by an earlier astray", place=place, remedy="start with a new state file")
+            raise DataError("written by an earlier astray", place=path, remedy=ANEW)
         if file.value("model", str) != model:
-            raise DataError(
-                "this state belongs to another model (or to this one before it was fitted again)",
-                place=place,
-                remedy="give the model that it was made with, or start with a new state file",
-            )
+            reason = "this state belongs to another model (or to this one before it was fitted again)"
+            raise DataError(reason, place=path, remedy=f"give the model that it was made with, or {ANEW}")
         names = file.text("agents")
         held = file.array("agents.held", np.float64, None, gaps=True)
         offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()

@@ -19,7 +19,9 @@ from astray.snapshot import Snapshot
 from astray.times import moment
 
 if TYPE_CHECKING:
+    from astray.detectors.agent import IRLDetector
     from astray.detectors.estimator import Detector
+    from astray.detectors.fleet import FleetDetector
 
 
 class Needed(NamedTuple):
@@ -55,25 +57,25 @@ class Needed(NamedTuple):
         return found, ""
 
 
-class _Agent:
-    """What is kept of one agent."""
+class _Agent(Session):
+    """What is kept of one agent: its session, and what has been said of its open trip."""
 
-    __slots__ = ("alerts", "last_score", "open", "session")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.alerts = 0  # of the open trip
-        self.open = False
-        self.last_score = -math.inf
+    alerts = 0  # of the open trip
+    alerting = False
+    last_score = -math.inf  # when a score was said last
 
     def snapshot(self) -> Snapshot:
-        snapshot = self.session.snapshot()
-        snapshot.put(self.alerts, self.open, self.last_score)
+        snapshot = super().snapshot()
+        snapshot.put(self.alerts, self.alerting, self.last_score)
         return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        self.session.restore(snapshot)
-        self.alerts, self.open, self.last_score = snapshot.count(), bool(snapshot.take()), snapshot.take()
+        super().restore(snapshot)
+        self.alerts, self.alerting, self.last_score = snapshot.count(), bool(snapshot.take()), snapshot.take()
+
+    def at(self, time: float) -> dict[str, str]:
+        """A time as an event tells it."""
+        return {"time": self.zone.iso(time), "zone": str(self.zone)}
 
 
 class Summary(NamedTuple):
@@ -91,38 +93,43 @@ class Summary(NamedTuple):
 
 
 class Stream:
-    """The agents whose fixes come in one stream; deterministic, but for the clock ``now``."""
+    """The agents whose fixes come in one stream; deterministic, but for the clock ``now``.
+
+    ``session`` are the arguments of every agent's :class:`~astray.live.Session`; the others are those of
+    :func:`~astray.live.watch`.
+    """
 
     def __init__(
         self,
-        opened: Callable[[str, Mapping[str, Any]], Session],
-        known: frozenset[str],
-        needed: Needed,
+        model: IRLDetector | FleetDetector,
         events: Events,
         kept: State,
+        session: Mapping[str, Any],
         *,
         max_agents: int,
         max_early: float,
         scores: float | None,
         strangers: bool,
         now: Callable[[], float],
-        time_zone: str | None = None,
     ) -> None:
-        self.opened, self.known, self.needed, self.events = opened, known, needed, events
+        self.model, self.events, self.state, self.session = model, events, kept, session
         self.max_agents, self.max_early, self.scores = max_agents, max_early, scores
-        self.strangers, self.now, self.time_zone = strangers, now, time_zone
-        self.state = kept
-        self.only = next(iter(known)) if len(known) == 1 else None
+        self.strangers, self.now = strangers, now
+        self.known = frozenset(model.agents)
+        self.only = next(iter(self.known)) if len(self.known) == 1 else None
+        self.needed = Needed.of(model, session["eps"], session["gamma"])
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
         self.urgent = False
         # Those whose last fix is oldest first; strangers apart, for they make room first.
         self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
         self.foreign: OrderedDict[str, _Agent] = OrderedDict()
         for agent, snapshot in kept.agents.items():
-            state = _Agent(opened(agent, needed.blank))
-            state.restore(snapshot)
-            self._room(agent)[agent] = state
+            self._room(agent)[agent] = self._opened(agent, self.needed.blank)
+            self._room(agent)[agent].restore(snapshot)
         self.state.agents = {}
+
+    def _opened(self, agent: str, context: Mapping[str, Any]) -> _Agent:
+        return _Agent(self.model, agent, context=context, **self.session)
 
     @property
     def summary(self) -> Summary:
@@ -142,11 +149,11 @@ class Stream:
         """Take in a line; whether something happened that should not be written twice."""
         self.urgent = False
         self.state.position.advance(line)
-        message = parse(line, self.time_zone)
+        message = parse(line, self.model.time_zone)
         if isinstance(message, Refused):
             self._refuse(*message)
         elif message.kind == "clock":
-            self._pass_time(message.time)
+            self._close_all("gap", lambda agent: agent.silent_since(message.time))
         else:
             self._take_message(message)
         self.events.flush()
@@ -160,7 +167,7 @@ class Stream:
             return self._refuse("the model does not know this agent", agent)
         if message.kind == "end":
             state = self._room(agent).pop(agent, None)
-            return None if state is None else self._close(agent, state, "closed")
+            return None if state is None else self._close(state, "closed")
         if message.time > self.now() + self.max_early:
             return self._refuse(f"the fix is from the future ({moment(message.time)})", agent)
         context, wrong = self.needed.context(message.context)
@@ -171,8 +178,8 @@ class Stream:
         except DataError as error:
             return self._refuse(error.reason, agent)
         fix = message.time, message.lat, message.lon
-        for score in state.session.push(fix, message.trip, message.destination):
-            self._report(agent, state, score)
+        for score in state.push(fix, message.trip, message.destination):
+            self._report(state, score)
         return None
 
     def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
@@ -181,16 +188,16 @@ class Stream:
         state = room.get(agent)
         if state is not None:
             room.move_to_end(agent)
-            state.session.context = dict(context)
+            state.context = dict(context)
             return state
-        state = _Agent(self.opened(agent, context))
+        state = self._opened(agent, context)
         most = self.max_agents if room is self.enrolled else max(1, self.max_agents // 4)
         while len(room) >= most or len(self.enrolled) + len(self.foreign) >= self.max_agents:
             full = room if len(room) >= most else self.foreign or self.enrolled
             oldest, gone = full.popitem(last=False)
-            self._close(oldest, gone, "evicted")
+            self._close(gone, "evicted")
             self.counts["closed"] += 1
-            self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; the least recently heard")
+            self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; its last fix is the oldest")
         room[agent] = state
         if room is self.foreign:
             self.events.say("agent_unknown", agent=agent, reason="no past trip of it: whatever it does is for review")
@@ -199,20 +206,16 @@ class Stream:
     def _room(self, agent: str) -> OrderedDict[str, _Agent]:
         return self.foreign if self.known and agent not in self.known else self.enrolled
 
-    def _pass_time(self, time: float) -> None:
-        """Those who have been silent for too long have ended their trips."""
+    def _close_all(self, why: str, over: Callable[[_Agent], bool]) -> None:
         for room in (self.foreign, self.enrolled):
             for agent, state in list(room.items()):
-                if state.session.silent_since(time):
+                if over(state):
                     del room[agent]
-                    self._close(agent, state, "gap")
+                    self._close(state, why)
 
     def finish(self) -> None:
         """The input is over, and so are the trips."""
-        for room in (self.foreign, self.enrolled):
-            while room:
-                agent, state = room.popitem(last=False)
-                self._close(agent, state, "closed")
+        self._close_all("closed", lambda agent: True)
         self.events.flush()
 
     # ---------------------------------------------------------------- events
@@ -221,60 +224,50 @@ class Stream:
         self.counts["refused"] += 1
         self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
 
-    def _close(self, agent: str, state: _Agent, why: str) -> None:
-        for score in state.session.settle():
-            self._report(agent, state, score)
-        final = state.session.close(why)
+    def _close(self, state: _Agent, why: str) -> None:
+        for score in state.settle():
+            self._report(state, score)
+        final = state.close(why)
         if final is not None:
             self._end(state, final)
 
-    def _report(self, agent: str, state: _Agent, score: Score) -> None:
+    def _report(self, state: _Agent, score: Score) -> None:
         """Write what a settled fix has brought about."""
         if score.fault == LATE:
-            when = state.session.zone.iso(score.time)
-            return self._refuse(f"the fix is late ({when}); newer ones are settled", agent)
+            when = state.zone.iso(score.time)
+            return self._refuse(f"the fix is late ({when}); newer ones are settled", state.agent)
         self.counts["fixes"] += 1
         at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
         if score.ended is not None and not at_once:
             self._end(state, score.ended)
         if score.fault:
             self.counts["faults"] += 1
-            return self.events.say("fault", agent=agent, **self._at(state, score.time), fault=score.fault)
+            return self.events.say("fault", agent=state.agent, **state.at(score.time), fault=score.fault)
         if self.scores is not None and score.time - state.last_score >= self.scores:
             state.last_score = score.time
-            self.events.say("score", **of_fix(agent, score, state.session.zone))
-        if score.trip is not None and bool(score.alert) != state.open:
-            state.open = bool(score.alert)
+            self.events.say("score", **of_fix(state.agent, score, state.zone))
+        if score.trip is not None and bool(score.alert) != state.alerting:
+            state.alerting = bool(score.alert)
             self._alert(state, score, score.trip)
         if score.ended is not None and at_once:
             self._end(state, score.ended)
         return None
 
-    def _at(self, state: _Agent, time: float) -> dict[str, str]:
-        zone = state.session.zone
-        return {"time": zone.iso(time), "zone": str(zone)}
-
     def _alert(self, state: _Agent, score: Score, trip: TripScore) -> None:
         self.urgent = True
-        fields = of_alert(score, trip, state.session.zone)
-        if state.open:
+        fields = of_alert(score, trip, state.zone)
+        if state.alerting:
             state.alerts += 1
             self.counts["alerts"] += 1
-            self.events.say("alert_opened", alert=state.alerts, **fields, words=state.session.describe())
+            self.events.say("alert_opened", alert=state.alerts, **fields, words=state.describe())
         else:
             self.events.say("alert_closed", alert=state.alerts, **fields, why="back to normal")
 
     def _end(self, state: _Agent, trip: TripScore) -> None:
         self.urgent = True
         self.counts["trips"] += 1
-        if state.open:
-            self.events.say(
-                "alert_closed",
-                alert=state.alerts,
-                agent=trip.agent,
-                trip=trip.trip,
-                **self._at(state, trip.end),
-                why="trip ended",
-            )
-        state.open, state.alerts = False, 0
-        self.events.say("trip_ended", **of_trip(trip, state.session.zone))
+        if state.alerting:
+            fields = {"alert": state.alerts, "agent": trip.agent, "trip": trip.trip, **state.at(trip.end)}
+            self.events.say("alert_closed", **fields, why="trip ended")
+        state.alerting, state.alerts = False, 0
+        self.events.say("trip_ended", **of_trip(trip, state.zone))

@@ -38,7 +38,6 @@ Array = NDArray[Any]
 MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
-
 OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
 
 
@@ -177,13 +176,13 @@ class OpenTrip:
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self._rows
-        steps, familiar = rows.steps(n, self.given), rows.familiar(n)
+        steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
         if self._by_statistics:
             of_trip = statistics(
-                TripRows(steps, rows.keys(n), featurizer.frame, 1, np.array([True])),
+                TripRows(steps, rows.keys[:n], featurizer.frame, 1, np.array([True])),
                 familiar,
                 featurizer.config.habits,
                 featurizer.memory,
@@ -209,7 +208,7 @@ class OpenTrip:
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """What is said of the first rows of the trip."""
         normality, uncertainty, score, p_value, aspect = of
-        time = self._rows.time(n)
+        time = self._rows.numbers[:n, 0]
         return TripScore(
             TripId(self.agent, self.name),
             float(time[0]),
@@ -240,7 +239,7 @@ class OpenTrip:
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
         scores = self._scores(self._rows.total, finished=True)
-        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.time(self._rows.total)
+        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.numbers[:, 0]
         segment = None
         if worst is not None:
             segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
@@ -261,9 +260,10 @@ class OpenTrip:
         encoder = self.agent_model.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
-        from astray.explain.words import familiar_words
+        from astray.explain.words import counts_in_words, familiar_counts
 
-        return familiar_words(self._last.row(self.given), encoder, -1, self.so_far.aspect)[0]
+        counts = familiar_counts(self._last.row(self.given), encoder, -1)
+        return counts_in_words(counts, encoder, -1, self.so_far.aspect)[0]
 
     # ---------------------------------------------------------------- saving
 
@@ -279,7 +279,7 @@ class OpenTrip:
         for values in path.points:
             snapshot.put_many(values)
         snapshot.put(self._rows.kept, self._scored)
-        snapshot.put_many(self._rows.numbers)
+        snapshot.put_many(self._rows.numbers[: self._rows.total].ravel().tolist())
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
@@ -297,7 +297,7 @@ class OpenTrip:
         kept, scored = snapshot.count(), snapshot.count()
         trip._begin(Rows.of(trip.agent_model.featurizer, snapshot.many(), kept, trip.given))
         if scored:
-            trip._last = trip._rows.last
+            trip._last = trip._rows[trip._rows.total - 1][0]
             trip._tick = trip._tick_of(trip._last)
             trip._count(scored)
             trip._score_so_far()

@@ -1,46 +1,27 @@
 """Many agents from one stream of JSON lines: fixes in, events out, memory bounded, and no line can stop it.
 
-What a restart guarantees, after whatever end (kill -9, a crash, a power cut of the process):
-
-* The state file is the old one or the new one, never a part. It holds the position in the input (how many lines were
-  taken in), the number of the last event, and every open trip. Events are written and flushed before the state that
-  knows of them is saved: nothing that the state calls done is unsaid.
-* Give the same lines again, from the beginning, from one of the last thousand lines before the position, or from the
-  position on: lines taken in already are skipped, the others are taken in as they would have been. Nothing is lost.
-* Events are numbered, and the same lines give the same events under the same numbers. Events that were written after
-  the last save come again after a restart, to the letter. Where ``out`` is the name of a file they are found in it and
-  not written again, so that it holds each exactly once; a reader of anything else drops lines that it has seen. The
-  state is saved right after alerts and ends of trips, as long as saving takes a small part of the time, so that in most
-  cases there is nothing to repeat.
-* Nothing that is new is left out: an event is taken for one that was written before only if it is the same to the
-  letter and comes in the same order. From the first on that is not, all are written, with numbers that go on after the
-  last one of the file. Without a state, nothing is known of what was taken in: the same lines give their events again.
-* An input that cannot be read again (a pipe) loses the lines that were read after the last save, and those that were
-  still waiting in the buffer of this process. The state is saved as lines come in, when the last save is ``save_every``
-  seconds old, or older where saving a large state takes long (it may take a twentieth of the time). So after a silence
-  the last lines before it may be unsaved, however long it lasted. Where ``out`` is no file, the numbers of events that
-  came of lost lines are then given to others.
-
-One thing is not in the input: the clock by which a fix is "from the future". A fix refused for that may be accepted
-when it is read again after a restart.
+``docs/how-to/live.md`` says what a restart guarantees. It rests on this: the state holds the position in the input, the
+number of the last event and every open trip; it is saved whole, and after the events that it knows of are flushed. The
+same lines give the same events under the same numbers, so that events that stand in a file already are found there and
+not written again. The one thing that is not in the input is the clock: a fix refused for being "from the future" may
+be accepted when it is read again.
 """
 
 from __future__ import annotations
 
 import os
 import time as clock
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from astray.atomic import alone
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.live.events import Events, reopened
 from astray.live.messages import Line, bounded
-from astray.live.session import Session
 from astray.live.state import State, fingerprint
-from astray.live.stream import Needed, Stream, Summary
+from astray.live.stream import Stream, Summary
 from astray.scoring.decisions import Threshold, level
 from astray.storage import FilePath
 from astray.threads import one_thread
@@ -91,11 +72,11 @@ def watch(
     out
         Where events go: an open file; or the name of one, to which they are appended.
     state
-        A file that is kept up to date, to go on from after a restart; see the top of this module.
+        A file that is kept up to date, to go on from after a restart.
     eps, gamma, false_alarm_rate
         Other thresholds than the model's own.
     max_agents
-        Open trips are kept of at most so many agents; the least recently heard ones are closed for others, and said.
+        Open trips are kept of at most so many agents; those whose last fix is oldest are closed for others, and said.
         At most a quarter of them are strangers, so that a flood of new names cannot push out those the model knows.
     max_late
         A fix may come so many seconds after a newer one of its agent and is put in its place; scores wait for that
@@ -135,27 +116,15 @@ def watch(
     """
     model._require_fitted()
     if false_alarm_rate is not None:
-        level(
-            false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal
-        )  # says so if it cannot be promised
+        level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)  # if it can be promised
     if max_agents < 1:
-        raise DataError(f"max_agents is {max_agents}; room for one agent is the least")
+        raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
     kept_in = None if state is None else Path(state)
     told = "" if kept_in is None else fingerprint(model)
     with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
         kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
-        settings: dict[str, Any] = {
-            "reorder": max_late,
-            "stay": stay,
-            "stay_radius": stay_radius,
-            "eps": eps,
-            "gamma": gamma,
-            "false_alarm_rate": false_alarm_rate,
-        }
-
-        def opened(agent: str, context: Mapping[str, Any]) -> Session:
-            return Session(model, agent, context=context, **settings)
-
+        session: dict[str, Any] = {"reorder": max_late, "stay": stay, "stay_radius": stay_radius}
+        session |= {"eps": eps, "gamma": gamma, "false_alarm_rate": false_alarm_rate}
         if isinstance(out, str | os.PathLike):
             _check_output(Path(out), kept_in)
         with (
@@ -164,17 +133,15 @@ def watch(
             else nullcontext(Events(out, kept.sequence)) as events,
         ):
             stream = Stream(
-                opened,
-                frozenset(model.agents),
-                Needed.of(model, eps, gamma),
+                model,
                 events,
                 kept,
+                session,
                 max_agents=max_agents,
                 max_early=max_early,
                 scores=scores,
                 strangers=model.KIND == "fleet" if strangers is None else strangers,
                 now=now,
-                time_zone=model.time_zone,
             )
             saving = _Saving(kept_in, save_every)
             whole = True  # whether the last line was taken in to its end
@@ -185,7 +152,7 @@ def watch(
                     whole = True
                     if saving.due(urgent):
                         saving.save(stream)
-                if finish if finish is not None else state is None:
+                if finish or (finish is None and state is None):
                     whole = False
                     stream.finish()
                     whole = True
@@ -199,9 +166,9 @@ def watch(
 def _check_output(out: Path, state: Path | None) -> None:
     """Refuse to append events to what is no file of events."""
     if out.exists() and not out.is_file():
-        raise DataError("no file that events could be appended to", place=Place(str(out)), remedy="name a file")
+        raise DataError("no file that events could be appended to", place=out, remedy="name a file")
     if state is not None and out.resolve() == state.resolve():
-        raise DataError("the file of the state", place=Place(str(out)), remedy="name another one for the events")
+        raise DataError("the file of the state", place=out, remedy="name another one for the events")
 
 
 class _Saving:

@@ -38,11 +38,13 @@ def scores_figure(
     values = np.asarray(scores, np.float64)
     kinds = np.full(len(values), "") if labels is None else np.asarray(labels, dtype=np.str_)
     if values.ndim != 1 or kinds.shape != values.shape:
-        raise DataError(f"{kinds.shape} labels for {values.shape} scores; give one of each a trip")
+        raise DataError(f"{kinds.shape} labels for {values.shape} scores", remedy="give one of each a trip")
     known = np.isfinite(values)
     values, kinds = values[known], kinds[known]
     if not len(values):
-        raise DataError("no score is a number, so there is nothing to draw; give scores of trips with usable fixes")
+        raise DataError(
+            "no score is a number: there is nothing to draw", remedy="give scores of trips with usable fixes"
+        )
     normal = kinds == ""
     names = ["", *sorted(set(kinds[~normal].tolist()))] if labels is not None else []
     figure = canvas(8.0, 3.4 + 0.27 * len(names))

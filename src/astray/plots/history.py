@@ -21,7 +21,7 @@ _MEASURES = (  # column of a history, title
     ("kl", "KL divergence of the policy's step"),
     ("entropy", "entropy of the policy"),
     ("head_spread", "spread over the heads"),
-    ("held_out_loss", "loss on left-out trips"),
+    ("held_out_loss", "loss on held-out trips"),
 )
 
 
@@ -35,8 +35,8 @@ def history_figure(history: pl.DataFrame) -> Figure:
     """
     shown = [(name, title) for name, title in _MEASURES if name in history.columns and history[name].count()]
     if not shown:
-        names = ", ".join(name for name, _ in _MEASURES)
-        raise DataError(f"the history has none of {names}; give the training_history_ of a detector")
+        none = ", ".join(name for name, _ in _MEASURES)
+        raise DataError(f"the history has none of {none}", remedy="give the training_history_ of a detector")
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
     figure = canvas(3.0 * columns, 2.2 * rows + 0.5)

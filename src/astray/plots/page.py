@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.atomic import replacing
+from astray.atomic import check_target, replacing
 from astray.errors import DataError
 from astray.explain import Explanation, Way
 from astray.features.projection import Projection
@@ -27,7 +27,6 @@ Array = NDArray[Any]
 
 SCRIPTS = ("trip.js", "canvas.js", "map.js", "chart.js", "page.js")  # one script, in this order
 PLACES = 1e6  # places are written in millionths of a degree, a tenth of a metre
-SUFFIXES = (".html", ".htm")
 
 
 def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
@@ -55,7 +54,7 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
     """
     shown = [explanation] if isinstance(explanation, Explanation) else list(explanation)
     if not shown:
-        raise DataError("there is no trip to show; give at least one explanation")
+        raise DataError("there is no trip to show", remedy="give at least one explanation")
     shown.sort(key=lambda e: np.inf if np.isnan(e.score) else e.score)
     ways: dict[str, int] = {}  # each habitual way is written once, however many trips share it
     trips = [_trip(e, ways) for e in shown]
@@ -82,12 +81,8 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
 
 def save_page(page: str, path: str | Path) -> None:
     """Write a page to an HTML file; whole or not at all."""
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{target}: pages are written as {SUFFIXES[0]}; give a name that ends so")
-    if not target.parent.is_dir():
-        raise DataError(f"{target}: there is no folder {target.parent}; make it first")
-    with replacing(target) as file:
+    check_target(Path(path), (".html", ".htm"))
+    with replacing(Path(path)) as file:
         file.write(page.encode("utf-8"))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from astray.atomic import replacing
-from astray.errors import AstrayError, DataError
+from astray.atomic import check_target, replacing
+from astray.errors import AstrayError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,10 +44,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     The same figure gives the same bytes. The text of an SVG file stays text.
     """
     target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise DataError(f"{target}: pictures are written as {' or '.join(FORMATS)}; give a name that ends so")
-    if not target.parent.is_dir():
-        raise DataError(f"{target}: there is no folder {target.parent}; make it first")
+    check_target(target, FORMATS)
     options: dict[str, Any] = {"format": "svg", "metadata": {"Date": None}}
     if target.suffix.lower() == ".png":
         options = {"format": "png", "metadata": {"Software": None}, "pil_kwargs": {"optimize": True}, "dpi": 100}
@@ -62,7 +59,7 @@ def canvas(width: float, height: float, layout: Literal["constrained"] | None = 
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise AstrayError("pictures need matplotlib, which is not installed; pip install matplotlib") from error
+        raise AstrayError("pictures need matplotlib", remedy="pip install matplotlib") from error
     return Figure(figsize=(width, height), layout=layout, facecolor="white")
 
 

@@ -21,10 +21,11 @@ from astray.readers.geolife import read_geolife
 from astray.readers.grouping import in_trips
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
-from astray.readers.recognise import FORMATS, format_of, one_format, recognise
+from astray.readers.recognise import format_of, one_format, recognise
 from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
 from astray.readers.sources import Asked, Opened, opened
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
+from astray.settings import FORMATS
 from astray.trajectories import Trajectories
 
 __all__ = [

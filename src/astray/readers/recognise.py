@@ -19,13 +19,11 @@ from astray.readers.sources import SUFFIXES, Asked, files_of, listed
 from astray.readers.takeout import is_takeout
 from astray.readers.text import decoded, opening
 
-FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
-
 _ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
 
 def recognise(path: Asked) -> str:
-    """The format of a file, of a folder or of several files, one of :data:`FORMATS`."""
+    """The format of a file, of a folder or of several files, one of :data:`astray.readers.FORMATS`."""
     return one_format([file for asked in listed(path) for file in files_of(asked)], str(path))
 
 
