@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import astray
@@ -49,9 +50,26 @@ def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, 
         trip = people.agent("p00")[i : i + 1]
         flagged = detector.predict(trip)[0] < 0
         score = detector.score_samples(trip)[0]
+        doubt = min(2.0 * sum(detector.inbox_.flags) / 20, 0.5)
         row = detector.observe(trip).table.row(0, named=True)
-        assert (row["became"] == "waiting") == flagged
+        assert (row["became"] == "waiting") == (flagged or row["p_value"] <= doubt)
         assert row["score"] == pytest.approx(score, abs=1e-6)
+
+
+def test_the_more_was_flagged_lately_the_more_normal_a_trip_must_be_to_be_learned(
+    detector: IRLDetector, people: Trajectories
+) -> None:
+    own, theirs = people.agent("p00"), submitted(people.agent("p01")[:6], "p00", "x")
+    trusting = IRLDetector(observing={"doubt": 0.0}).fit(own[:60])
+    for each in (detector, trusting):
+        each.observe(theirs)
+    assert sum(detector.inbox_.flags) >= 5
+    learned = [each.observe(own[60:90]).table.filter(pl.col("became") == "learned") for each in (detector, trusting)]
+    assert 0 < len(learned[0]) < len(learned[1])
+    flags = detector.inbox_.flags
+    assert len(flags) == 20
+    # What waits in doubt was not flagged: it does not raise the doubt further.
+    assert sum(flags) <= (detector.score(own[60:90])["decision"] != "normal").sum() + 6
 
 
 def test_a_trip_that_is_known_is_not_learned_twice(detector: IRLDetector, people: Trajectories) -> None:
@@ -132,7 +150,7 @@ def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) 
     observed = fleet.observe(mixed)
     became = dict(zip(observed.table["trajectory"].to_list(), observed.table["became"].to_list(), strict=True))
     own = [became[t] for t in people.agent("p02")[80:100].trajectory_ids.tolist()]
-    assert own.count("learned") >= 14
+    assert own.count("learned") >= 7  # after so many of somebody else's trips, what is not clearly normal waits
     assert sum(became[f"x{i}"] == "learned" for i in range(15)) <= 3
     assert {q.agent for q in fleet.questions_} <= {"p02"}
     fleet.save(tmp_path / "f.astray")

@@ -23,10 +23,11 @@ def command(
 ) -> None:
     """Score trips in the order of time, and learn from each that is normal.
 
-    A trip that is not flagged is [b]learned[/b] after its score. One that is flagged is [b]waiting[/b]: nothing is
-    learned from it unasked. When several waiting trips are alike, a question is asked: a new habit, or somebody else?
-    astray answer lists the questions, and takes the answers. What is like a trip that proved to be somebody else's is
-    [b]refused[/b]; one that is in the model already is [b]known[/b].
+    A trip that is not flagged is [b]learned[/b] after its score. One that is flagged is [b]waiting[/b], and so is one
+    that is not clearly normal while many are flagged: nothing is learned from it unasked. When several waiting trips
+    are alike, a question is asked: a new habit, or somebody else? astray answer lists the questions, and takes the
+    answers. What is like a trip that proved to be somebody else's is [b]refused[/b]; one that is in the model already
+    is [b]known[/b].
 
     [b]Examples[/b]
 

@@ -27,6 +27,8 @@ class ObservingConfig:
     tokens_a_trip: float = 0.05  # that each trip adds
     most_tokens: float = 5.0  # that may be saved up
     most_waiting: int = 50  # trips that wait; the oldest leave
+    doubt: float = 2.0  # times the share of flagged trips lately: a trip is learned if its p-value is higher,
+    most_doubt: float = 0.5  # or higher than this
     lately: int = 20  # last trips of which it is known whether they were flagged
     drifting: int = 5  # flagged trips among these, at least, that are a drift
 

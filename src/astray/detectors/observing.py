@@ -3,6 +3,8 @@
 A trip that was not flagged is remembered after it was scored. One that was flagged waits. When several waiting trips
 are alike in what is new about them, that is either a new habit or somebody else who has come to stay; only a person can
 tell, so a question is asked, never more often than the agent has tokens for. Nothing flagged is ever learned unasked.
+Somebody else's trips are not all flagged, and each that is learned makes the next one normal: so the more trips were
+flagged lately, the more normal a trip must be to be learned. What is in doubt waits, too.
 """
 
 from __future__ import annotations
@@ -90,6 +92,11 @@ class Learner:
             "have changed, or somebody else is travelling; look at the waiting trips"
         )
 
+    @property
+    def doubt(self) -> float:
+        """The p-value that a trip must exceed to be learned: the more was flagged lately, the higher."""
+        return min(self.config.doubt * sum(self.inbox.flags) / self.config.lately, self.config.most_doubt)
+
     def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
         (name,) = trip.ids
@@ -106,13 +113,14 @@ class Learner:
         if np.isnan(score):
             return self, Outcome(name, score, p_value, REFUSED)
         one = self.featurizer.with_memory(Memory()).remember(prepared).memory
-        if score > level(calibration):
+        flagged = score <= level(calibration)
+        if not flagged and p_value > self.doubt:
             return self._learn(one, rows), Outcome(name, score, p_value, LEARNED)
-        inbox, new = self.inbox.with_flag(True, self.config), self._novel(one)
+        inbox, new = self.inbox.with_flag(flagged, self.config), self._novel(one)
         if any(self._alike(new, _only(inbox.rejected, k)) for k in range(len(inbox.rejected))):
             return replace(self, inbox=inbox), Outcome(name, score, p_value, REFUSED)
         waits = replace(self, inbox=inbox.add(one, self.config))
-        return waits._ask(name, new), Outcome(name, score, p_value, WAITING)
+        return waits._ask(name, new) if flagged else waits, Outcome(name, score, p_value, WAITING)
 
     def _learn(self, one: Memory, rows: Any) -> Learner:
         # Held out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
@@ -151,7 +159,7 @@ class Learner:
         """A person has said whether some waiting trips were the agent's own."""
         meant = set(trips)
         if not mine:
-            return replace(self, inbox=self.inbox.reject(meant))
+            return replace(self, inbox=replace(self.inbox.reject(meant), flags=()))
         chosen = self.inbox.waiting.remove(set(self.inbox.waiting.trip_ids) - meant)
         featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(chosen))
         own = self.own.follow(self.featurizer.memory, featurizer.memory)
@@ -228,8 +236,9 @@ class Observing(Detector):
     def observe(self, trips: Trajectories) -> Observed:
         """Score trips in the order of time, and learn from each of them that is not flagged.
 
-        What is flagged waits (``waiting_``). Waiting trips that are alike become a question (:meth:`answer`): a new
-        habit, or somebody else? Nothing flagged is learned unasked.
+        What is flagged waits (``waiting_``), and so does what is not clearly normal while many trips are flagged.
+        Waiting trips that are alike become a question (:meth:`answer`): a new habit, or somebody else? Nothing flagged
+        is learned unasked.
 
         Examples
         --------
@@ -278,7 +287,7 @@ class Observing(Detector):
 
     @property
     def waiting_(self) -> tuple[TripId, ...]:
-        """The flagged trips that nobody has spoken about."""
+        """The trips that were not learned from and that nobody has spoken about."""
         self._require_fitted()
         return tuple(trip for inbox in self._inboxes().values() for trip in inbox.waiting.trip_ids)
 
