@@ -12,7 +12,7 @@ import polars as pl
 
 from astray.errors import DataError
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, wrapped
-from astray.readers.grouping import grouped, in_trips
+from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.text import harmless
 from astray.times import UTC_OFFSET, Clock
@@ -88,7 +88,7 @@ def read_positions(
                 progress(i + 1, len(paths))
         if not found:
             raise intake.nothing(paths[0], "position")
-        return in_trips(Trajectories.concat(found), trips, intake)
+        return in_trips(Trajectories.concat(found).grouped(), trips, intake)
 
 
 def _trajectories(
@@ -130,7 +130,9 @@ def _trajectories(
     fixes = pl.DataFrame(
         {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
     )
-    return grouped(fixes.filter(good), list(further))
+    collected = Fixes()
+    collected.add(fixes.filter(good))
+    return Trajectories(*collected.grouped())
 
 
 def track_names(file: Path, n: int) -> list[str]:

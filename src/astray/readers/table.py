@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
+from astray.grouping import KEYS, Grouped, run_starts
 from astray.readers import columnar, delimited
 from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
 from astray.readers.datetimes import is_time_of_day, joined
-from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
+from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.text import harmless
 from astray.times import UTC_OFFSET, Clock
@@ -76,6 +77,13 @@ class TableOptions:
         """Columns to keep beside the fixes: their name while reading to their name in the file."""
         return {f"column {name}": name for name in self.columns} | {f"context {name}": name for name in self.context}
 
+    def collected(self, *fixes: pl.DataFrame) -> Fixes:
+        """Where fixes are collected."""
+        found = Fixes([key for key in self.kept if key.startswith("context ")])
+        for some in fixes:
+            found.add(some)
+        return found
+
 
 def read_table(
     path: FilePath,
@@ -89,18 +97,16 @@ def read_table(
     """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
     options = options or TableOptions()
     files = [Path(p) for p in (path, *more)]
-    parts: list[pl.DataFrame] = []
+    found = options.collected()
     with Intake(skip_bad, report) as intake:
         for i, file in enumerate(files):
             with intake.sparing_the_rest(file, of=len(files)):
-                share = share_of(progress, i, len(files))
-                parts += [fixes for fixes, _ in _fixes(file, options, intake, share)]
-        if not parts:
+                for fixes, _ in _fixes(file, options, intake, share_of(progress, i, len(files))):
+                    found.add(fixes)
+        if not len(found):
             raise intake.nothing(files[0], "fix")
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
-            fixes = pl.concat(parts, how="diagonal_relaxed")
-        parts.clear()
-        return in_trips(_trajectories(fixes, options), trips, intake)
+            return in_trips(_grouped(found, options), trips, intake)
 
 
 def read_frame(
@@ -123,10 +129,12 @@ def read_frame(
             options,
             intake,
         )
-        fixes = [part for part, _ in parts]
-        if not fixes:
+        found = options.collected()
+        for fixes, _ in parts:
+            found.add(fixes)
+        if not len(found):
             raise intake.nothing(TABLE, "fix")
-        return in_trips(_trajectories(fixes[0], options), trips, intake)
+        return in_trips(_grouped(found, options), trips, intake)
 
 
 def iter_table(
@@ -315,9 +323,7 @@ def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.Dat
     return pl.concat([fixes for fixes, _ in parts], how="diagonal"), np.concatenate([rows for _, rows in parts])
 
 
-def _batch(
-    file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions
-) -> Trajectories:
+def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions) -> Grouped:
     """Trajectories of a batch, none of which may have been seen before."""
     starts = run_starts(fixes.select(KEYS))
     heads = fixes.select(KEYS)[starts]
@@ -331,24 +337,13 @@ def _batch(
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    return _trajectories(fixes, options)
+    return _grouped(options.collected(fixes), options)
 
 
-def _trajectories(fixes: pl.DataFrame, options: TableOptions) -> Trajectories:
-    kept = options.kept
-    if UTC_OFFSET in fixes.columns and not fixes[UTC_OFFSET].fill_nan(0.0).cast(pl.Boolean).any():
-        fixes = fixes.drop(UTC_OFFSET)
-    trips = grouped(
-        fixes,
-        [*(key for key in kept if key.startswith("column ")), *({UTC_OFFSET} & set(fixes.columns))],
-        [key for key in kept if key.startswith("context ")],
-    )
-    if not kept:
-        return trips
-    return Trajectories(
-        {kept.get(name, name): values for name, values in trips.columns.items()},
-        trips.offsets,
-        trips.agent_ids,
-        trips.trajectory_ids,
-        {kept.get(name, name): values for name, values in trips.context.items()},
-    )
+def _grouped(fixes: Fixes, options: TableOptions) -> Grouped:
+    """Trajectories under the names that their columns have in the file."""
+    found, kept = fixes.grouped(), options.kept
+    columns = {kept.get(name, name): found.columns.pop(name) for name in list(found.columns)}
+    if UTC_OFFSET in columns and not (np.abs(columns[UTC_OFFSET]) > 0).any():
+        del columns[UTC_OFFSET]  # it says nothing
+    return found._replace(columns=columns, context={kept[name]: values for name, values in found.context.items()})
