@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Remedy
-from astray.text import UNWRITABLE
+from astray.text import UNWRITABLE, printable
 
 # The order is the preference: x and y are taken for degrees only where nothing better is there.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -72,7 +72,7 @@ class Fault(NamedTuple):
 def shown(value: object) -> str:
     """A value in brackets, cut if it is long."""
     text = str(value)
-    return f" ({text if len(text) <= 40 else text[:37] + '...'})"
+    return f" ({printable(text if len(text) <= 40 else text[:37] + '...')})"
 
 
 # -------------------------------------------------------------------- names of columns

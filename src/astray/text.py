@@ -33,6 +33,15 @@ def harmless(text: str, *, lines: bool = False) -> str:
     return (_IN_LINES if lines else _SPELLED).sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def printable(text: str) -> str:
+    r"""Text in which everything is seen: letters that show nothing, or are none, are spelled out.
+
+    >>> print(printable("12:05\ufeff"), printable("7\u3000E"))
+    12:05\ufeff 7\u3000E
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def drawn(text: str) -> str:
     r"""Harmless text for a picture, in which matplotlib finds no formula.
 

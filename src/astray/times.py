@@ -174,7 +174,7 @@ class Clock:
             return seconds, self._faults(seconds, as_written, ~unknown)
         if self._told:
             unit = self.unit or "s"
-            return np.where(unknown, np.nan, values / UNITS[unit]), [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
+            return np.where(unknown, np.nan, values) / UNITS[unit], [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
         size = np.abs(values)
         bands = {unit: (size >= least) & (size <= most) for unit, (least, most) in _BANDS.items()}
         if self.unit is None and not unknown.all():
@@ -185,7 +185,7 @@ class Clock:
         fits = bands[unit]
         elsewhere = np.logical_or.reduce(list(bands.values())) & ~fits
         implausible = ~unknown & ~fits & ~elsewhere
-        seconds = np.where(fits, values / UNITS[unit], np.nan)
+        seconds = np.where(fits, values, np.nan) / UNITS[unit]
         self.early |= bool((np.abs(seconds[fits]) < _EARLIEST).any())
         return seconds, [
             Fault(unknown, *NOT_UNDERSTOOD, as_written),

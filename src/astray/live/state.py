@@ -72,7 +72,7 @@ class State:
                 remedy="give the model that it was made with, or start with a new state file",
             )
         names = file.text("agents")
-        held = file.array("agents.held", np.float64, None, gaps=True)
+        held = file.array("agents.held", np.float64, None, unbounded=True)
         offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()
         snapshots = [Snapshot(held[a:b]) for a, b in pairwise(offsets)]
         position = Position(

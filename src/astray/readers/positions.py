@@ -10,11 +10,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
-from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, wrapped
+from astray.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
 from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless
+from astray.text import harmless, printable
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -144,8 +143,5 @@ def track_names(file: Path, n: int) -> list[str]:
 def _series(values: Sequence[object]) -> pl.Series:
     """Values as numbers if all are, else as text."""
     if all(type(value) in (int, float) or value is None for value in values):
-        try:
-            return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)  # type: ignore[arg-type]
-        except OverflowError as error:
-            raise DataError(f"a number too large to be a time or a place ({error})", remedy="correct it") from error
-    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+        return pl.Series([None if value is None else number(value) for value in values], dtype=pl.Float64)
+    return pl.Series([None if value is None else printable(str(value)) for value in values], dtype=pl.String)
