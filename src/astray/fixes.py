@@ -24,6 +24,7 @@ from astray.text import UNWRITABLE, printable
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": (
         *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
+        "date_time_utc",
         *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "epoch", "event_time"),
         "base_date_time",  # AIS of MarineCadastre
         "fix_time",  # Traccar
@@ -79,12 +80,12 @@ def shown(value: object) -> str:
 
 
 def plain(name: str) -> str:
-    """A column's name without its dress: case, spaces, dashes, a byte-order mark, surrounding quotes.
+    """A column's name without its dress: case, spaces, dashes, quotes, a byte-order mark, the mark of a comment.
 
     >>> plain("User-ID "), plain("timeStamp"), plain("GPS.Lat")
     ('user_id', 'timestamp', 'gps_lat')
     """
-    return re.sub(r"[\s\-.:]+", "_", name.strip("\ufeff\"' \t\r\n")).strip("_").casefold()
+    return re.sub(r"[\s\-.:]+", "_", name.strip("\ufeff\"'# \t\r\n")).strip("_").casefold()
 
 
 def candidates(names: Sequence[str]) -> dict[str, list[int]]:

@@ -23,7 +23,7 @@ from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
 from astray.readers.recognise import FORMATS, format_of, one_format, recognise
 from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
-from astray.readers.sources import Asked, Opened, opened
+from astray.readers.sources import Asked, Opened, opened, shown
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
 from astray.trajectories import Trajectories
 
@@ -52,11 +52,11 @@ _POSITIONS = {
     "gpx": partial(read_positions, gpx.positions, "line"),
     "kml": partial(read_positions, kml.positions, "line"),
     "tcx": partial(read_positions, tcx.positions, "line"),
-    "fit": partial(read_positions, fit.positions, "record"),
-    "nmea": partial(read_positions, nmea.positions, "line"),
+    "fit": partial(read_positions, fit.positions, "record", in_utc=True),
+    "nmea": partial(read_positions, nmea.positions, "line", in_utc=True),
     "geojson": partial(read_positions, geojson.positions, "feature"),
     "jsonlines": partial(read_positions, jsonlines.positions, "line"),
-    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner),
+    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner, in_utc=True),
 }
 """How files are read that are no tables."""
 
@@ -161,7 +161,7 @@ def iter_read(
         kind, files = _chosen(path, given, format, options)
         if len(files) > 1 or files[0].is_dir():
             remedy = ("stream the files one by one, or use ", Call("read"))
-            raise DataError("several files where one was expected", place=Place(str(path)), remedy=remedy)
+            raise DataError("several files where one was expected", place=Place(shown(path)), remedy=remedy)
         told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
         if kind == "table":
             table = _options(TableOptions, options, kind)
@@ -172,7 +172,7 @@ def iter_read(
             for some in iter_porto(files[0], batch, options=porto, **told):
                 yield in_trips(some.grouped(), trips, intake)
         else:
-            raise DataError(f"{kind} is not streamed", place=Place(str(path)), remedy=("use ", Call("read")))
+            raise DataError(f"{kind} is not streamed", place=Place(shown(path)), remedy=("use ", Call("read")))
         given.rename(intake.report)
         intake.supposed_trips = bool(intake.report.cut) and trips is None
 
@@ -181,7 +181,7 @@ def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str
     """The format, and the files that are of it."""
     if format is None:
         # Who gives the names of the columns knows that it is a table without a header line.
-        return ("table" if options.get("names") else one_format(given.files, str(path))), given.files
+        return ("table" if options.get("names") else one_format(given.files, shown(path))), given.files
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
         remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
@@ -192,7 +192,7 @@ def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str
     files = [file for file in given.files if format_of(file, alone=False) in alike]
     if not files:
         raise DataError(
-            f"there are no {kind} files", place=Place(str(path)), remedy="leave the format out, or give others"
+            f"there are no {kind} files", place=Place(shown(path)), remedy="leave the format out, or give others"
         )
     return kind, files
 

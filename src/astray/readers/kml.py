@@ -41,6 +41,9 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
             if coord:
                 yield Position(line, None, name, when, *_degrees(coord))
     for mark in points:
+        if mark.stamp is None:
+            intake.leave_out(file, mark.line, "a point without a time", unit="line")
+            continue
         yield Position(mark.line, None, "", mark.stamp, *_degrees((mark.point or "").replace(",", " ").split()))
 
 

@@ -6,6 +6,7 @@ A document type declaration is refused: GPX, KML and TCX have none, and it is th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 from xml.parsers import expat
 
 from astray.errors import DataError, Place
@@ -25,6 +26,7 @@ class Document:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.path: list[str] = []
+        self._lines_before = 0
         self._outermost: str | None = None
         self._text: list[str] = []
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -37,7 +39,7 @@ class Document:
     @property
     def line(self) -> int:
         """Where the walk stands in the file."""
-        return self._parser.CurrentLineNumber
+        return self._lines_before + self._parser.CurrentLineNumber
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
@@ -50,10 +52,11 @@ class Document:
         opening(self.file, 8)
         try:
             with refusing(self.file, "the file could not be read", "check it"), open(self.file, "rb") as stream:
+                self._lines_before = _pass_blank(stream)
                 self._parser.ParseFile(stream)
         except expat.ExpatError as error:
             place, remedy = (
-                Place(str(self.file), error.lineno, "line"),
+                Place(str(self.file), self._lines_before + error.lineno, "line"),
                 "the XML is broken there, export the track again",
             )
             raise DataError(str(error), place=place, remedy=remedy) from error
@@ -82,3 +85,11 @@ class Document:
         name = self.path.pop()
         self.end(name, "".join(self._text))
         self._text = []
+
+
+def _pass_blank(stream: BinaryIO) -> int:
+    """Pass spaces before the XML declaration, where none may be, though Strava writes them; how many lines they are."""
+    head = stream.read(1 << 12)
+    blank = head[: len(head) - len(head.lstrip())]
+    stream.seek(len(blank))
+    return blank.count(b"\n")

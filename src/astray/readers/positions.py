@@ -68,10 +68,12 @@ def read_positions(
     trips: str | None = None,
     options: FixOptions | None = None,
     owner: Callable[[Path], str] = lambda file: file.resolve().parent.name,
+    in_utc: bool = False,
 ) -> Trajectories:
     """Read files of a format, given how its positions are found.
 
-    ``unit`` is what their rows are called, and ``owner`` whose the fixes of a file are that do not say it.
+    ``unit`` is what their rows are called, ``owner`` whose the fixes of a file are that do not say it, and ``in_utc``
+    whether the format itself says what its times mean.
     """
     options = options or FixOptions()
     paths = [Path(file) for file in files]
@@ -87,6 +89,8 @@ def read_positions(
                 progress(i + 1, len(paths))
         if not found:
             raise intake.nothing(paths[0], "position")
+        if in_utc:
+            intake.report.times = "in UTC, as the format has them"
         return in_trips(Trajectories.concat(found).grouped(), trips, intake)
 
 

@@ -15,7 +15,7 @@ from astray.readers.geolife import is_geolife
 from astray.readers.jsonlines import is_jsonlines
 from astray.readers.nmea import is_nmea
 from astray.readers.porto import is_porto
-from astray.readers.sources import SUFFIXES, Asked, files_of, listed
+from astray.readers.sources import SUFFIXES, Asked, files_of, listed, shown
 from astray.readers.takeout import is_takeout
 from astray.readers.text import decoded, opening
 
@@ -26,7 +26,7 @@ _ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
 def recognise(path: Asked) -> str:
     """The format of a file, of a folder or of several files, one of :data:`FORMATS`."""
-    return one_format([file for asked in listed(path) for file in files_of(asked)], str(path))
+    return one_format([file for asked in listed(path) for file in files_of(asked)], shown(path))
 
 
 def one_format(files: Sequence[Path], where: str) -> str:
@@ -69,6 +69,8 @@ def _of_file(file: Path) -> str:
         return "gpx" if root is None else {"gpx": "gpx", "kml": "kml"}.get(root[1], "tcx")
     if text.startswith(("{", "[")):
         return "takeout" if is_takeout(text) else "jsonlines" if is_jsonlines(name, text) else "geojson"
+    if is_jsonlines(name, text):
+        return "jsonlines"
     if is_nmea(text):
         return "nmea"
     named = SUFFIXES.get(name.suffix.lower(), "table")

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from astray.errors import DataError, Place
+from astray.errors import DataError, Place, some_names
 from astray.readers import packed
 from astray.readers.geolife import is_geolife
 from astray.readers.refusals import FilePath, Report, refusing
@@ -31,6 +31,8 @@ SUFFIXES = {
     ".json": "geojson",
     ".jsonl": "jsonlines",
     ".ndjson": "jsonlines",
+    ".geojsonl": "jsonlines",
+    ".rec": "jsonlines",
     ".csv": "table",
     ".tsv": "table",
     ".txt": "table",
@@ -61,6 +63,15 @@ class Opened:
         """Put the real names into a report."""
         if self.shown:
             report.rename(self.name)
+
+
+def shown(asked: Asked) -> str:
+    """What is asked for, for a message.
+
+    >>> shown("a.csv"), shown([Path("a.csv"), Path("b.csv")])
+    ('a.csv', 'a.csv, b.csv')
+    """
+    return str(asked) if isinstance(asked, (str, PathLike)) else some_names([str(one) for one in asked])
 
 
 def listed(asked: Asked) -> list[Path]:
