@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -24,6 +25,15 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(tmp_path: Path) -
         file.write(b"new")
     assert link.is_symlink()
     assert real.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names on Windows")
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "device")  # as /dev/null, which a program run by root could replace
+    with pytest.raises(OSError, match="a device or a folder"), replacing(tmp_path / "device") as file:
+        file.write(b"new")
+    assert (tmp_path / "device").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_the_mode_of_a_private_file_is_kept(tmp_path: Path) -> None:

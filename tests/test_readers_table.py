@@ -709,3 +709,34 @@ def test_everybody_is_not_merged_into_one_unasked(tmp_path: Path) -> None:
     # A value a row, or one for all, tells no agents apart.
     file.write_text("\n".join(["study_name,event_id,t,lat,lon", *(f"x,{row[2:]}" for row in rows[:9])]) + "\n")
     assert read(file).agents == ["fixes"]
+
+
+def odd(file: Path) -> list[str]:
+    report = Report()
+    read(file, report=report)
+    return [str(assumption) for assumption in report.assumptions]
+
+
+def test_lives_as_one_trip_and_trips_of_one_fix_are_said(tmp_path: Path) -> None:
+    rows = [f"a,{{}},{T0 + 3600 * i},{41 + i / 1000},-8" for i in range(200)]
+    for name, said in (
+        ("all", "as they are named, 1 of 1 trips last longer than 3 days; pass trips='cut'"),
+        ("row {}", "as they are named, 200 of 200 trips have one fix; pass trips='cut'"),
+        ("day", ""),
+    ):
+        names = [f"day {i // 20}" if name == "day" else name.format(i) for i in range(200)]
+        table = "\n".join(["uid,trip,t,lat,lon", *(row.format(n) for row, n in zip(rows, names, strict=True))])
+        found = odd(write(tmp_path, table))
+        assert [text[: len(said)] for text in found] == ([said] if said else [])
+        assert read(tmp_path / "fixes.csv", trips="cut", report=Report()).n_rows == 200
+
+
+def test_the_same_trip_under_two_names_is_said(tmp_path: Path) -> None:
+    def rows(agent: str, trip: str, north: float = 0.0) -> list[str]:
+        return [f"{agent},{trip},{T0 + i},{41 + i / 1000 + north},-8" for i in range(5)]
+
+    table = ["uid,trip,t,lat,lon", *rows("a", "1"), *rows("a", "2", 0.1), *rows("b", "7")]
+    said = "1 trip with the same fixes as another one, first 'b/7' as 'a/1'; leave them out"
+    assert [text[: len(said)] for text in odd(write(tmp_path, "\n".join(table)))] == [said]
+    table[-3] = table[-3].replace("-8", "-8.1")  # the ends alone do not make it the same
+    assert odd(write(tmp_path, "\n".join(table))) == []

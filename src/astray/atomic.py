@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -42,6 +43,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     (b'hello', 1)
     """
     path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "a device or a folder, not a file that could be replaced", str(path))
     _remove_leftovers(path)
     temporary, file = _temporary(path)
     try:

@@ -6,7 +6,8 @@ import re
 
 # Control characters, marks that turn the direction of writing, and halves of characters.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\u061c\u200e\u200f"))
+# ... and those that show nothing, so that two names look alike.
+_SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2064\ufeff"))
 _IN_LINES = re.compile(_SPELLED.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _FORMULA = ("=", "+", "-", "@")
 

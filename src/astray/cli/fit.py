@@ -26,7 +26,7 @@ from astray.settings import (
     SettingsError,
     flag_of,
 )
-from astray.text import number_of
+from astray.text import harmless, number_of, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,7 @@ def _check(output: Path, agent: str | None, pooled: bool) -> None:
     """Refuse what cannot be meant, before anything takes long."""
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other; give one of them")
-    if output.is_dir() or not output.parent.is_dir():
+    if (output.exists() and not output.is_file()) or not output.parent.is_dir():
         raise AstrayError(f"{output}: the model cannot be written there; name a file in a folder that exists")
 
 
@@ -189,4 +189,5 @@ def _described(model: IRLDetector | FleetDetector) -> str:
 
     if isinstance(model, FleetDetector):
         return f"a fleet of {number_of(len(model.agents), 'agent')}; astray score MODEL FILE scores their new trips"
-    return f"learned from {number_of(model.n_trips_, 'trip')}; astray score MODEL FILE scores new ones"
+    whose = f" of {harmless(shortened(model.agents[0]))}" if len(model.agents) == 1 and model.agents[0] else ""
+    return f"learned from {number_of(model.n_trips_, 'trip')}{whose}; astray score MODEL FILE scores new ones"

@@ -58,5 +58,8 @@ def command(
             f"{model}: --trip is for a fleet; from a model of one agent or pool a single trip is taken out with astray "
             "update MODEL --anomalous TRIP"
         )
+    others = model.stat().st_nlink - 1
     o.save(detector, model, output)
     say(said, quiet=settings.quiet)
+    if others and output is None:
+        say(f"{model} had {number_of(others, 'further name')} (hard links), under which the older model is still there")

@@ -47,7 +47,7 @@ def command(
       [dim]# a small one, to see how it goes: a minute or two[/dim]
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
-    if output.is_dir() or not output.parent.is_dir():
+    if (output.exists() and not output.is_file()) or not output.parent.is_dir():
         raise AstrayError(f"{output}: the reward cannot be written there; name a file in a folder that exists")
     from astray.detectors.pretraining import Recipe, pretrain
     from astray.storage.pretrained import write_reward

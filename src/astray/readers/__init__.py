@@ -18,7 +18,7 @@ from astray.errors import Call, DataError, Place
 from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
 from astray.readers.frames import as_table
 from astray.readers.geolife import read_geolife
-from astray.readers.grouping import in_trips
+from astray.readers.grouping import in_trips, look_over
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
 from astray.readers.recognise import FORMATS, format_of, one_format, recognise
@@ -137,6 +137,8 @@ def read(
                 files = takeout.chosen(files, intake)
             found = _POSITIONS[kind](files, options=_options(FixOptions, options, kind), trips=trips, **told)
         given.rename(intake.report)
+        if trips is None:
+            look_over(found, intake)
         intake.supposed_trips = bool(intake.report.cut) and trips is None
         return found
 

@@ -9,13 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.errors import DataError, Option
 from astray.grouping import KEYS, ROWS, Grouped, as_text, numbered, put_in_order
 from astray.readers.refusals import Intake
+from astray.text import number_of
 from astray.trajectories import Trajectories
-from astray.trips import cut_raw
+from astray.trips import TripRules, cut_raw
 
 TRIPS = ("as-given", "cut")
+
+MANY = 20
+"""So many trips must there be, before it is odd that most of them have one fix."""
 
 LABEL = "label"
 """The column that says which of the labels a row has, while context is to be kept."""
@@ -101,6 +105,38 @@ def in_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories:
     intake.report.cut += len(trips) - n_named
     intake.supposed_trips |= how is None
     return trips
+
+
+def look_over(trips: Trajectories, intake: Intake) -> None:
+    """Say what is odd about trips as the file names them: lives as one trip, trips of one fix, the same trip twice."""
+    time, first, last = trips.columns["time"], trips.offsets[:-1], trips.offsets[1:] - 1
+    longest, remedy = TripRules().longest, ("pass ", Option("trips", "cut"), " to cut trips at gaps and stays")
+    n_long = int((time[last] - time[first] > longest).sum())
+    if n_long > len(trips) / 10:
+        days = f"longer than {longest / 86_400:.0f} days"
+        intake.report.assume("", f"as they are named, {n_long:,} of {len(trips):,} trips last {days}", remedy)
+    n_single = int((trips.lengths == 1).sum())
+    if n_single > len(trips) / 2 and len(trips) >= MANY:
+        intake.report.assume("", f"as they are named, {n_single:,} of {len(trips):,} trips have one fix", remedy)
+    again = _again(trips)
+    if again:
+        one, other = (str(trips.ids[i]) for i in again[0])
+        reason = f"{number_of(len(again), 'trip')} with the same fixes as another one, first {other!r} as {one!r}"
+        intake.report.assume("", reason, "leave them out: each counts as a trip of its own")
+
+
+def _again(trips: Trajectories) -> list[tuple[int, int]]:
+    """The first trip with some fixes, and each further one with the same, by their positions; single fixes are none."""
+    names = ("time", "lat", "lon")
+    ends = {"first": trips.offsets[:-1], "last": trips.offsets[1:] - 1}
+    looks = {f"{which} {name}": trips.columns[name][rows] for which, rows in ends.items() for name in names}
+    codes, _ = numbered(pl.DataFrame({"length": trips.lengths, **looks}))
+    found, earliest = [], np.unique(codes, return_index=True)[1][codes]
+    for i in np.flatnonzero((earliest != np.arange(len(trips))) & (trips.lengths > 1)).tolist():
+        one, other = (slice(trips.offsets[k], trips.offsets[k + 1]) for k in (earliest[i], i))
+        if all(np.array_equal(trips.columns[name][one], trips.columns[name][other]) for name in names):
+            found.append((int(earliest[i]), i))
+    return found
 
 
 def _interrupted(fixes: Grouped, raw: NDArray[np.bool_]) -> tuple[Grouped, NDArray[np.bool_]]:

@@ -96,6 +96,8 @@ def files_of(path: Path) -> list[Path]:
     with refusing(path, "the path could not be looked at", "check it"):
         if not path.exists():
             raise DataError("there is no such file or folder", remedy="check the path")
+        if not path.is_file() and not path.is_dir():
+            raise DataError("a pipe or a device, which cannot be read twice", remedy="write it to a file first")
         if not path.is_dir() or is_geolife(path):
             return [path]
         files = sorted(p for p in path.rglob("*") if _may_be_read(p) and p.is_file())
