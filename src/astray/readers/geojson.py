@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.fixes import label, parts, plain
 from astray.readers import jsontext
 from astray.readers.positions import Position
@@ -25,14 +25,10 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     ...), nested as its coordinates are. Points have a time each and are grouped by their properties
     (``uid``, ``trip_id``, ...); points that name none are cut into trips. A third coordinate (height) is passed over.
     """
-    try:
-        found_features = features(jsontext.loaded(file))
-    except DataError as error:
-        error.place = error.place or Place(str(file), 1, "line")
-        raise
-    for number, feature in enumerate(found_features, start=1):
+    held = features(jsontext.loaded(file))
+    for number, feature in enumerate(held, start=1):
         try:
-            name = file.stem if len(found_features) == 1 else f"{file.stem}-{number}"
+            name = file.stem if len(held) == 1 else f"{file.stem}-{number}"
             found = list(fixes(feature, number, name))
             if not found:
                 raise DataError("a line without positions", remedy="delete the feature")

@@ -5,6 +5,7 @@ A document type declaration is refused: GPX, KML and TCX have none, and it is th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
@@ -12,6 +13,16 @@ from xml.parsers import expat
 from astray.errors import DataError, Place
 from astray.readers.refusals import refusing
 from astray.readers.text import opening
+
+
+@dataclass(slots=True)
+class Point:
+    """A point of a track, as it stands in a file."""
+
+    line: int
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
 
 
 class Document:
@@ -55,15 +66,12 @@ class Document:
                 self._lines_before = _pass_blank(stream)
                 self._parser.ParseFile(stream)
         except expat.ExpatError as error:
-            place, remedy = (
-                Place(str(self.file), self._lines_before + error.lineno, "line"),
-                "the XML is broken there, export the track again",
-            )
-            raise DataError(str(error), place=place, remedy=remedy) from error
+            place = Place(str(self.file), self._lines_before + error.lineno, "line")
+            raise DataError(str(error), place=place, remedy="the XML is broken there, export it again") from error
         except DataError:
             raise
         except (ValueError, LookupError) as error:
-            raise DataError(str(error), place=Place(str(self.file)), remedy="write the file in UTF-8") from error
+            raise DataError(str(error), remedy="write the file in UTF-8") from error
         if self._outermost != self.root.lower():
             reason = f"<{self._outermost}> where <{self.root}> was expected"
             raise DataError(

@@ -40,8 +40,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     seen = list(_sentences(file, intake, progress))
     dated = [one.moment for one in seen if one.moment is not None]
     if not dated:
-        reason = "no sentence with a date (RMC)"
-        raise DataError(reason, place=Place(str(file)), remedy="let the receiver write RMC as well as GGA")
+        raise DataError("no sentence with a date (RMC)", remedy="let the receiver write RMC as well as GGA")
     known, passed = set(dated), 0
     for one in seen:
         passed += one.moment is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -12,6 +12,7 @@ import polars as pl
 
 from astray.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
 from astray.readers.grouping import Fixes, in_trips
+from astray.readers.markup import Point
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.text import harmless, printable
 from astray.times import UTC_OFFSET, Clock
@@ -136,6 +137,13 @@ def _trajectories(
     collected = Fixes()
     collected.add(fixes.filter(good))
     return Trajectories(*collected.grouped())
+
+
+def of_tracks(file: Path, tracks: Sequence[Sequence[Point]]) -> Iterator[Position]:
+    """The positions of tracks, each of which is a trajectory."""
+    for name, track in zip(track_names(file, len(tracks)), tracks, strict=True):
+        for point in track:
+            yield Position(point.line, None, name, point.time, point.lat, point.lon)
 
 
 def track_names(file: Path, n: int) -> list[str]:

@@ -78,5 +78,5 @@ def _of_file(file: Path) -> str:
     named = SUFFIXES.get(name.suffix.lower(), "table")
     if named != "table":
         return named
-    names = delimited.sniffed(file, head, lambda names: recognised(names) + 5 * is_porto(names)).names
+    names = delimited.sniff(file, lambda names: recognised(names) + 5 * is_porto(names), head=head).names
     return "porto" if is_porto(names) else "table"

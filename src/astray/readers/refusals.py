@@ -274,10 +274,11 @@ class Intake:
 
     @contextmanager
     def sparing_the_rest(self, file: object, of: int) -> Iterator[None]:
-        """Where bad data are left out, leave out one file ``of`` many; the only one is refused."""
+        """Where bad data are left out, leave out one file ``of`` many; the only one is refused, by its name."""
         try:
             yield
         except DataError as error:
+            error.place = error.place or Place(str(file))
             if not self.skip_bad or of == 1:
                 raise
             skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))
