@@ -113,7 +113,8 @@ class Clock:
         """Seconds since 1970 of each row, NaN where there is a fault, and the faults."""
         try:
             seconds, faults = self._seconds(series)
-            return seconds, [*faults, Fault(np.abs(seconds) > _LATEST, *BEYOND, series)]
+            beyond = np.abs(seconds) > _LATEST
+            return seconds, [*faults, Fault(beyond, *BEYOND, series)] if beyond.any() else faults
         except POLARS_ERRORS as error:
             given = (Option("time_format", self.format), Option("time_zone", self.zone))
             raise DataError(
