@@ -96,9 +96,9 @@ class Trajectories:
         self.offsets, self.agent_ids, self.trajectory_ids = offsets, agent_ids, trajectory_ids
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._trusted, tuple(self.grouped())
+        return self._trusted, tuple(self._grouped())
 
-    def grouped(self) -> Grouped:
+    def _grouped(self) -> Grouped:
         """What they are made of."""
         return Grouped(dict(self.columns), self.offsets, self.agent_ids, self.trajectory_ids, self.context)
 

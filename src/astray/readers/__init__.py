@@ -126,10 +126,10 @@ def read(
         if kind == "geolife":
             _check_names(options, ("users", "cache"), kind)
             people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
-            found = in_trips(people.grouped(), trips, intake)
+            found = in_trips(people._grouped(), trips, intake)
         elif kind == "porto":
             rides = read_porto(*files, options=_options(PortoOptions, options, kind), **told)
-            found = in_trips(rides.grouped(), trips, intake)
+            found = in_trips(rides._grouped(), trips, intake)
         elif kind == "table":
             found = read_table(*files, options=_options(TableOptions, options, kind), trips=trips, **told)
         else:
@@ -172,7 +172,7 @@ def iter_read(
             porto = _options(PortoOptions, options, kind)
             batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
             for some in iter_porto(files[0], batch, options=porto, **told):
-                yield in_trips(some.grouped(), trips, intake)
+                yield in_trips(some._grouped(), trips, intake)
         else:
             raise DataError(f"{kind} is not streamed", place=Place(shown(path)), remedy=("use ", Call("read")))
         given.rename(intake.report)

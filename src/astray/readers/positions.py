@@ -92,7 +92,7 @@ def read_positions(
             raise intake.nothing(paths[0], "position")
         if in_utc:
             intake.report.times = "in UTC, as the format has them"
-        return in_trips(Trajectories.concat(found).grouped(), trips, intake)
+        return in_trips(Trajectories.concat(found)._grouped(), trips, intake)
 
 
 def _trajectories(

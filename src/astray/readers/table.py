@@ -77,13 +77,6 @@ class TableOptions:
         """Columns to keep beside the fixes: their name while reading to their name in the file."""
         return {f"column {name}": name for name in self.columns} | {f"context {name}": name for name in self.context}
 
-    def collected(self, *fixes: pl.DataFrame) -> Fixes:
-        """Where fixes are collected."""
-        found = Fixes([key for key in self.kept if key.startswith("context ")])
-        for some in fixes:
-            found.add(some)
-        return found
-
 
 def read_table(
     path: FilePath,
@@ -97,7 +90,7 @@ def read_table(
     """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
     options = options or TableOptions()
     files = [Path(p) for p in (path, *more)]
-    found = options.collected()
+    found = _collected(options)
     with Intake(skip_bad, report) as intake:
         for i, file in enumerate(files):
             with intake.sparing_the_rest(file, of=len(files)):
@@ -129,9 +122,7 @@ def read_frame(
             options,
             intake,
         )
-        found = options.collected()
-        for fixes, _ in parts:
-            found.add(fixes)
+        found = _collected(options, *(fixes for fixes, _ in parts))
         if not len(found):
             raise intake.nothing(TABLE, "fix")
         return in_trips(_grouped(found, options), trips, intake)
@@ -337,7 +328,15 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    return _grouped(options.collected(fixes), options)
+    return _grouped(_collected(options, fixes), options)
+
+
+def _collected(options: TableOptions, *fixes: pl.DataFrame) -> Fixes:
+    """Fixes, collected with the context that is to be kept; more may be added."""
+    found = Fixes([key for key in options.kept if key.startswith("context ")])
+    for some in fixes:
+        found.add(some)
+    return found
 
 
 def _grouped(fixes: Fixes, options: TableOptions) -> Grouped:
