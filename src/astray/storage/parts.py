@@ -88,7 +88,7 @@ def unpack_posterior(model: ModelFile, name: str) -> RewardPosterior:
     scale = model.array(f"{name}.scale", np.float32, len(mean))
     clip = shape.value("clip", float)
     numbers = (mean, scale, *(array for layer in (*layers, *prior) for array in layer), np.array(clip))
-    least = min(clip, scale.min(initial=np.inf))
+    least = min(clip, float(scale.min(initial=np.inf)))
     if least < 1.0 / LARGEST or any(np.abs(array).max(initial=0.0) > LARGEST for array in numbers):
         raise model.wrong(f"{name} holds numbers that no reward has")
     return RewardPosterior(mean, scale, layers, prior, clip, aspects)
