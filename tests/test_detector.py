@@ -671,8 +671,7 @@ class TestFiles:
         assert name[-1] in inside
         inside[name[-1]] = forged
         write(tmp_path / "forged", model.kind, values, model.arrays)
-        with warnings.catch_warnings(), pytest.raises(ModelFileError):
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"), pytest.raises(ModelFileError):
             astray.load(tmp_path / "forged")
 
     def test_a_memory_of_trips_that_are_not_there_is_refused(self, fitted: Path, tmp_path: Path) -> None:
