@@ -54,6 +54,24 @@ def test_one_flag_is_suggested_for_all_columns_that_are_missing(
     assert "1: ana" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("table", "flag"),
+    [
+        # Numbers that look like seconds since 1970 are not suggested for times, where they have a part already.
+        ("mmsi,when_seen,lat,lon\n219000001,2015-12-31 23:59:59,57.8,17.9\n", "time=when_seen"),
+        ("Wagen;Datum;Uhrzeit;lat;lon\nA;31.12.2015;23:59:59;57,8;17,9\n", "time=Uhrzeit,date=Datum"),
+    ],
+)
+def test_what_is_suggested_can_be_read(
+    table: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.csv").write_text(table)
+    assert main(["check", str(tmp_path / "odd.csv")]) == 1
+    assert f"try --columns {flag} " in " ".join(capsys.readouterr().err.split())
+    assert main(["check", str(tmp_path / "odd.csv"), "--columns", flag, "--timezone", "UTC"]) == 0
+    assert "2015-12-31 23:59:59" in capsys.readouterr().out
+
+
 def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "map.png"
     assert main(["check", str(DATA / "track.kml"), "-o", str(picture)]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -694,6 +695,50 @@ def test_a_watch_does_not_write_into_its_model(home: Path, flag: str, capsys: Ca
     model = str(home / "p00.astray")
     assert "this is the model; name another file" in refused(["watch", model, flag, model], capsys)
     assert "could be appended to" in refused(["watch", model, "-o", "/dev/null"], capsys)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names on Windows")
+def test_devices_are_neither_written_over_nor_read(home: Path, capsys: Captured, tmp_path: Path):
+    os.mkfifo(tmp_path / "device")
+    assert main(["fit", str(home / "past.csv"), "-o", str(tmp_path / "device")]) == 1
+    assert "the model cannot be written there" in capsys.readouterr().err
+    assert main(["check", str(tmp_path / "device")]) == 1
+    assert "a pipe or a device, which cannot be read twice; write it to a file first" in capsys.readouterr().err
+    assert (tmp_path / "device").is_fifo()
+
+
+def test_a_model_is_not_read_as_trips(home: Path, capsys: Captured):
+    model = str(home / "fleet.astray")
+    before = Path(model).read_bytes()
+    assert main(["enroll", model, model]) == 1
+    assert "fleet.astray: a model, not trips; give the file of trips" in " ".join(capsys.readouterr().err.split())
+    assert Path(model).read_bytes() == before
+
+
+def test_who_forgets_is_told_of_other_names_of_the_file(home: Path, capsys: Captured, tmp_path: Path):
+    model = tmp_path / "fleet.astray"
+    shutil.copy(home / "fleet.astray", model)
+    os.link(model, tmp_path / "also")
+    assert main(["forget", str(model), "p01"]) == 0
+    assert "1 further name (hard links), under which the older model is still there" in capsys.readouterr().err
+    assert main(["forget", str(model), "p02"]) == 0
+    assert "hard links" not in capsys.readouterr().err
+
+
+def test_teaching_what_would_be_flagged_is_said_and_what_it_changed(home: Path, capsys: Captured, tmp_path: Path):
+    trips = pl.read_csv(home / "new.csv")
+    trips.filter(pl.col("agent") == "p00").write_csv(tmp_path / "own.csv")
+    trips.filter(pl.col("agent") == "p01").with_columns(agent=pl.lit("p00")).write_csv(tmp_path / "other.csv")
+    model, changed = str(home / "p00.astray"), str(tmp_path / "m.astray")
+    assert main(["update", model, str(tmp_path / "other.csv"), "-o", changed]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    found = re.search(r"(\d+) trips of (\d+) would have been flagged: .* was (-[\d.]+), and is (-?[\d.]+) now", said)
+    assert found is not None
+    assert float(found[3]) < -1.5 < float(found[4])
+    theirs = trips.filter(pl.col("agent") == "p01")["trajectory"].unique().to_list()
+    names = [argument for name in theirs for argument in ("--anomalous", name)]
+    assert main(["update", model, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
+    assert "would have been flagged" not in capsys.readouterr().err
 
 
 def test_nothing_is_written_over_the_trips_that_are_read(home: Path, tmp_path: Path, capsys: Captured):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
 import textwrap
@@ -614,6 +615,7 @@ class TestFiles:
             ("reward.trip.layer.0.weight", 1e30),
             ("reward.step.mean", -1e30),
             ("reward.step.scale", 0.0),
+            ("own_scores", np.inf),  # not a number: not scored yet; infinite is none of them
         ],
     )
     def test_a_reward_of_numbers_that_are_none_is_refused(
@@ -644,6 +646,33 @@ class TestFiles:
                     continue
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
+
+    @pytest.mark.parametrize(
+        ("name", "forged"),
+        [
+            (("parameters", "n_jobs"), "3"),
+            (("parameters", "min_history"), "../x"),
+            (("parameters", "false_alarm_rate"), 7),
+            (("reward.step", "clip"), 5e300),
+            (("reward.step", "clip"), -1.0),
+            (("featurizer", "config", "interval"), 1e-320),
+            (("aspect_weights",), [-1.0, 0.3, 0.3, 0.3]),
+            (("aspect_weights",), [0.0] * 4),
+        ],
+    )
+    def test_forged_numbers_are_refused_before_anything_is_scored(
+        self, fitted: Path, tmp_path: Path, name: tuple[str, ...], forged: object
+    ) -> None:
+        model = read(fitted)
+        values = json.loads(json.dumps(model.values))
+        inside = values
+        for part in name[:-1]:
+            inside = inside[part]
+        assert name[-1] in inside
+        inside[name[-1]] = forged
+        write(tmp_path / "forged", model.kind, values, model.arrays)
+        with warnings.catch_warnings(action="error"), pytest.raises(ModelFileError):
+            astray.load(tmp_path / "forged")
 
     def test_a_memory_of_trips_that_are_not_there_is_refused(self, fitted: Path, tmp_path: Path) -> None:
         model = read(fitted)

@@ -7,10 +7,11 @@ import random
 import warnings
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.readers import Report, read
 
 DATA = Path(__file__).parent / "data"
@@ -75,3 +76,32 @@ def test_a_damaged_package_is_read_or_refused(suffix: str, tmp_path: Path) -> No
     for seed in range(40):
         file.write_bytes(damaged(whole, seed))
         outcome(file, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"time": "2024-05-03\\ud800", "lat": 45, "lon": 7}\n'),
+        ("a.jsonl", '{"time": 1.7e9, "lat": 45, "lon": 1' + "0" * 400 + "}\n"),
+        ("a.jsonl", '{"time": 1.7e9, "lat": "45\u202e\u200b\ufeff", "lon": 7}\n'),
+        ("a.csv", "time,lat,lon\n2024-05-03T08:00:00\ufeffZ,45,7\n"),
+        ("a.csv", "time,lat,lon\n2024-05-03T08:00:00Z,45,7\u3000\u0a34\n"),
+        ("a.gpx", '<gpx><trk><trkseg><trkpt lat="45" lon="7"><time>\u2028noon</time></trkpt></trkseg></trk></gpx>'),
+    ],
+)
+def test_what_cannot_be_seen_is_spelled_out_in_a_refusal(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError) as refusal:
+        read(tmp_path / name, report=Report())
+    assert isinstance(refusal.value.place, Place)
+    assert refusal.value.place.row is not None
+    assert str(refusal.value).isprintable()
+
+
+def test_a_number_that_is_a_signal_is_refused_without_a_warning(tmp_path: Path) -> None:
+    signal = np.array([0x7FF0_0000_0000_0001, 0x41D9_54FC_4000_0000], np.uint64).view(np.float64)
+    frame = pl.DataFrame({"time": signal, "lat": [45.0, 45.0], "lon": [7.0, 7.0]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(tmp_path / "a.parquet", skip_bad=True, report=Report()).n_rows == 1

@@ -126,6 +126,16 @@ def test_nmea_takes_the_date_from_rmc_and_goes_over_midnight_by_gga() -> None:
     assert report.counts == {"the receiver had no fix (void)": 2}
 
 
+def test_a_position_of_the_morning_is_not_dated_by_the_evening_before(tmp_path: Path) -> None:
+    lines = []
+    for clock, day in (("170000.00", "230394"), ("070000.00", "240394")):
+        lines.append(f"$GPGGA,{clock},4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,")
+        lines.append(f"$GPRMC,{clock},A,4807.038,N,01131.000,E,022.4,084.4,{day},003.1,W")
+    (tmp_path / "log.nmea").write_text("\n".join(lines))
+    trips = read(tmp_path / "log.nmea", report=Report(), trips="as-given")
+    assert trips.columns["time"].tolist() == times("1994-03-23T17:00:00", "1994-03-24T07:00:00")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -170,6 +180,27 @@ def test_kml_without_times_and_with_too_few_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.kml").write_text("<kml><Placemark><Point><coordinates>1,2</coordinates></Point></Placemark></kml>")
     with pytest.raises(DataError, match=r"no track or point in it has times; export the recording as a track"):
         read(tmp_path / "b.kml")
+
+
+def test_a_pin_beside_tracks_is_left_out_and_no_error(tmp_path: Path) -> None:
+    track = "<gx:Track><when>2024-01-01T00:00:00Z</when><gx:coord>7 45 0</gx:coord></gx:Track>"
+    pin = "<Point><coordinates>7,45</coordinates></Point>"
+    marks = "".join(f"<Placemark>{what}</Placemark>" for what in (track, pin))
+    (tmp_path / "a.kml").write_text(f'<kml xmlns:gx="http://www.google.com/kml/ext/2.2">{marks}</kml>')
+    report = Report()
+    assert read(tmp_path / "a.kml", report=report).n_rows == 1
+    assert (report.counts, report.refused) == ({"a point without a time": 1}, 0)
+
+
+def test_spaces_before_the_declaration_as_strava_writes_them_do_no_harm(tmp_path: Path) -> None:
+    whole = (DATA / "ride.tcx").read_text()
+    (tmp_path / "ride.tcx").write_text(" \n         " + whole)
+    report = Report()
+    trips = read(tmp_path / "ride.tcx", report=report)
+    assert trips.columns["lat"].tolist() == [45.5, 45.51]
+    before = Report()
+    read(DATA / "ride.tcx", report=before)
+    assert [s.row for s in report.skipped] == [(s.row or 0) + 1 for s in before.skipped]
 
 
 def test_tcx_has_a_trip_an_activity_and_plans_are_not_read() -> None:

@@ -35,6 +35,43 @@ def test_owntracks_is_understood_live_as_in_a_file() -> None:
     assert parse(second) == Refused("a message of OwnTracks that is no location (transition)")
 
 
+LOCATION = '{"_type": "location", "tid": "ja", "tst": 1497476456, "lat": 48.85833, "lon": 2.29513}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "agent"),
+    [
+        ("rec/jane/phone/2017-06.rec", f"2017-06-14T21:40:56Z\t*                 \t{LOCATION}\n", "jane/phone"),
+        ("mosquitto.txt", f"owntracks/jane/phone {LOCATION}\n", "jane/phone"),
+        ("phone.json", '{"count": 1, "data": [' + LOCATION + "]}", "ja"),
+    ],
+)
+def test_what_is_around_messages_of_owntracks_says_whose_they_are(
+    name: str, content: str, agent: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+    for asked in (file, tmp_path / "rec") if name.startswith("rec") else (file,):
+        assert recognise(asked) == "jsonlines"
+        trips = read(asked, report=Report())
+        assert (trips.agents, trips.columns["lat"].tolist()) == ([agent], [48.85833])
+    file.write_text(content.replace("48.85833", '"north"'))
+    with pytest.raises(DataError, match=r"(line|entry) 1: latitude is missing"):
+        read(file, report=Report())
+
+
+def test_geojson_may_stand_in_lines_and_so_may_batches_of_overland(tmp_path: Path) -> None:
+    batch = json.loads((DATA / "overland.json").read_text())
+    whole = read(DATA / "overland.json", report=Report())
+    for lines in ([batch], [batch, batch], batch["locations"]):
+        file = tmp_path / "log.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        trips = read(file, report=Report(), trips="as-given")
+        assert trips.agents == [whole.agents[0], tmp_path.name]
+        assert set(trips.columns["time"].tolist()) == set(whole.columns["time"].tolist())
+
+
 def test_an_encrypted_message_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
     file.write_text('{"_type": "encrypted", "data": "WmVuZGVudCBpcyBv"}\n')
@@ -84,6 +121,21 @@ def test_what_simulate_writes_as_json_lines_is_read_back(tmp_path: Path) -> None
     assert lines.trajectory_ids.tolist() == table.trajectory_ids.tolist()
     assert lines.agent_ids.tolist() == table.agent_ids.tolist()
     assert abs(lines.columns["time"] - table.columns["time"]).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "# Timestamp,Type of mobile,MMSI,Latitude,Longitude",  # of the Danish Maritime Authority
+        "date_time_utc,source,mmsi,lat,lon",  # of Statsat
+        "base_date_time,transceiver,mmsi,latitude,longitude",  # of MarineCadastre, from 2025 on
+    ],
+)
+def test_tables_of_ships_are_read_under_their_own_names(header: str, tmp_path: Path) -> None:
+    file = tmp_path / "ais.csv"
+    file.write_text(f"{header}\n31/12/2015 23:59:59,Class A,219000001,57.8794,17.9125\n")
+    trips = read(file, report=Report())
+    assert (trips.agents, trips.columns["time"].tolist()) == (["219000001"], [1451606399.0])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from astray.errors import DataError
 from astray.fixes import ALIASES
-from astray.readers import iter_read, read, recognise
+from astray.readers import Report, iter_read, read, recognise
 
 PLT = "Geolife trajectory\n2\n3\n4\n5\n6\n39.9,116.3,0,0,1,2008-10-23,02:53:04\n"
 
@@ -82,3 +82,20 @@ def test_reading_needs_no_learning_library() -> None:
     code = "import sys, astray.readers; print({'torch', 'rich', 'typer', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_mixture_is_refused_with_the_names_that_were_given(tmp_path: Path) -> None:
+    (tmp_path / "a.gpx").write_text("<gpx></gpx>")
+    (tmp_path / "b.csv").write_text("time,lat,lon\n")
+    with pytest.raises(DataError) as refusal:
+        read([tmp_path])
+    assert str(refusal.value).startswith(f"{tmp_path}: it holds gpx and table files")
+
+
+def test_where_nothing_can_be_used_the_reason_is_one_line(tmp_path: Path) -> None:
+    for name in ("a.gpx", "b.gpx"):
+        (tmp_path / name).write_text("<gpx></gpx")
+    with pytest.raises(DataError) as refusal:
+        read(tmp_path, skip_bad=True, report=Report())
+    assert "2 left out: a whole file could not be read, first " in str(refusal.value)
+    assert "\n" not in str(refusal.value)

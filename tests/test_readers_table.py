@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -635,28 +634,66 @@ def test_a_report_lists_some_and_counts_all(tmp_path: Path) -> None:
     assert "and 1,495 more" in str(report)
 
 
-STREAM = """
-import resource, sys
-from astray.readers import iter_read
-next(iter_read(sys.argv[2], batch_rows=100_000))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = sum(batch.n_rows for batch in iter_read(sys.argv[1], batch_rows=100_000))
-print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+PEAK = """
+import sys
+from pathlib import Path
+from astray.readers import Report, iter_read, read
+
+def peak():  # in kilobytes; getrusage would also count what the process was before it became this one
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 """
+STREAM = (
+    PEAK
+    + """
+next(iter_read(sys.argv[2], batch_rows=100_000))
+before = peak()
+rows = sum(batch.n_rows for batch in iter_read(sys.argv[1], batch_rows=100_000))
+print(rows, peak() - before)
+"""
+)
+WHOLE = (
+    PEAK
+    + """
+read(sys.argv[2], report=Report())
+before = peak()
+trips = read(sys.argv[1], report=Report())
+print(trips.n_rows, peak() - before)
+"""
+)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured in kilobytes on Linux only")
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
-    write_long(tmp_path / "short.csv", 400_000)
-    write_long(tmp_path / "long.csv", 1_500_000)
-    size = (tmp_path / "long.csv").stat().st_size
-    command = [sys.executable, "-c", STREAM, str(tmp_path / "long.csv"), str(tmp_path / "short.csv")]
+def grown(program: str, long: Path, short: Path) -> tuple[int, int]:
+    """Rows that were read, and by how many bytes the peak of memory was higher than for a short file."""
+    command = [sys.executable, "-c", program, str(long), str(short)]
     environment = os.environ | {"POLARS_MAX_THREADS": "1"}
     out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    rows, grown_kb = map(int, out.split())
+    rows, kilobytes = map(int, out.split())
+    return rows, kilobytes * 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is measured on Linux only")
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    write_long(tmp_path / "short.csv", 400_000)
+    write_long(tmp_path / "long.csv", 1_500_000)
+    rows, more = grown(STREAM, tmp_path / "long.csv", tmp_path / "short.csv")
     assert rows == 1_500_000
-    assert grown_kb * 1024 < size / 2
+    assert more < (tmp_path / "long.csv").stat().st_size / 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is measured on Linux only")
+@pytest.mark.parametrize("how", ["with trips", "without trips", "trips among each other"])
+def test_a_table_that_is_read_whole_takes_little_more_memory_than_its_numbers(how: str, tmp_path: Path) -> None:
+    for name, n in (("short", 200_000), ("long", 2_000_000)):
+        write_long(tmp_path / f"{name}.parquet", n)
+        table = pl.read_parquet(tmp_path / f"{name}.parquet")
+        if how == "without trips":
+            table = table.drop("trip")
+        if how == "trips among each other":
+            table = table.sort(pl.int_range(n) % 500, maintain_order=True)
+        table.write_csv(tmp_path / f"{name}.csv")
+    rows, more = grown(WHOLE, tmp_path / "long.csv", tmp_path / "short.csv")
+    # Three numbers of eight bytes are kept of a fix; names would take ten times as much.
+    assert more / rows < 2.5 * 24
 
 
 def test_everybody_is_not_merged_into_one_unasked(tmp_path: Path) -> None:
@@ -672,3 +709,34 @@ def test_everybody_is_not_merged_into_one_unasked(tmp_path: Path) -> None:
     # A value a row, or one for all, tells no agents apart.
     file.write_text("\n".join(["study_name,event_id,t,lat,lon", *(f"x,{row[2:]}" for row in rows[:9])]) + "\n")
     assert read(file).agents == ["fixes"]
+
+
+def odd(file: Path) -> list[str]:
+    report = Report()
+    read(file, report=report)
+    return [str(assumption) for assumption in report.assumptions]
+
+
+def test_lives_as_one_trip_and_trips_of_one_fix_are_said(tmp_path: Path) -> None:
+    rows = [f"a,{{}},{T0 + 3600 * i},{41 + i / 1000},-8" for i in range(200)]
+    for name, said in (
+        ("all", "as they are named, 1 of 1 trips last longer than 3 days; pass trips='cut'"),
+        ("row {}", "as they are named, 200 of 200 trips have one fix; pass trips='cut'"),
+        ("day", ""),
+    ):
+        names = [f"day {i // 20}" if name == "day" else name.format(i) for i in range(200)]
+        table = "\n".join(["uid,trip,t,lat,lon", *(row.format(n) for row, n in zip(rows, names, strict=True))])
+        found = odd(write(tmp_path, table))
+        assert [text[: len(said)] for text in found] == ([said] if said else [])
+        assert read(tmp_path / "fixes.csv", trips="cut", report=Report()).n_rows == 200
+
+
+def test_the_same_trip_under_two_names_is_said(tmp_path: Path) -> None:
+    def rows(agent: str, trip: str, north: float = 0.0) -> list[str]:
+        return [f"{agent},{trip},{T0 + i},{41 + i / 1000 + north},-8" for i in range(5)]
+
+    table = ["uid,trip,t,lat,lon", *rows("a", "1"), *rows("a", "2", 0.1), *rows("b", "7")]
+    said = "1 trip with the same fixes as another one, first 'b/7' as 'a/1'; leave them out"
+    assert [text[: len(said)] for text in odd(write(tmp_path, "\n".join(table)))] == [said]
+    table[-3] = table[-3].replace("-8", "-8.1")  # the ends alone do not make it the same
+    assert odd(write(tmp_path, "\n".join(table))) == []

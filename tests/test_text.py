@@ -63,6 +63,13 @@ def strange(trips: Trajectories, detector: IRLDetector) -> Explanation:
     return next(e for i in range(len(trips)) if (e := detector.explain(trips.agent("p01"), i)).segments)
 
 
+def test_names_that_only_look_alike_are_told_apart() -> None:
+    for letter in ("\xad", "\u200b", "\u2060", "\ufeff"):
+        assert harmless(f"ana{letter}") == "ana" + ascii(letter)[1:-1]
+    for name in ("ana maría", "علی\u200cرضا", "👩\u200d🚒"):  # these joiners belong to their words
+        assert harmless(name) == name
+
+
 def harmful(text: str) -> bool:
     return bool(re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e]", text))
 

@@ -116,3 +116,26 @@ def test_one_time_of_the_feed_is_read_as_that_of_a_file() -> None:
     with pytest.raises(DataError, match="can be in July or in January"):
         seconds_of("1/7/2013 00:00")
     assert datetime.fromtimestamp(seconds_of("31 Dec 2013"), UTC).year == 2013
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2024-10-27 02:10:00+99:99", "not understood"),
+        ("2024-10-27T02:10:00+25:00", "not understood"),
+        ("2024-10-27T02:10:00-24:00", "not understood"),
+        ("9999-12-31T23:59:59Z", "after 2201"),
+        ("0001-01-01 00:00:00", "before the year 1739"),
+        ("01.01.2300", "after 2201"),
+    ],
+)
+def test_offsets_and_years_that_no_clock_shows_are_refused_in_files_and_live(text: str, reason: str) -> None:
+    _, faults = Clock().seconds(pl.Series([text, "2024-10-27T02:10:00+14:00"]))
+    assert [fault.rows.tolist() for fault in faults if fault.rows.any()] == [[True, False]]
+    with pytest.raises(DataError, match=reason):
+        seconds_of(text)
+
+
+def test_a_unit_that_is_given_does_not_make_any_number_a_time() -> None:
+    _, faults = Clock(unit="s").seconds(pl.Series([1.7e9, 1e300]))
+    assert [fault.rows.tolist() for fault in faults if fault.rows.any()] == [[False, True]]

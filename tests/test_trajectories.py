@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from astray import Trajectories
 from astray.errors import DataError
+from astray.grouping import ROWS, put_in_order
 
 
 def trips(lengths: tuple[int, ...] = (3, 1, 4, 2), agents: str = "abab") -> Trajectories:
@@ -446,3 +447,35 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
     assert Trajectories.from_frame(right, agent="driver").agents == ["ana"]
     with pytest.raises(DataError, match="milliseconds, divide it by 1000"):
         Trajectories.from_frame(pl.DataFrame({"time": [1_700_000_000_000], "lat": [0.0], "lon": [0.0]}))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.integers(0, 5)), min_size=1, max_size=30))
+def test_fixes_in_any_order_are_grouped_as_a_stable_sort_would(rows: list[tuple[str, str, int]]) -> None:
+    agents, names, times = zip(*rows, strict=True)
+    number = np.arange(len(rows))
+    trips = Trajectories.from_fixes(
+        time=times, lat=0.1 + number / 100, lon=number, agent=agents, trajectory=names, context={"row": number}
+    )
+    firsts = list(dict.fromkeys(zip(agents, names, strict=True)))
+    expected = sorted(number.tolist(), key=lambda i: (firsts.index((agents[i], names[i])), times[i]))
+    assert trips.columns["lon"].tolist() == expected
+    assert trips.ids == firsts
+    assert trips.context["row"].tolist() == trips.columns["lon"][trips.offsets[:-1]].tolist()
+
+
+def test_arrays_that_were_given_stay_as_they_are() -> None:
+    time, lat = np.array([2.0, 1.0]), np.array([45.0, 46.0])
+    trips = Trajectories.from_fixes(time=time, lat=lat, lon=[7.0, 7.0])
+    assert (time.tolist(), lat.tolist()) == ([2.0, 1.0], [45.0, 46.0])
+    lat[:] = 0.0
+    assert trips.columns["lat"].tolist() == [46.0, 45.0]
+
+
+def test_many_rows_are_put_in_order_piece_by_piece() -> None:
+    n = 3 * ROWS // 2
+    codes = np.arange(n, dtype=np.int32) % 7
+    columns = {"time": -np.arange(n, dtype=np.float64), "row": np.arange(n)}
+    offsets = put_in_order(columns, codes.copy())
+    expected = np.lexsort((-np.arange(n), codes))
+    np.testing.assert_array_equal(columns["row"], expected)
+    np.testing.assert_array_equal(offsets, np.r_[0, np.cumsum(np.bincount(codes))])

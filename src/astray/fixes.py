@@ -18,12 +18,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Remedy
-from astray.text import UNWRITABLE
+from astray.text import UNWRITABLE, printable
 
 # The order is the preference: x and y are taken for degrees only where nothing better is there.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": (
         *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
+        "date_time_utc",
         *("timestamp_utc", "gps_time", "recorded_at", "unix_time", "epoch", "event_time"),
         "base_date_time",  # AIS of MarineCadastre
         "fix_time",  # Traccar
@@ -72,19 +73,19 @@ class Fault(NamedTuple):
 def shown(value: object) -> str:
     """A value in brackets, cut if it is long."""
     text = str(value)
-    return f" ({text if len(text) <= 40 else text[:37] + '...'})"
+    return f" ({printable(text if len(text) <= 40 else text[:37] + '...')})"
 
 
 # -------------------------------------------------------------------- names of columns
 
 
 def plain(name: str) -> str:
-    """A column's name without its dress: case, spaces, dashes, a byte-order mark, surrounding quotes.
+    """A column's name without its dress: case, spaces, dashes, quotes, a byte-order mark, the mark of a comment.
 
     >>> plain("User-ID "), plain("timeStamp"), plain("GPS.Lat")
     ('user_id', 'timestamp', 'gps_lat')
     """
-    return re.sub(r"[\s\-.:]+", "_", name.strip("\ufeff\"' \t\r\n")).strip("_").casefold()
+    return re.sub(r"[\s\-.:]+", "_", name.strip("\ufeff\"'# \t\r\n")).strip("_").casefold()
 
 
 def candidates(names: Sequence[str]) -> dict[str, list[int]]:

@@ -18,6 +18,9 @@ Array = NDArray[Any]
 YEAR = 365.25 * 86_400.0
 MOST_SECONDS = 230 * YEAR  # since 1970; milliseconds, mistaken for seconds, lie thousands of years ahead
 FIX_COLUMNS = ("time", "lat", "lon")
+KEYS = ("agent", "trajectory")
+ROWS = 1 << 18
+"""How many rows are worked on at a time, where all of them at once would take much memory."""
 
 
 class Grouped(NamedTuple):
@@ -34,37 +37,111 @@ def group_fixes(
     time: ArrayLike,
     lat: ArrayLike,
     lon: ArrayLike,
-    agent: ArrayLike,
-    trajectory: ArrayLike | None,
+    agent: ArrayLike | pl.Series,
+    trajectory: ArrayLike | pl.Series | None,
     columns: Mapping[str, ArrayLike] | None,
     context: Mapping[str, ArrayLike] | None,
 ) -> Grouped:
     """Fixes in any order, by agent and trajectory; see :meth:`astray.Trajectories.from_fixes`."""
     rows = {name: _numbers(name, values) for name, values in (("time", time), ("lat", lat), ("lon", lon))}
     n = rows["time"].size
-    agent = _labels("agent", agent, n)
-    trajectory = agent if trajectory is None else _labels("trajectory", trajectory, n)
-    rows |= {name: np.asarray(values) for name, values in (columns or {}).items()}
-    trips = {name: np.asarray(values) for name, values in (context or {}).items()}
-    for name, values in (rows | trips).items():
+    agents = _labels("agent", agent, n)
+    trajectories = agents if trajectory is None else _labels("trajectory", trajectory, n)
+    rows |= {name: np.array(values) for name, values in (columns or {}).items()}
+    kept = {f"context {name}": np.array(values) for name, values in (context or {}).items()}
+    for name, values in (rows | kept).items():
         if values.shape[:1] != (n,):
-            raise DataError(f"column {name!r} has the shape {values.shape} for {n} times; give one value a fix")
+            what = name.removeprefix("context ")
+            raise DataError(f"column {what!r} has the shape {values.shape} for {n} times; give one value a fix")
+    codes, labels = numbered(pl.DataFrame({"agent": agents, "trajectory": trajectories}))
+    rows |= kept
+    offsets = put_in_order(rows, codes)
+    first = {name.removeprefix("context "): rows.pop(name)[offsets[:-1]] for name in kept}
+    agent_ids, trajectory_ids = (as_text(labels[role].to_numpy()) for role in KEYS)
+    return Grouped(rows, offsets, agent_ids, trajectory_ids, first)
 
-    frame = pl.DataFrame({"agent": agent, "trajectory": trajectory, "time": rows["time"]}).with_row_index("row")
-    # Trajectories keep the order in which they first appear; fixes of equal time keep theirs.
-    frame = frame.with_columns(pl.col("row").min().over("agent", "trajectory").alias("first"))
-    frame = frame.sort("first", "time", maintain_order=True)
-    order = frame["row"].to_numpy()
-    first = frame["first"].to_numpy()
-    starts = np.flatnonzero(np.r_[True, first[1:] != first[:-1]]) if n else np.zeros(0, np.int64)
-    heads = order[starts]
-    return Grouped(
-        {name: values[order] for name, values in rows.items()},
-        np.r_[starts, n],
-        agent[heads],
-        trajectory[heads],
-        {name: values[heads] for name, values in trips.items()},
-    )
+
+def numbered(labels: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
+    """A number for each row, the same where the labels are, and the labels by their number, as they first appear.
+
+    Labels are compared run by run, not row by row, so a table that is grouped already costs little.
+
+    >>> codes, known = numbered(pl.DataFrame({"agent": ["ana", "ana", "bob", "ana"]}))
+    >>> codes.tolist(), known["agent"].to_list()
+    ([0, 0, 1, 0], ['ana', 'bob'])
+    """
+    starts = run_starts(labels)
+    runs = labels[starts]
+    known = runs.unique(keep="first", maintain_order=True)
+    of_run = np.arange(len(starts), dtype=np.int32)
+    if known.height < runs.height:
+        found = runs.join(known.with_row_index("code"), on=labels.columns, how="left", nulls_equal=True)
+        of_run = found["code"].to_numpy().astype(np.int32)
+    return np.repeat(of_run, np.diff(np.r_[starts, labels.height])), known
+
+
+def run_starts(labels: pl.DataFrame) -> NDArray[np.int64]:
+    """The rows that differ from the row before."""
+    change = np.zeros(labels.height, dtype=np.bool_)
+    change[:1] = True
+    for series in labels:
+        change |= series.ne_missing(series.shift(1)).to_numpy()
+    return np.flatnonzero(change)
+
+
+def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Put rows into the order of their trajectories' numbers, then of their times; equal times keep theirs.
+
+    Columns are replaced one after the other, so that never more than one of them is there twice; the codes are used
+    up. Returns the offsets of the trajectories.
+
+    >>> columns = {"time": np.array([5.0, 1.0, 3.0]), "lat": np.array([0.5, 0.1, 0.3])}
+    >>> put_in_order(columns, np.array([0, 1, 0], np.int32)).tolist(), columns["lat"].tolist()
+    ([0, 2, 3], [0.3, 0.5, 0.1])
+    """
+    parts = [slice(low, low + ROWS) for low in range(0, len(codes), ROWS)]
+    lengths = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    for part in parts:
+        lengths += np.bincount(codes[part], minlength=len(lengths))
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if (codes[1:] < codes[:-1]).any():
+        targets = _targets(codes, offsets[:-1].copy())
+        for name in columns:
+            moved = np.empty_like(columns[name])
+            for part in parts:
+                moved[targets[part]] = columns[name][part]
+            columns[name] = moved
+    sort_by_time(columns, offsets)
+    return offsets
+
+
+def _targets(codes: NDArray[np.int32], free: NDArray[np.int64]) -> NDArray[np.int32 | np.int64]:
+    """Where each row goes, in place of its code; ``free`` is where the next row of each code goes, and moves on."""
+    targets: NDArray[np.int32 | np.int64] = codes if len(codes) < 2**31 else codes.astype(np.int64)
+    for low in range(0, len(codes), ROWS):
+        here = targets[low : low + ROWS]
+        order = np.argsort(here, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(here[order]) != 0])
+        lengths = np.diff(np.r_[starts, len(here)])
+        found = here[order[starts]]
+        here[order] = np.arange(len(here)) + np.repeat(free[found] - starts, lengths)
+        free[found] += lengths
+    return targets
+
+
+def sort_by_time(columns: dict[str, Array], offsets: NDArray[np.int64]) -> None:
+    """Put the rows of each trajectory in order of time, in place; equal times keep theirs."""
+    time = columns["time"]
+    if not len(time):
+        return
+    backwards = np.r_[False, time[1:] < time[:-1]]
+    backwards[offsets[:-1]] = False
+    for i in np.flatnonzero(np.logical_or.reduceat(backwards, offsets[:-1])).tolist():
+        here = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(time[here], kind="stable")
+        for values in columns.values():
+            values[here] = values[here][order]
 
 
 def group_frame(
@@ -98,8 +175,8 @@ def group_frame(
         time=_seconds(table[time]),
         lat=_degrees(table[lat]),
         lon=_degrees(table[lon]),
-        agent="" if agents is None else agents.to_numpy(),
-        trajectory=None if trips is None else trips.to_numpy(),
+        agent="" if agents is None else agents,
+        trajectory=trips,
         columns={name: table[name].to_numpy() for name in columns},
         context={name: table[name].to_numpy() for name in context},
     )
@@ -191,7 +268,7 @@ def _degrees(series: pl.Series) -> Array:
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
-        return np.asarray(values, np.float64)
+        return np.array(values, np.float64)
     except (TypeError, ValueError):
         raise DataError(f"column {name!r} must hold numbers, one a fix") from None
 
@@ -225,11 +302,13 @@ def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
     return rows
 
 
-def _labels(role: str, values: ArrayLike, n: int) -> NDArray[np.str_]:
-    labels = as_text(values)
+def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
+    labels = values if isinstance(values, pl.Series) else as_text(values)
     if labels.shape not in ((), (1,), (n,)):
         raise DataError(f"there are labels of the shape {labels.shape} for the {role} of {n} fixes; give one a fix")
-    return np.broadcast_to(labels, n)
+    if isinstance(labels, pl.Series):
+        return labels
+    return pl.Series(labels) if labels.shape == (n,) else pl.repeat(str(labels.item()), n, dtype=pl.String, eager=True)
 
 
 def as_text(values: ArrayLike) -> NDArray[np.str_]:
@@ -259,9 +338,9 @@ def check(t: Grouped) -> None:
         what = "step" if "state" in t.columns else "fix"
         return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, {what} {row - t.offsets[i]}"
 
-    def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy, low: int = 0) -> None:
         if bad.any():
-            raise DataError(what, place=where(int(np.argmax(bad))), remedy=remedy)
+            raise DataError(what, place=where(low + int(np.argmax(bad))), remedy=remedy)
 
     for name in (*FIX_COLUMNS, "state", "action"):
         if name not in t.columns:
@@ -277,9 +356,11 @@ def check(t: Grouped) -> None:
             bad = ~np.isfinite(values)
             refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
     if all(name in t.columns for name in FIX_COLUMNS):
-        for fault in place_faults(t.columns["lat"], t.columns["lon"], zero_ok=True):
-            refuse(fault.rows, fault.reason, fault.remedy)
+        for low in range(0, rows, ROWS):
+            lat, lon = (t.columns[name][low : low + ROWS] for name in ("lat", "lon"))
+            for fault in place_faults(lat, lon, zero_ok=True):
+                refuse(fault.rows, fault.reason, fault.remedy, low)
     if "time" in t.columns and rows:
-        backwards = np.r_[False, np.diff(t.columns["time"]) < 0]
+        backwards = np.r_[False, t.columns["time"][1:] < t.columns["time"][:-1]]
         backwards[t.offsets[:-1]] = False
         refuse(backwards, "time runs backwards", "sort the fixes (Trajectories.from_fixes does)")

@@ -6,7 +6,8 @@ import re
 
 # Control characters, marks that turn the direction of writing, and halves of characters.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\u061c\u200e\u200f"))
+# ... and those that show nothing, so that two names look alike.
+_SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2064\ufeff"))
 _IN_LINES = re.compile(_SPELLED.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _FORMULA = ("=", "+", "-", "@")
 
@@ -31,6 +32,15 @@ def harmless(text: str, *, lines: bool = False) -> str:
     two
     """
     return (_IN_LINES if lines else _SPELLED).sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def printable(text: str) -> str:
+    r"""Text in which everything is seen: letters that show nothing, or are none, are spelled out.
+
+    >>> print(printable("12:05\ufeff"), printable("7\u3000E"))
+    12:05\ufeff 7\u3000E
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def drawn(text: str) -> str:

@@ -52,10 +52,12 @@ IMPLAUSIBLE: tuple[str, Remedy] = (
     ),
 )
 
+BEYOND: tuple[str, Remedy] = ("time lies before the year 1739 or after 2201", "correct it")
+
 # What most feeds send, and the standard library reads fastest.
 _USUAL = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 
-_ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)$"
 _BODIES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S")
 _RARE_BODIES = (
     *(body + "%.f" for body in _BODIES),
@@ -110,7 +112,9 @@ class Clock:
     def seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
         """Seconds since 1970 of each row, NaN where there is a fault, and the faults."""
         try:
-            return self._seconds(series)
+            seconds, faults = self._seconds(series)
+            beyond = np.abs(seconds) > _LATEST
+            return seconds, [*faults, Fault(beyond, *BEYOND, series)] if beyond.any() else faults
         except POLARS_ERRORS as error:
             given = (Option("time_format", self.format), Option("time_zone", self.zone))
             raise DataError(
@@ -174,7 +178,7 @@ class Clock:
             return seconds, self._faults(seconds, as_written, ~unknown)
         if self._told:
             unit = self.unit or "s"
-            return np.where(unknown, np.nan, values / UNITS[unit]), [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
+            return np.where(unknown, np.nan, values) / UNITS[unit], [Fault(unknown, *NOT_UNDERSTOOD, as_written)]
         size = np.abs(values)
         bands = {unit: (size >= least) & (size <= most) for unit, (least, most) in _BANDS.items()}
         if self.unit is None and not unknown.all():
@@ -185,7 +189,7 @@ class Clock:
         fits = bands[unit]
         elsewhere = np.logical_or.reduce(list(bands.values())) & ~fits
         implausible = ~unknown & ~fits & ~elsewhere
-        seconds = np.where(fits, values / UNITS[unit], np.nan)
+        seconds = np.where(fits, values, np.nan) / UNITS[unit]
         self.early |= bool((np.abs(seconds[fits]) < _EARLIEST).any())
         return seconds, [
             Fault(unknown, *NOT_UNDERSTOOD, as_written),
@@ -321,7 +325,7 @@ def seconds_of(value: object, zone: str | None = None) -> float:
         except ValueError:
             pass  # it looks like a date-time; whether it is one is decided below
         else:
-            if moment.tzinfo or zone is None:
+            if (moment.tzinfo or zone is None) and 1739 <= moment.year <= 2200:
                 return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     seconds, faults = Clock(zone=zone).seconds(pl.Series([value]))
     for fault in faults:

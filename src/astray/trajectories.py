@@ -96,7 +96,11 @@ class Trajectories:
         self.offsets, self.agent_ids, self.trajectory_ids = offsets, agent_ids, trajectory_ids
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._trusted, (dict(self.columns), self.offsets, self.agent_ids, self.trajectory_ids, self.context)
+        return self._trusted, tuple(self._grouped())
+
+    def _grouped(self) -> Grouped:
+        """What they are made of."""
+        return Grouped(dict(self.columns), self.offsets, self.agent_ids, self.trajectory_ids, self.context)
 
     # ---------------------------------------------------------------- making
 

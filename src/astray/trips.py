@@ -7,21 +7,26 @@ agent. The same fixes give the same trips, under the same names.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.features.faults import GOOD, FaultFilter, FaultRules
 from astray.features.projection import Place, Projection
+from astray.grouping import FIX_COLUMNS, ROWS, Grouped
 from astray.snapshot import Snapshot
 from astray.times import moment
 from astray.trajectories import Trajectories
 
+Array = NDArray[Any]
 Fix = tuple[float, float, float]
 """Time, latitude and longitude."""
+
+_AT_A_TIME = 1 << 16  # fixes that are numbers of Python at a time
 
 
 @dataclass(frozen=True)
@@ -196,39 +201,77 @@ def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
     >>> trips.trajectory_ids.tolist(), trips.lengths.tolist()
     (['1970-01-01T00:00:00Z', '1970-01-01T02:30:00Z'], [3, 2])
     """
+    return Trajectories._trusted(*cut_raw(fixes._grouped(), np.ones(len(fixes), np.bool_), rules))
+
+
+def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = None) -> Grouped:
+    """The same of those trajectories that are ``raw``; the others stay as they are.
+
+    The columns are taken out of ``fixes`` one after the other, so that no more than one of them is there twice.
+    """
     rules = rules or TripRules()
-    rows: list[int] = []
-    starts: list[int] = []
-    of: list[int] = []
-    for i in range(len(fixes)):
-        low, high = fixes.offsets[i], fixes.offsets[i + 1]
-        columns = (fixes.columns[name][low:high].tolist() for name in ("time", "lat", "lon"))
-        begun = _trip_rows(list(zip(*columns, strict=True)), int(low), rules, rows)
-        starts += begun
-        of += [i] * len(begun)
-    index, offsets = np.array(rows, np.int64), np.array([*starts, len(rows)], np.int64)
-    time = fixes.columns["time"][index[offsets[:-1]]].tolist()
-    return Trajectories._trusted(
-        {name: values[index] for name, values in fixes.columns.items()},
-        offsets,
-        fixes.agent_ids[of],
-        np.array([moment(t) for t in time], np.str_),
-        {name: values[of] for name, values in fixes.context.items()},
-    )
+    kept = _Kept(fixes.columns)
+    for i in range(len(raw)):
+        kept.add(i, int(fixes.offsets[i]), int(fixes.offsets[i + 1]), rules if raw[i] else None)
+    columns = {name: kept.rows_of(fixes.columns.pop(name)) for name in list(fixes.columns)}
+    offsets, of = np.array([*kept.starts, kept.n_rows], np.int64), np.array(kept.of, np.int64)
+    begun = columns["time"][offsets[:-1]].tolist()
+    names = fixes.trajectory_ids[of].tolist()
+    named = [moment(time) if raw[i] else name for i, time, name in zip(kept.of, begun, names, strict=True)]
+    context = {name: values[of] for name, values in fixes.context.items()}
+    return Grouped(columns, offsets, fixes.agent_ids[of], np.array(named, np.str_), context)
 
 
-def _trip_rows(fixes: Sequence[Fix], first: int, rules: TripRules, rows: list[int]) -> list[int]:
-    """Append to ``rows`` those of one agent's trips, one after the other; where in ``rows`` each trip begins."""
-    cutter, starts, rest = Cutter(rules), [], first
-    for row, fix in enumerate(fixes, first):
-        found = cutter.update(*fix)
-        if found.start is not None:
-            starts.append(len(rows))
-            if found.start[0] != fix[0]:
-                rows.append(rest)
-        if found.resting:
-            rest = rest if found.fault else row
-            continue
-        rows.append(row)
-        rest = row if found.last else rest
-    return starts
+class _Kept:
+    """Which rows are in trips: some are in none, and the last fix at rest may end one trip and begin another."""
+
+    def __init__(self, columns: Mapping[str, Array]) -> None:
+        self._columns = columns
+        self._times = bytearray(len(columns["time"]))  # how often each row is kept
+        self.n_rows = 0
+        self.starts: list[int] = []  # where each trip begins among the rows that are kept
+        self.of: list[int] = []  # the trajectory that each trip is of
+
+    def add(self, trajectory: int, first: int, end: int, rules: TripRules | None) -> None:
+        """The trips in a trajectory, from its first row to its end; without rules all of it is one."""
+        n_before = len(self.starts)
+        if rules is None:
+            self.starts.append(self.n_rows)
+            self._times[first:end] = b"\1" * (end - first)
+            self.n_rows += end - first
+        else:
+            self._cut(first, end, rules)
+        self.of += [trajectory] * (len(self.starts) - n_before)
+
+    def _cut(self, first: int, end: int, rules: TripRules) -> None:
+        cutter, times, n, rest = Cutter(rules), self._times, self.n_rows, first
+        for row, fix in enumerate(self._fixes(first, end), first):
+            found = cutter.update(*fix)
+            if found.start is not None:
+                self.starts.append(n)
+                if found.start[0] != fix[0]:
+                    times[rest] += 1
+                    n += 1
+            if found.resting:
+                rest = rest if found.fault else row
+                continue
+            times[row] += 1
+            n += 1
+            rest = row if found.last else rest
+        self.n_rows = n
+
+    def _fixes(self, first: int, end: int) -> Iterator[Fix]:
+        for low in range(first, end, _AT_A_TIME):
+            here = slice(low, min(low + _AT_A_TIME, end))
+            yield from zip(*(self._columns[name][here].tolist() for name in FIX_COLUMNS), strict=True)
+
+    def rows_of(self, values: Array) -> Array:
+        """The values of the rows that are kept."""
+        found = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
+        times = np.frombuffer(self._times, np.uint8)
+        n = 0
+        for low in range(0, len(values), ROWS):
+            some = np.repeat(values[low : low + ROWS], times[low : low + ROWS], axis=0)
+            found[n : n + len(some)] = some
+            n += len(some)
+        return found

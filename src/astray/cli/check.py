@@ -67,7 +67,9 @@ def command(
         save_figure(fixes_figure(trips), output)
         say(f"drawn in {output}", quiet=settings.quiet)
     if report.refused:
-        say(f"{number_of(report.refused, 'row')} would be refused; correct them, or add --skip-bad to leave them out")
+        them = "it" if report.refused == 1 else "them"
+        rows = number_of(report.refused, "row")
+        say(f"{rows} would be refused; correct {them}, or add --skip-bad to leave {them} out")
         raise Exit(1)
 
 
@@ -114,7 +116,7 @@ def _with_columns(error: DataError, source: Source) -> DataError:
     missing = parts[0].roles
     with opened(source.path) as given:
         found = guess(given.files[0], missing, source.options.get("delimiter"))
-    names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in missing)
+    names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in (*missing, *(found.keys() - set(missing))))
     doubt = "check that these are the right ones" if found else "put the columns' names for NAME"
     flag = f"try --columns {shlex.quote(names)} ({doubt}; agent=NAME and trajectory=NAME may stand there, too)"
     return DataError(error.reason, place=error.place, remedy=flag)

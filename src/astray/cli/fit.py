@@ -13,7 +13,7 @@ from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
 from astray.errors import AstrayError
 from astray.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, Streaming, flag_of
-from astray.text import number_of
+from astray.text import harmless, number_of, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,8 @@ def command(
     with changing(output):
         model.save(output)
     if isinstance(model, IRLDetector):
-        said = f"learned from {number_of(model.n_trips_, 'trip')}; astray score MODEL FILE scores new ones"
+        whose = f" of {harmless(shortened(model.agents[0]))}" if len(model.agents) == 1 and model.agents[0] else ""
+        said = f"learned from {number_of(model.n_trips_, 'trip')}{whose}; astray score MODEL FILE scores new ones"
         say(f"{output}: {said}", quiet=settings.quiet)
         say_suspected(model.suspects_, quiet=settings.quiet)
     else:

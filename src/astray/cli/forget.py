@@ -56,5 +56,8 @@ def command(
     else:
         remedy = "astray update MODEL --anomalous TRIP takes a single trip out of a model of one agent or pool"
         raise AstrayError("--trip is for a fleet", place=model, remedy=remedy)
+    others = model.stat().st_nlink - 1
     o.save(detector, model, output)
     say(said, quiet=settings.quiet)
+    if others and output is None:
+        say(f"{model} had {number_of(others, 'further name')} (hard links), under which the older model is still there")

@@ -512,7 +512,5 @@ class IRLDetector(AgentParameters, Observing):
         detector.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)
-        detector.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
-        if len(detector.aspect_weights_) != len(detector.reward_.aspects):
-            raise model.wrong("its aspects and their weights do not fit together")
+        detector.aspect_weights_ = cls._unpack_weights(model, detector.reward_)
         return detector

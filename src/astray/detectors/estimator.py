@@ -22,6 +22,7 @@ from astray.processes import cores
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
+from astray.settings import check_parameters
 from astray.storage import FilePath, ModelFile, plain, write
 from astray.storage.parts import Packed, plain_threshold, restore_threshold
 from astray.threads import one_thread
@@ -409,4 +410,14 @@ class Detector(Parameters, ABC):
         thresholds = {
             name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
         }
-        return cls(**{**given, **thresholds, **changed})
+        found = cls(**{**given, **thresholds, **changed})
+        check_parameters(found)
+        return found
+
+    @staticmethod
+    def _unpack_weights(model: ModelFile, reward: Reward) -> tuple[float, ...]:
+        """How much each aspect counts."""
+        weights: tuple[float, ...] = model.value("aspect_weights", tuple[float, ...])
+        if len(weights) != len(reward.aspects) or min(weights, default=0.0) < 0 or not any(weights):
+            raise model.wrong("its aspects and their weights do not fit together")
+        return weights

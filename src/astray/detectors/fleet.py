@@ -339,9 +339,7 @@ class FleetDetector(FleetParameters, Observing):
         fleet.popularity_ = unpack_popularity(model, "popularity", fleet.featurizer_config_)
         fleet.members_ = unpack_members(model, fleet.featurizer_config_, len(fleet.reward_.aspects))
         fleet.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
-        fleet.aspect_weights_ = model.value("aspect_weights", tuple[float, ...])
-        if len(fleet.aspect_weights_) != len(fleet.reward_.aspects):
-            raise model.wrong("its aspects and their weights do not fit together")
+        fleet.aspect_weights_ = cls._unpack_weights(model, fleet.reward_)
         if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).featurizer("", fleet._common)):
             raise model.wrong("its reward and its featurizer do not fit together")
         return fleet

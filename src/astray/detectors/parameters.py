@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from astray.settings import Chance, Deciding, FleetOnly, ItsOwn, Learning, LocalTime, OneAgent, OwnReward
+from astray.settings import Chance, Check, Deciding, FleetOnly, ItsOwn, Learning, LocalTime, OneAgent, OwnReward
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,16 +29,20 @@ if TYPE_CHECKING:
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
 
 
-def parameter(default: Any, help: str) -> Any:
+def parameter(default: Any, help: str, check: Check | None = None) -> Any:
     """Declare a parameter that is no setting of the command line."""
-    return field(default=default, metadata={"help": help})
+    return field(default=default, metadata={"help": help, "check": check})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Parameters(LocalTime, Chance, Deciding, Learning):
     """What every detector takes."""
 
-    n_jobs: int = parameter(1, "Threads for scoring; -1 for as many as there are cores.")
+    n_jobs: int = parameter(
+        1,
+        "Threads for scoring; -1 for as many as there are cores.",
+        ((lambda value: isinstance(value, int)), "a whole number"),
+    )
     progress: Progress | None = parameter(
         None,
         "Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.",

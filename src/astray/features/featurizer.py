@@ -29,6 +29,9 @@ Array = NDArray[Any]
 ENCODERS = ("familiarity", "fourier", "raw")
 
 
+LEAST = 1e-3  # seconds or metres: nothing is recorded as finely
+
+
 @dataclass(frozen=True)
 class FeaturizerConfig:
     """How trips are looked at."""
@@ -48,8 +51,8 @@ class FeaturizerConfig:
 
     def __post_init__(self) -> None:
         for name in ("interval", "trace_interval", "trace_spacing", "window"):
-            if not getattr(self, name) > 0:
-                raise DataError(f"{name} is {getattr(self, name)}; give a positive number")
+            if not getattr(self, name) >= LEAST:
+                raise DataError(f"{name} is {getattr(self, name)}; give a number from {LEAST} on")
         if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
             raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):

@@ -68,7 +68,7 @@ class State:
             reason = "this state belongs to another model (or to this one before it was fitted again)"
             raise DataError(reason, place=path, remedy=f"give the model that it was made with, or {ANEW}")
         names = file.text("agents")
-        held = file.array("agents.held", np.float64, None, gaps=True)
+        held = file.array("agents.held", np.float64, None, unbounded=True)
         offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()
         snapshots = [Snapshot(held[a:b]) for a, b in pairwise(offsets)]
         position = Position(

@@ -18,12 +18,12 @@ from astray.errors import Call, DataError, Place
 from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
 from astray.readers.frames import as_table
 from astray.readers.geolife import read_geolife
-from astray.readers.grouping import in_trips
+from astray.readers.grouping import in_trips, look_over
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
 from astray.readers.recognise import format_of, one_format, recognise
 from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
-from astray.readers.sources import Asked, Opened, opened
+from astray.readers.sources import Asked, Opened, opened, shown
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
 from astray.settings import FORMATS
 from astray.trajectories import Trajectories
@@ -53,11 +53,11 @@ _POSITIONS = {
     "gpx": partial(read_positions, gpx.positions, "line"),
     "kml": partial(read_positions, kml.positions, "line"),
     "tcx": partial(read_positions, tcx.positions, "line"),
-    "fit": partial(read_positions, fit.positions, "record"),
-    "nmea": partial(read_positions, nmea.positions, "line"),
+    "fit": partial(read_positions, fit.positions, "record", in_utc=True),
+    "nmea": partial(read_positions, nmea.positions, "line", in_utc=True),
     "geojson": partial(read_positions, geojson.positions, "feature"),
     "jsonlines": partial(read_positions, jsonlines.positions, "line"),
-    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner),
+    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner, in_utc=True),
 }
 """How files are read that are no tables."""
 
@@ -127,10 +127,10 @@ def read(
         if kind == "geolife":
             _check_names(options, ("users", "cache"), kind)
             people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
-            found = in_trips(people, trips, intake)
+            found = in_trips(people._grouped(), trips, intake)
         elif kind == "porto":
             rides = read_porto(*files, options=_options(PortoOptions, options, kind), **told)
-            found = in_trips(rides, trips, intake)
+            found = in_trips(rides._grouped(), trips, intake)
         elif kind == "table":
             found = read_table(*files, options=_options(TableOptions, options, kind), trips=trips, **told)
         else:
@@ -138,6 +138,8 @@ def read(
                 files = takeout.chosen(files, intake)
             found = _POSITIONS[kind](files, options=_options(FixOptions, options, kind), trips=trips, **told)
         given.rename(intake.report)
+        if trips is None:
+            look_over(found, intake)
         intake.supposed_trips = bool(intake.report.cut) and trips is None
         return found
 
@@ -162,7 +164,7 @@ def iter_read(
         kind, files = _chosen(path, given, format, options)
         if len(files) > 1 or files[0].is_dir():
             remedy = ("stream the files one by one, or use ", Call("read"))
-            raise DataError("several files where one was expected", place=Place(str(path)), remedy=remedy)
+            raise DataError("several files where one was expected", place=Place(shown(path)), remedy=remedy)
         told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
         if kind == "table":
             table = _options(TableOptions, options, kind)
@@ -171,9 +173,9 @@ def iter_read(
             porto = _options(PortoOptions, options, kind)
             batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
             for some in iter_porto(files[0], batch, options=porto, **told):
-                yield in_trips(some, trips, intake)
+                yield in_trips(some._grouped(), trips, intake)
         else:
-            raise DataError(f"{kind} is not streamed", place=Place(str(path)), remedy=("use ", Call("read")))
+            raise DataError(f"{kind} is not streamed", place=Place(shown(path)), remedy=("use ", Call("read")))
         given.rename(intake.report)
         intake.supposed_trips = bool(intake.report.cut) and trips is None
 
@@ -182,7 +184,7 @@ def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str
     """The format, and the files that are of it."""
     if format is None:
         # Who gives the names of the columns knows that it is a table without a header line.
-        return ("table" if options.get("names") else one_format(given.files, str(path))), given.files
+        return ("table" if options.get("names") else one_format(given.files, shown(path))), given.files
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
         remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
@@ -193,7 +195,7 @@ def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str
     files = [file for file in given.files if format_of(file, alone=False) in alike]
     if not files:
         raise DataError(
-            f"there are no {kind} files", place=Place(str(path)), remedy="leave the format out, or give others"
+            f"there are no {kind} files", place=Place(shown(path)), remedy="leave the format out, or give others"
         )
     return kind, files
 

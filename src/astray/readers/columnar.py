@@ -44,7 +44,7 @@ def column_names(file: Path) -> list[str]:
     """The columns of a file; those of a geometry are lat and lon."""
     with _reading(file):
         names = _scan(file).collect_schema().names()
-    geometry = _geometry(file, names)
+        geometry = _geometry(file, names)
     return names if geometry is None else [*(name for name in names if name != geometry.column), LAT, LON]
 
 
@@ -75,9 +75,8 @@ def _reading(file: Path) -> Any:
 def _is_parquet(file: Path) -> bool:
     head = opening(file, 8)
     if head.startswith(b"FEA1"):
-        raise DataError(
-            "Feather of version 1", place=Place(str(file)), remedy="write it again as version 2, or as Parquet"
-        )
+        place, remedy = Place(str(file)), "write it again as version 2, or as Parquet"
+        raise DataError("Feather of version 1", place=place, remedy=remedy)
     return head.startswith(b"PAR1") or (not head.startswith(b"ARROW1") and file.suffix.lower() in PARQUET)
 
 
@@ -116,18 +115,17 @@ def _geometry(file: Path, names: Sequence[str]) -> Geometry | None:
         told = geo["columns"][column]
         encoding = str(told["encoding"])
     except (ValueError, LookupError, TypeError) as error:
-        place, remedy = Place(str(file)), "write it again with GeoPandas or GDAL"
-        raise DataError("its GeoParquet metadata cannot be read", place=place, remedy=remedy) from error
+        remedy = "write it again with GeoPandas or GDAL"
+        raise DataError("its GeoParquet metadata cannot be read", remedy=remedy) from error
     if {LAT, LON} <= set(names) or column not in names:
         return None
-    _check_degrees(file, told)
+    _check_degrees(told)
     if encoding not in ("WKB", "point"):
-        place = Place(str(file))
-        raise DataError(f"a geometry encoded as {encoding}", place=place, remedy="store points as WKB")
+        raise DataError(f"a geometry encoded as {encoding}", remedy="store points as WKB")
     return Geometry(column, encoding)
 
 
-def _check_degrees(file: Path, told: dict[str, Any]) -> None:
+def _check_degrees(told: dict[str, Any]) -> None:
     """Refuse coordinates that are no degrees; without a word on it they are longitude and latitude."""
     crs = told.get("crs")
     if not isinstance(crs, dict):
@@ -136,7 +134,7 @@ def _check_degrees(file: Path, told: dict[str, Any]) -> None:
     if (str(name.get("authority")), str(name.get("code"))) in _DEGREES or crs.get("type") == "GeographicCRS":
         return
     reason = f"coordinates in {crs.get('name', 'another system')}, not in degrees"
-    raise DataError(reason, place=Place(str(file)), remedy="convert them first: frame.to_crs(4326) in GeoPandas")
+    raise DataError(reason, remedy="convert them first: frame.to_crs(4326) in GeoPandas")
 
 
 def wkb_points(file: Path, series: pl.Series, first_row: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -43,30 +43,18 @@ def sniff(
     path: Path,
     score: Callable[[Sequence[str]], int],
     *,
+    head: bytes | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Dialect:
     """Find the delimiter and the column names: the split of the first line whose names score best.
 
-    ``names`` are the columns of a file without a header line.
+    ``head`` is the beginning of the file, if it is at hand; ``names`` are the columns of one without a header line.
     """
-    return sniffed(path, opening(path), score, delimiter=delimiter, encoding=encoding, names=names)
-
-
-def sniffed(
-    path: Path,
-    head: bytes,
-    score: Callable[[Sequence[str]], int],
-    *,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    names: Sequence[str] | None = None,
-) -> Dialect:
-    """The same, of a file whose beginning is at hand."""
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
         raise DataError(f"delimiter={delimiter!r} cannot be used", remedy='give one character such as "," or ";"')
-    lines = decoded(path, head, encoding).lstrip("\ufeff").split("\n")
+    lines = decoded(path, opening(path) if head is None else head, encoding).lstrip("\ufeff").split("\n")
     blank = next((i for i, line in enumerate(lines) if line.strip()), None)
     if blank is None:
         raise DataError(

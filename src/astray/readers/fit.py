@@ -33,7 +33,7 @@ def is_fit(head: bytes) -> bool:
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
     """The records of a file that have a position; the others (a pause, a hall) are left out and counted."""
-    fitdecode = _decoder(file)
+    fitdecode = _decoder()
     row = 0
     # What the checksum has proved whole is read, though devices put fields of their own into it.
     lenient = {"check_crc": True, "error_handling": fitdecode.ErrorHandling.IGNORE}
@@ -46,7 +46,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
                 if not isinstance(message, fitdecode.FitDataMessage):
                     continue
                 if message.name == "file_id":
-                    _check_kind(file, message.get_value("type", fallback=None))
+                    _check_kind(message.get_value("type", fallback=None))
                 if message.name != "record":
                     continue
                 row += 1
@@ -64,22 +64,17 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
         reason = f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})"
         raise DataError(reason, place=place, remedy=remedy) from error
     if not row:
-        raise DataError(
-            "no records in it", place=Place(str(file)), remedy="give an activity that was recorded outdoors"
-        )
+        raise DataError("no records in it", remedy="give an activity that was recorded outdoors")
 
 
-def _check_kind(file: Path, kind: object) -> None:
+def _check_kind(kind: object) -> None:
     if kind not in _KINDS:
-        reason = f"a FIT file of type {kind}, which is no recording"
-        raise DataError(reason, place=Place(str(file)), remedy="give an activity")
+        raise DataError(f"a FIT file of type {kind}, which is no recording", remedy="give an activity")
 
 
-def _decoder(file: Path) -> Any:
+def _decoder() -> Any:
     try:
         return importlib.import_module("fitdecode")
     except ImportError as error:
-        reason = "FIT files need fitdecode, which is not installed"
-        raise DataError(
-            reason, place=Place(str(file)), remedy="pip install 'astray[fit]', or export the file as GPX"
-        ) from error
+        remedy = "pip install 'astray[fit]', or export the file as GPX"
+        raise DataError("FIT files need fitdecode, which is not installed", remedy=remedy) from error

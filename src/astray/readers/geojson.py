@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.fixes import label, parts, plain
 from astray.readers import jsontext
 from astray.readers.positions import Position
@@ -25,11 +25,11 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     ...), nested as its coordinates are. Points have a time each and are grouped by their properties
     (``uid``, ``trip_id``, ...); points that name none are cut into trips. A third coordinate (height) is passed over.
     """
-    features = _features(file)
-    for number, feature in enumerate(features, start=1):
+    held = features(jsontext.loaded(file))
+    for number, feature in enumerate(held, start=1):
         try:
-            name = file.stem if len(features) == 1 else f"{file.stem}-{number}"
-            found = list(_fixes(feature, number, name))
+            name = file.stem if len(held) == 1 else f"{file.stem}-{number}"
+            found = list(fixes(feature, number, name))
             if not found:
                 raise DataError("a line without positions", remedy="delete the feature")
         except DataError as error:
@@ -38,13 +38,12 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
             yield from found
 
 
-def _features(file: Path) -> list[Any]:
+def features(document: Any) -> list[Any]:
     """The features of any GeoJSON object."""
-    document = jsontext.loaded(file)
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "FeatureCollection" and isinstance(document.get("features"), list):
-        features: list[Any] = document["features"]
-        return features
+        held: list[Any] = document["features"]
+        return held
     if kind is None and isinstance(document, dict) and isinstance(document.get("locations"), list):
         sent: list[Any] = document["locations"]  # a batch of Overland, as github.com/aaronpk/Overland-iOS tells
         return sent
@@ -53,10 +52,10 @@ def _features(file: Path) -> list[Any]:
     if kind in ("Point", "LineString", "MultiLineString"):
         return [{"type": "Feature", "geometry": document, "properties": {}}]
     reason = f"not GeoJSON (its type is {str(kind)[:40]!r})"
-    raise DataError(reason, place=Place(str(file), 1, "line"), remedy="give a FeatureCollection")
+    raise DataError(reason, remedy="give a FeatureCollection")
 
 
-def _fixes(feature: Any, number: int, name: str) -> Iterator[Position]:
+def fixes(feature: Any, number: int, name: str) -> Iterator[Position]:
     """The positions of one feature."""
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     if not isinstance(geometry, dict):

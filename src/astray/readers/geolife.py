@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError, Place
 from astray.fixes import Fault, place_faults
+from astray.grouping import sort_by_time
 from astray.readers import cache as caching
-from astray.readers.grouping import time_ordered
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
 from astray.times import POLARS_ERRORS
 from astray.trajectories import Trajectories
@@ -180,9 +180,7 @@ def _parsed(files: Sequence[_Plt], intake: Intake, progress: Progress | None) ->
     offsets = np.r_[0, np.cumsum(np.concatenate(lengths))]
     # One column at a time, each freed as it is joined: the peak is the result and a third.
     arrays = {name: np.concatenate(columns.pop(name)) for name in ("time", "lat", "lon")}
-    order = time_ordered(arrays["time"], offsets)
-    if order is not None:
-        arrays = {name: values[order] for name, values in arrays.items()}
+    sort_by_time(arrays, offsets)
     for i in np.flatnonzero(arrays["time"][offsets[:-1]] < FIRST_YEAR).tolist():
         intake.report.assume(
             kept[i].path,

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError
-from astray.fixes import numbers
+from astray.fixes import candidates, numbers
 from astray.readers import columnar, delimited
 from astray.readers.columns import recognised
+from astray.readers.datetimes import is_time_of_day
 from astray.readers.refusals import Intake
 from astray.times import Clock
 
@@ -20,13 +21,21 @@ ROWS = 1000
 
 
 def guess(file: Path, missing: Collection[str], delimiter: str | None = None) -> dict[str, str]:
-    """For each of these parts a column that may play it; a suggestion to a person, never used unasked."""
+    """For each of these parts a column that may play it; a suggestion to a person, never used unasked.
+
+    Where times of day stand in one column and dates in another, both are named.
+    """
     frame = _beginning(file, delimiter)
+    taken = {i for positions in candidates(frame.columns).values() for i in positions}
+    free = [frame[name] for i, name in enumerate(frame.columns) if i not in taken]
     found: dict[str, str] = {}
-    for name in frame.columns:
-        role = _role(frame[name], [role for role in missing if role not in found])
+    for series in free:
+        role = _role(series, [role for role in missing if role not in found])
         if role is not None:
-            found[role] = name
+            found[role] = series.name
+    clock = next((series.name for series in free if is_time_of_day(series)), None)
+    if clock is not None and "time" in found:
+        found |= {"time": clock, "date": found["time"]}
     return found
 
 

@@ -28,8 +28,7 @@ def loaded(file: Path) -> Any:
         place, remedy = Place(str(file), error.lineno, "line"), "the JSON is broken there, export it again"
         raise DataError(error.msg, place=place, remedy=remedy) from error
     except (ValueError, RecursionError) as error:
-        place = Place(str(file))
-        raise DataError(f"the JSON cannot be read ({error})", place=place, remedy="export it again") from error
+        raise DataError(f"the JSON cannot be read ({error})", remedy="export it again") from error
 
 
 def entries(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
@@ -61,7 +60,7 @@ def entries(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
                 reason = f"the JSON is broken or cut off ({problem or 'the list has no end'})"
                 raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")
             buffer, at = buffer[at:] + more, 0
-    raise DataError("the list of entries was not found", place=Place(str(file)), remedy="export it again")
+    raise DataError("the list of entries was not found", remedy="export it again")
 
 
 def _skip(buffer: str, at: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.readers.markup import Document
 from astray.readers.positions import Position, track_names
 from astray.readers.refusals import Intake, Progress
@@ -30,7 +30,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     points = [mark for mark in document.marks if mark.point is not None and not mark.coords]
     if not tracks and not any(mark.stamp for mark in points):
         remedy = "export the recording as a track with times (gx:Track), or as GPX"
-        raise DataError("no track or point in it has times", place=Place(str(file)), remedy=remedy)
+        raise DataError("no track or point in it has times", remedy=remedy)
     for name, mark in zip(track_names(file, len(tracks)), tracks, strict=True):
         if len(mark.whens) != len(mark.coords):
             reason, remedy = f"{len(mark.whens)} times for {len(mark.coords)} positions", "export the track again"
@@ -41,6 +41,9 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
             if coord:
                 yield Position(line, None, name, when, *_degrees(coord))
     for mark in points:
+        if mark.stamp is None:
+            intake.leave_out(file, mark.line, "a point without a time", unit="line")
+            continue
         yield Position(mark.line, None, "", mark.stamp, *_degrees((mark.point or "").replace(",", " ").split()))
 
 

@@ -5,12 +5,24 @@ A document type declaration is refused: GPX, KML and TCX have none, and it is th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from xml.parsers import expat
 
 from astray.errors import DataError, Place
 from astray.readers.refusals import refusing
 from astray.readers.text import opening
+
+
+@dataclass(slots=True)
+class Point:
+    """A point of a track, as it stands in a file."""
+
+    line: int
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
 
 
 class Document:
@@ -25,6 +37,7 @@ class Document:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.path: list[str] = []
+        self._lines_before = 0
         self._outermost: str | None = None
         self._text: list[str] = []
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -37,7 +50,7 @@ class Document:
     @property
     def line(self) -> int:
         """Where the walk stands in the file."""
-        return self._parser.CurrentLineNumber
+        return self._lines_before + self._parser.CurrentLineNumber
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
@@ -50,17 +63,15 @@ class Document:
         opening(self.file, 8)
         try:
             with refusing(self.file, "the file could not be read", "check it"), open(self.file, "rb") as stream:
+                self._lines_before = _pass_blank(stream)
                 self._parser.ParseFile(stream)
         except expat.ExpatError as error:
-            place, remedy = (
-                Place(str(self.file), error.lineno, "line"),
-                "the XML is broken there, export the track again",
-            )
-            raise DataError(str(error), place=place, remedy=remedy) from error
+            place = Place(str(self.file), self._lines_before + error.lineno, "line")
+            raise DataError(str(error), place=place, remedy="the XML is broken there, export it again") from error
         except DataError:
             raise
         except (ValueError, LookupError) as error:
-            raise DataError(str(error), place=Place(str(self.file)), remedy="write the file in UTF-8") from error
+            raise DataError(str(error), remedy="write the file in UTF-8") from error
         if self._outermost != self.root.lower():
             reason = f"<{self._outermost}> where <{self.root}> was expected"
             raise DataError(
@@ -82,3 +93,11 @@ class Document:
         name = self.path.pop()
         self.end(name, "".join(self._text))
         self._text = []
+
+
+def _pass_blank(stream: BinaryIO) -> int:
+    """Pass spaces before the XML declaration, where none may be, though Strava writes them; how many lines they are."""
+    head = stream.read(1 << 12)
+    blank = head[: len(head) - len(head.lstrip())]
+    stream.seek(len(blank))
+    return blank.count(b"\n")

@@ -35,20 +35,19 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     """The fixes of a log, which are cut into trips; those that the receiver marks as void are left out and counted.
 
     RMC alone has the date. A GGA counts where no RMC of its time stands in the log; its date is that of the RMC before
-    it, or behind it at the beginning.
+    or behind it, whose time of day is nearer.
     """
     seen = list(_sentences(file, intake, progress))
     dated = [one.moment for one in seen if one.moment is not None]
     if not dated:
-        reason = "no sentence with a date (RMC)"
-        raise DataError(reason, place=Place(str(file)), remedy="let the receiver write RMC as well as GGA")
-    known, last = set(dated), dated[0]
+        raise DataError("no sentence with a date (RMC)", remedy="let the receiver write RMC as well as GGA")
+    known, passed = set(dated), 0
     for one in seen:
-        moment = one.moment or _near(last, one.clock)
+        passed += one.moment is not None
+        moment = one.moment or _dated(one.clock, dated[max(passed - 1, 0) : passed + 1])
         if one.moment is None and moment in known:
             continue
         known.add(moment)
-        last = moment
         yield Position(one.line, None, "", moment.timestamp(), one.lat, one.lon)
 
 
@@ -58,6 +57,11 @@ class _Fix(NamedTuple):
     moment: datetime | None  # where the sentence has a date
     lat: float
     lon: float
+
+
+def _dated(clock: timedelta, around: Sequence[datetime]) -> datetime:
+    """When a time of day was, between two moments."""
+    return min(((_near(moment, clock), moment) for moment in around), key=lambda pair: abs(pair[0] - pair[1]))[0]
 
 
 def _near(moment: datetime, clock: timedelta) -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
-from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, wrapped
-from astray.readers.grouping import grouped, in_trips
+from astray.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
+from astray.readers.grouping import Fixes, in_trips
+from astray.readers.markup import Point
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless
+from astray.text import harmless, printable
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -69,10 +69,12 @@ def read_positions(
     trips: str | None = None,
     options: FixOptions | None = None,
     owner: Callable[[Path], str] = lambda file: file.resolve().parent.name,
+    in_utc: bool = False,
 ) -> Trajectories:
     """Read files of a format, given how its positions are found.
 
-    ``unit`` is what their rows are called, and ``owner`` whose the fixes of a file are that do not say it.
+    ``unit`` is what their rows are called, ``owner`` whose the fixes of a file are that do not say it, and ``in_utc``
+    whether the format itself says what its times mean.
     """
     options = options or FixOptions()
     paths = [Path(file) for file in files]
@@ -88,7 +90,9 @@ def read_positions(
                 progress(i + 1, len(paths))
         if not found:
             raise intake.nothing(paths[0], "position")
-        return in_trips(Trajectories.concat(found), trips, intake)
+        if in_utc:
+            intake.report.times = "in UTC, as the format has them"
+        return in_trips(Trajectories.concat(found)._grouped(), trips, intake)
 
 
 def _trajectories(
@@ -130,7 +134,16 @@ def _trajectories(
     fixes = pl.DataFrame(
         {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
     )
-    return grouped(fixes.filter(good), list(further))
+    collected = Fixes()
+    collected.add(fixes.filter(good))
+    return Trajectories(*collected.grouped())
+
+
+def of_tracks(file: Path, tracks: Sequence[Sequence[Point]]) -> Iterator[Position]:
+    """The positions of tracks, each of which is a trajectory."""
+    for name, track in zip(track_names(file, len(tracks)), tracks, strict=True):
+        for point in track:
+            yield Position(point.line, None, name, point.time, point.lat, point.lon)
 
 
 def track_names(file: Path, n: int) -> list[str]:
@@ -142,8 +155,5 @@ def track_names(file: Path, n: int) -> list[str]:
 def _series(values: Sequence[object]) -> pl.Series:
     """Values as numbers if all are, else as text."""
     if all(type(value) in (int, float) or value is None for value in values):
-        try:
-            return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)  # type: ignore[arg-type]
-        except OverflowError as error:
-            raise DataError(f"a number too large to be a time or a place ({error})", remedy="correct it") from error
-    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+        return pl.Series([None if value is None else number(value) for value in values], dtype=pl.Float64)
+    return pl.Series([None if value is None else printable(str(value)) for value in values], dtype=pl.String)

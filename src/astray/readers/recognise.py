@@ -15,7 +15,7 @@ from astray.readers.geolife import is_geolife
 from astray.readers.jsonlines import is_jsonlines
 from astray.readers.nmea import is_nmea
 from astray.readers.porto import is_porto
-from astray.readers.sources import SUFFIXES, Asked, files_of, listed
+from astray.readers.sources import SUFFIXES, Asked, files_of, listed, shown
 from astray.readers.takeout import is_takeout
 from astray.readers.text import decoded, opening
 
@@ -24,7 +24,7 @@ _ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
 def recognise(path: Asked) -> str:
     """The format of a file, of a folder or of several files, one of :data:`astray.readers.FORMATS`."""
-    return one_format([file for asked in listed(path) for file in files_of(asked)], str(path))
+    return one_format([file for asked in listed(path) for file in files_of(asked)], shown(path))
 
 
 def one_format(files: Sequence[Path], where: str) -> str:
@@ -55,6 +55,8 @@ def _of_file(file: Path) -> str:
         return "geolife"
     is_packed = packed.is_packed(file)
     name, head = packed.peek(file) if is_packed else (file, opening(file))
+    if head[8:].startswith(b'{"__metadata__"'):
+        raise DataError("a model, not trips", place=Place(str(file)), remedy="give the file of trips")
     if name.suffix.lower() == ".plt":
         return "geolife"
     if is_fit(head):
@@ -67,10 +69,12 @@ def _of_file(file: Path) -> str:
         return "gpx" if root is None else {"gpx": "gpx", "kml": "kml"}.get(root[1], "tcx")
     if text.startswith(("{", "[")):
         return "takeout" if is_takeout(text) else "jsonlines" if is_jsonlines(name, text) else "geojson"
+    if is_jsonlines(name, text):
+        return "jsonlines"
     if is_nmea(text):
         return "nmea"
     named = SUFFIXES.get(name.suffix.lower(), "table")
     if named != "table":
         return named
-    names = delimited.sniffed(file, head, lambda names: recognised(names) + 5 * is_porto(names)).names
+    names = delimited.sniff(file, lambda names: recognised(names) + 5 * is_porto(names), head=head).names
     return "porto" if is_porto(names) else "table"

@@ -161,12 +161,16 @@ class Report:
             self.note(text)
         self.refused += int(values["refused"])
 
+    def left_out(self) -> list[str]:
+        """How many were left out for each reason, in words."""
+        return [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
+
     def __str__(self) -> str:
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
         """The whole in words; ``spelling`` says how an option is given."""
-        lines = [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
+        lines = self.left_out()
         if self.cut:
             remedy = ("pass ", Option("trips", "as-given"), " to keep all fixes of an agent together")
             lines.append(sentence("", f"cut at gaps and stays into trips: {self.cut:,}", remedy, spelling))
@@ -238,7 +242,9 @@ class Intake:
 
     def nothing(self, file: object, what: str) -> DataError:
         """The refusal of a file in which nothing usable was found."""
-        why = f"{self.report}" if self.report.counts else "there is a header at most"
+        why = "; ".join(self.report.left_out()) or "there is a header at most"
+        if self.report.skipped:
+            why += f", first {self.report.skipped[0]}"
         return DataError(
             f"no usable {what} ({why})", place=Place(str(file)), remedy="look at the file, and at the options"
         )
@@ -268,10 +274,11 @@ class Intake:
 
     @contextmanager
     def sparing_the_rest(self, file: object, of: int) -> Iterator[None]:
-        """Where bad data are left out, leave out one file ``of`` many; the only one is refused."""
+        """Where bad data are left out, leave out one file ``of`` many; the only one is refused, by its name."""
         try:
             yield
         except DataError as error:
+            error.place = error.place or Place(str(file))
             if not self.skip_bad or of == 1:
                 raise
             skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from astray.errors import DataError, Place
+from astray.errors import DataError, Place, some_names
 from astray.readers import packed
 from astray.readers.geolife import is_geolife
 from astray.readers.refusals import FilePath, Report, refusing
@@ -31,6 +31,8 @@ SUFFIXES = {
     ".json": "geojson",
     ".jsonl": "jsonlines",
     ".ndjson": "jsonlines",
+    ".geojsonl": "jsonlines",
+    ".rec": "jsonlines",
     ".csv": "table",
     ".tsv": "table",
     ".txt": "table",
@@ -63,6 +65,15 @@ class Opened:
             report.rename(self.name)
 
 
+def shown(asked: Asked) -> str:
+    """What is asked for, for a message.
+
+    >>> shown("a.csv"), shown([Path("a.csv"), Path("b.csv")])
+    ('a.csv', 'a.csv, b.csv')
+    """
+    return str(asked) if isinstance(asked, (str, PathLike)) else some_names([str(one) for one in asked])
+
+
 def listed(asked: Asked) -> list[Path]:
     """The paths that are asked for, patterns replaced by what they find."""
     wanted = [asked] if isinstance(asked, (str, PathLike)) else list(asked)
@@ -85,6 +96,8 @@ def files_of(path: Path) -> list[Path]:
     with refusing(path, "the path could not be looked at", "check it"):
         if not path.exists():
             raise DataError("there is no such file or folder", remedy="check the path")
+        if not path.is_file() and not path.is_dir():
+            raise DataError("a pipe or a device, which cannot be read twice", remedy="write it to a file first")
         if not path.is_dir() or is_geolife(path):
             return [path]
         files = sorted(p for p in path.rglob("*") if _may_be_read(p) and p.is_file())

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from astray.errors import Call, DataError, Option, Place
 from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
+from astray.grouping import KEYS, Grouped, run_starts
 from astray.readers import columnar, delimited
 from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
 from astray.readers.datetimes import is_time_of_day, joined
-from astray.readers.grouping import KEYS, grouped, in_trips, run_starts
+from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
 from astray.text import harmless
 from astray.times import UTC_OFFSET, Clock
@@ -89,18 +90,16 @@ def read_table(
     """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
     options = options or TableOptions()
     files = [Path(p) for p in (path, *more)]
-    parts: list[pl.DataFrame] = []
+    found = _collected(options)
     with Intake(skip_bad, report) as intake:
         for i, file in enumerate(files):
             with intake.sparing_the_rest(file, of=len(files)):
-                share = share_of(progress, i, len(files))
-                parts += [fixes for fixes, _ in _fixes(file, options, intake, share)]
-        if not parts:
+                for fixes, _ in _fixes(file, options, intake, share_of(progress, i, len(files))):
+                    found.add(fixes)
+        if not len(found):
             raise intake.nothing(files[0], "fix")
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
-            fixes = pl.concat(parts, how="diagonal_relaxed")
-        parts.clear()
-        return in_trips(_trajectories(fixes, options), trips, intake)
+            return in_trips(_grouped(found, options), trips, intake)
 
 
 def read_frame(
@@ -123,10 +122,10 @@ def read_frame(
             options,
             intake,
         )
-        fixes = [part for part, _ in parts]
-        if not fixes:
+        found = _collected(options, *(fixes for fixes, _ in parts))
+        if not len(found):
             raise intake.nothing(TABLE, "fix")
-        return in_trips(_trajectories(fixes[0], options), trips, intake)
+        return in_trips(_grouped(found, options), trips, intake)
 
 
 def iter_table(
@@ -315,9 +314,7 @@ def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.Dat
     return pl.concat([fixes for fixes, _ in parts], how="diagonal"), np.concatenate([rows for _, rows in parts])
 
 
-def _batch(
-    file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions
-) -> Trajectories:
+def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions) -> Grouped:
     """Trajectories of a batch, none of which may have been seen before."""
     starts = run_starts(fixes.select(KEYS))
     heads = fixes.select(KEYS)[starts]
@@ -331,24 +328,21 @@ def _batch(
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    return _trajectories(fixes, options)
+    return _grouped(_collected(options, fixes), options)
 
 
-def _trajectories(fixes: pl.DataFrame, options: TableOptions) -> Trajectories:
-    kept = options.kept
-    if UTC_OFFSET in fixes.columns and not fixes[UTC_OFFSET].fill_nan(0.0).cast(pl.Boolean).any():
-        fixes = fixes.drop(UTC_OFFSET)
-    trips = grouped(
-        fixes,
-        [*(key for key in kept if key.startswith("column ")), *({UTC_OFFSET} & set(fixes.columns))],
-        [key for key in kept if key.startswith("context ")],
-    )
-    if not kept:
-        return trips
-    return Trajectories(
-        {kept.get(name, name): values for name, values in trips.columns.items()},
-        trips.offsets,
-        trips.agent_ids,
-        trips.trajectory_ids,
-        {kept.get(name, name): values for name, values in trips.context.items()},
-    )
+def _collected(options: TableOptions, *fixes: pl.DataFrame) -> Fixes:
+    """Fixes, collected with the context that is to be kept; more may be added."""
+    found = Fixes([key for key in options.kept if key.startswith("context ")])
+    for some in fixes:
+        found.add(some)
+    return found
+
+
+def _grouped(fixes: Fixes, options: TableOptions) -> Grouped:
+    """Trajectories under the names that their columns have in the file."""
+    found, kept = fixes.grouped(), options.kept
+    columns = {kept.get(name, name): found.columns.pop(name) for name in list(found.columns)}
+    if UTC_OFFSET in columns and not (np.abs(columns[UTC_OFFSET]) > 0).any():
+        del columns[UTC_OFFSET]  # it says nothing
+    return found._replace(columns=columns, context={kept[name]: values for name, values in found.context.items()})

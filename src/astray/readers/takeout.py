@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from astray.errors import DataError, Place
+from astray.errors import DataError
 from astray.readers import jsontext
 from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress
@@ -70,8 +70,8 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     elif isinstance(document, dict) and document.get("rawSignals"):
         yield from _each(file, document["rawSignals"], "entry", intake, _signal)
     else:
-        reason = "no location history of Google in it"
-        raise DataError(reason, place=Place(str(file)), remedy="give Records.json, a monthly file or Timeline.json")
+        remedy = "give Records.json, a monthly file or Timeline.json"
+        raise DataError("no location history of Google in it", remedy=remedy)
 
 
 def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Iterator[Position]:

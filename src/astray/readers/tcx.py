@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from astray.errors import DataError, Place
-from astray.readers.markup import Document
-from astray.readers.positions import Position, track_names
+from astray.errors import DataError
+from astray.readers.markup import Document, Point
+from astray.readers.positions import Position, of_tracks
 from astray.readers.refusals import Intake, Progress
 
 
@@ -19,27 +18,14 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     """
     document = _Tcx(file)
     document.walk()
-    activities = [[point for point in activity if point.lat is not None] for activity in document.activities]
-    for activity in document.activities:
-        for point in activity:
-            if point.lat is None:
-                intake.leave_out(file, point.line, "a track point without a position", unit="line")
-    recorded = [activity for activity in activities if activity]
+    for point in (point for activity in document.activities for point in activity if point.lat is None):
+        intake.leave_out(file, point.line, "a track point without a position", unit="line")
+    placed = ([point for point in activity if point.lat is not None] for activity in document.activities)
+    recorded = [activity for activity in placed if activity]
     if not recorded:
-        reason = "no recorded activity with positions"
         remedy = "courses and activities in a hall are not read; export an activity recorded outdoors"
-        raise DataError(reason, place=Place(str(file)), remedy=remedy)
-    for name, activity in zip(track_names(file, len(recorded)), recorded, strict=True):
-        for point in activity:
-            yield Position(point.line, None, name, point.time, point.lat, point.lon)
-
-
-@dataclass
-class _Point:
-    line: int
-    time: str | None = None
-    lat: str | None = None
-    lon: str | None = None
+        raise DataError("no recorded activity with positions", remedy=remedy)
+    return of_tracks(file, recorded)
 
 
 class _Tcx(Document):
@@ -47,14 +33,14 @@ class _Tcx(Document):
 
     def __init__(self, file: Path) -> None:
         super().__init__(file)
-        self.activities: list[list[_Point]] = []
-        self._point: _Point | None = None
+        self.activities: list[list[Point]] = []
+        self._point: Point | None = None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "activity":
             self.activities.append([])
         elif name == "trackpoint" and "activity" in self.path:
-            self._point = _Point(self.line)
+            self._point = Point(self.line)
             self.activities[-1].append(self._point)
 
     def end(self, name: str, text: str) -> None:

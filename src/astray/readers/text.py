@@ -10,7 +10,7 @@ from pathlib import Path
 from astray.errors import DataError, Option, Place
 from astray.readers.refusals import Intake, Progress, refusing
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 2 << 20
 
 _PACKED = {
     b"\x1f\x8b": "gzip",

@@ -68,8 +68,13 @@ class ModelFile:
         """The same file, with the values that stand under ``name``."""
         return replace(self, values=self.value(name, dict[str, Any]))
 
-    def array(self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False) -> Array:
-        """An array of this type and shape; None for a length that may be anything. ``gaps``: NaN and infinity, too."""
+    def array(
+        self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False, unbounded: bool = False
+    ) -> Array:
+        """An array of this type and shape; None for a length that may be anything.
+
+        Its numbers must be finite; with ``gaps`` they may be NaN, and ``unbounded`` they may be infinite, too.
+        """
         if name not in self.arrays:
             raise self.wrong(f"the array {name} is missing")
         array = self.arrays[name]
@@ -79,7 +84,7 @@ class ModelFile:
             raise self.wrong(
                 f"the array {name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} {wanted}"
             )
-        if array.dtype.kind == "f" and not gaps and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not unbounded and not (np.isfinite(array) | (gaps & np.isnan(array))).all():
             raise self.wrong(f"the array {name} holds a number that is not finite")
         return array
 

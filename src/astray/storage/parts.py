@@ -86,10 +86,12 @@ def unpack_posterior(model: ModelFile, name: str) -> RewardPosterior:
     if not aspects or layers[-1][0].shape[2] % len(aspects):
         raise model.wrong(f"{name} has {layers[-1][0].shape[2]} heads for {len(aspects)} aspects")
     scale = model.array(f"{name}.scale", np.float32, len(mean))
-    numbers = (mean, scale, *(array for layer in (*layers, *prior) for array in layer))
-    if (scale < 1.0 / LARGEST).any() or any(np.abs(array).max(initial=0.0) > LARGEST for array in numbers):
+    clip = shape.value("clip", float)
+    numbers = (mean, scale, *(array for layer in (*layers, *prior) for array in layer), np.array(clip))
+    least = min(clip, float(scale.min(initial=np.inf)))
+    if least < 1.0 / LARGEST or any(np.abs(array).max(initial=0.0) > LARGEST for array in numbers):
         raise model.wrong(f"{name} holds numbers that no reward has")
-    return RewardPosterior(mean, scale, layers, prior, shape.value("clip", float), aspects)
+    return RewardPosterior(mean, scale, layers, prior, clip, aspects)
 
 
 def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
@@ -397,8 +399,10 @@ def unpack_trips(model: ModelFile, name: str) -> Trajectories:
     context: dict[str, Array] = {}
     for i, (column, kind) in enumerate(inside.value("context", dict[str, str]).items()):
         place = f"{name}.context.{i}"
-        is_number = kind == "number"
-        context[column] = model.array(place, np.float64, n, gaps=True) if is_number else np.array(model.text(place, n))
+        if kind == "number":
+            context[column] = model.array(place, np.float64, n, unbounded=True)
+        else:
+            context[column] = np.array(model.text(place, n))
     return Trajectories(columns, offsets, model.text(f"{name}.agents", n), model.text(f"{name}.ids", n), context)
 
 
@@ -410,5 +414,5 @@ def pack_table(name: str, table: pl.DataFrame) -> Packed:
 def unpack_table(model: ModelFile, name: str) -> pl.DataFrame:
     """A table of numbers."""
     columns = model.value(name, tuple[str, ...])
-    height = len(model.array(f"{name}.{columns[0]}", np.float64, None, gaps=True)) if columns else 0
-    return pl.DataFrame({c: model.array(f"{name}.{c}", np.float64, height, gaps=True) for c in columns})
+    height = len(model.array(f"{name}.{columns[0]}", np.float64, None, unbounded=True)) if columns else 0
+    return pl.DataFrame({c: model.array(f"{name}.{c}", np.float64, height, unbounded=True) for c in columns})
