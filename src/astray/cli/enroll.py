@@ -35,7 +35,7 @@ def command(
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):
         raise AstrayError(f"{model}: a model of one agent or pool, which enrols nobody; astray update teaches it trips")
-    before = len(fleet.agents)
+    before = len(fleet.members_)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
     counted = 0
@@ -45,6 +45,6 @@ def command(
             done(share)
     o.save(fleet, model, output)
     source.say_left_out()
-    new = len(fleet.agents) - before
-    counts = f"{number_of(counted, 'trip')} counted, {number_of(new, 'new agent')}"
-    say(f"{counts}; {number_of(len(fleet.agents), 'agent')} now", quiet=settings.quiet)
+    now = len(fleet.members_)
+    counts = f"{number_of(counted, 'trip')} counted, {number_of(now - before, 'new agent')}"
+    say(f"{counts}; {number_of(now, 'agent')} now", quiet=settings.quiet)

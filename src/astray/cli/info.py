@@ -42,12 +42,12 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.storage import load, plain, read
+    from astray.detectors.fleet import FleetDetector
+    from astray.storage import load
 
-    kept = read(model)
     detector = load(model)
-    about = _of_file(model) | _seen(detector)
-    parameters = plain(dict(kept.values["parameters"]))
+    about = _of_file(model, isinstance(detector, FleetDetector)) | _seen(detector)
+    parameters = detector.saved_parameters
     about["thresholds"] = {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")}
     about["reward"] = {"aspects": list(detector.reward_.aspects), "made": detector.reward_.made}
     about["calibration"] = _calibration(detector)
@@ -62,9 +62,10 @@ def command(
 # -------------------------------------------------------------------- everything there is
 
 
-def _of_file(model: Path) -> dict[str, Any]:
+def _of_file(model: Path, fleet: bool) -> dict[str, Any]:
     from astray import __version__
     from astray.storage import VERSION
+    from astray.storage.fleet_file import VERSION as FLEET_VERSION
 
     status = model.stat()
     written = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
@@ -72,7 +73,7 @@ def _of_file(model: Path) -> dict[str, Any]:
         "file": str(model),
         "bytes": status.st_size,
         "written": written,
-        "format": VERSION,
+        "format": FLEET_VERSION if fleet else VERSION,
         "astray": __version__,
     }
 
@@ -81,9 +82,10 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(model, FleetDetector):
-        zone = model.zone(next(iter(model.agents), ""))
-        memories = [member.memory for member in model.members_.values()]
-        trips = sorted(len(memory) for memory in memories)
+        rows = dict(model.members_.rows())
+        zone = model.zone(next(iter(rows), ""))
+        trips = sorted(row.trips for row in rows.values())
+        moments = [time for row in rows.values() if row.trips for time in (row.first, row.last)]
         spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
         return {
             "kind": "a fleet: one reward for all, a memory for each",
@@ -91,8 +93,8 @@ def _seen(model: IRLDetector | FleetDetector) -> dict[str, Any]:
             "agents": len(trips),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
-            "period": _period([float(t) for memory in memories for t in memory.times], zone),
-            "time_zones": dict(Counter(str(model.zone(agent)) for agent in model.agents).most_common()),
+            "period": _period(moments, zone),
+            "time_zones": dict(Counter(str(model.zone(agent)) for agent in rows).most_common()),
             "anomalous": len(model.anomalous_),
             "popularity": len(model.popularity_.agents),
         }
