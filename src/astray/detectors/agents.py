@@ -163,10 +163,10 @@ class Member:
         kept = recent if recent is not None and len(recent) else None
         return replace(self, memory=ordered, own=own, recent=kept)
 
-    def keeping(self, trips: Trajectories) -> Member:
+    def keeping(self, trips: Trajectories, common: Common) -> Member:
         """The same member with the newest of these trips and of those that it kept; all are in the memory."""
-        known = trips[trips.isin(self.memory.trip_ids)]
-        both = [t for t in (self.recent, as_kept(known)) if t is not None and len(t)]
+        known = as_kept(trips[trips.isin(self.memory.trip_ids)], common.featurizer)
+        both = [t for t in (self.recent, known) if t is not None and len(t)]
         if not both:
             return self
         together = Trajectories.concat(both)
@@ -185,11 +185,12 @@ class Member:
         return own_calibration(common.reward, common.weights, self.own, self.history, unfinished=unfinished)
 
 
-def as_kept(trips: Trajectories) -> Trajectories:
-    """Trips as they are kept: to the centimetre and the millisecond."""
+def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:
+    """Trips as they are kept: to the centimetre and the millisecond, with the context that the featurizer looks at."""
     rounded = {"time": PER_SECOND, "lat": PER_DEGREE, "lon": PER_DEGREE}
     columns = {name: np.rint(trips.columns[name] * per) / per for name, per in rounded.items()}
-    return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, trips.context)
+    context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
+    return Trajectories._trusted(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)
 
 
 # -------------------------------------------------------------------- as a row of a file
@@ -341,8 +342,15 @@ class Codec:
             context |= {name: np.array(rest["texts"][name], np.str_) for name in self.context[1]}
         names = [memory.trip_ids[i].trajectory for i in which.tolist()]
         offsets = np.cumsum(np.r_[0, lengths.astype(np.int64)])
-        fixes = {"time": time, "lat": lat, "lon": lon}
-        return Trajectories(fixes, offsets, [agent] * len(names), names, context)
+        later = np.diff(time, prepend=time[:1])
+        later[offsets[:-1][lengths > 0]] = 0.0
+        possible = (
+            (lengths > 0).all() and (later >= 0).all() and (np.abs(lat) <= 90).all() and (np.abs(lon) <= 360).all()
+        )
+        if not possible or any(len(values) != len(names) for values in context.values()):
+            raise ValueError("its trips are none that anybody can make")
+        whose = np.full(len(names), agent)
+        return Trajectories._trusted({"time": time, "lat": lat, "lon": lon}, offsets, whose, np.array(names), context)
 
 
 def _pack_named(memory: Memory) -> list[Array]:

@@ -227,7 +227,7 @@ class FleetDetector(FleetParameters, Observing):
         rows = observed.table.filter(observed.table["became"] == LEARNED).select("agent", "trajectory").rows()
         learned = trips[trips.isin(TripId(*row) for row in rows)]
         for agent in learned.agents:
-            self.members_[agent] = self._member(agent).keeping(learned.agent(agent))
+            self.members_[agent] = self._member(agent).keeping(learned.agent(agent), self._common)
         return observed
 
     def forget(self, agent: str) -> None:

@@ -214,10 +214,11 @@ def enrol(trips: Trajectories, known: Callable[[str], Member | None], common: Co
         here = ordered[whole[some][0][1].start : whole[some][-1][1].stop]
         counted = count(here, common)
         for agent, run in runs(here):
-            yield agent, _grown(known(agent) or Member.blank(common.featurizer), here[run], counted.get(agent))
+            member = known(agent) or Member.blank(common.featurizer)
+            yield agent, _grown(member, here[run], counted.get(agent), common)
 
 
-def _grown(member: Member, trips: Trajectories, counted: Memory | None) -> Member:
+def _grown(member: Member, trips: Trajectories, counted: Memory | None, common: Common) -> Member:
     """A member with further trips."""
     when, zone, memory = started(trips), member.zone, member.memory
     first = min(range(len(when)), key=when.__getitem__)
@@ -225,4 +226,4 @@ def _grown(member: Member, trips: Trajectories, counted: Memory | None) -> Membe
     if zone is None or not len(memory) or when[first] < (memory.times[0], memory.trip_ids[0].trajectory):
         zone = home_of(trips[first : first + 1])
     grown = member if counted is None else member.with_memory(member.memory.merge(counted))
-    return replace(grown.keeping(trips), zone=zone, measured=False)
+    return replace(grown.keeping(trips, common), zone=zone, measured=False)

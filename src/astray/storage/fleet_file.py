@@ -77,6 +77,11 @@ def checksum(place: str, data: bytes) -> bytes:
     return digest.digest()
 
 
+def _matches(place: str, data: object, told: object) -> bool:
+    """Whether a blob is what was written to this place; what a damaged row holds may not even be a blob."""
+    return isinstance(data, bytes) and checksum(place, data) == told
+
+
 def shard_of(agent: str) -> int:
     """The row of the directory in which an agent stands."""
     return hashlib.blake2b(agent.encode(), digest_size=1).digest()[0]
@@ -226,7 +231,7 @@ class FleetFile:
         """What all agents share: one of :data:`PARTS`."""
         with self._reading() as connection:
             found = connection.execute("SELECT checksum, data FROM shared WHERE part = ?", (part,)).fetchone()
-        if found is None or found[0] != checksum(f"shared {part}", found[1]):
+        if found is None or not _matches(f"shared {part}", found[1], found[0]):
             raise self.wrong("what all agents share does not match its checksum")
         return bytes(found[1])
 
@@ -242,7 +247,7 @@ class FleetFile:
                 return self._shards[number]
             asked = "SELECT agents, checksum, data FROM directory WHERE shard = ?"
             found = connection.execute(asked, (number,)).fetchone()
-            if found is None or found[1] != checksum(f"directory {number} {found[0]}", found[2]):
+            if found is None or not _matches(f"directory {number} {found[0]}", found[2], found[1]):
                 raise self.wrong("its directory does not match its checksum")
             entries = self._whole(_unpack_shard, found[2])
             if len(entries) != found[0] or any(shard_of(name) != number for name in entries):
@@ -264,13 +269,15 @@ class FleetFile:
     def __len__(self) -> int:
         with self._reading() as connection:
             (found,) = connection.execute("SELECT sum(agents) FROM directory").fetchone()
-        return int(found)
+        if not isinstance(found, int):
+            raise self.wrong("its directory does not say how many agents there are")
+        return found
 
     def blob(self, agent: str, entry: Entry) -> bytes | None:
         """What is known of an agent; None if another process has changed it since the entry was read."""
         with self._reading() as connection:
             found = connection.execute("SELECT data FROM agents WHERE number = ?", (entry.number,)).fetchone()
-            if found is not None and checksum(f"agent {entry.number} {agent}", found[0]) == entry.checksum:
+            if found is not None and _matches(f"agent {entry.number} {agent}", found[0], entry.checksum):
                 return bytes(found[0])
             if connection.execute("PRAGMA data_version").fetchone() != (self._seen,):
                 return None
