@@ -88,7 +88,8 @@ class Visits:
         index = self.counted.index
         count: NDArray[np.float32] = index.count.take(index.find(np.ascontiguousarray(keys, np.uint64).ravel()))
         if without is not None:
-            count -= self._is_own(keys.ravel()) & (np.broadcast_to(without, keys.shape).ravel() == 0)
+            own = self._is_own(keys.ravel()) & (np.broadcast_to(without, keys.shape).ravel() == 0)
+            count = np.maximum(count - own, np.float32(0))
         return count.reshape(keys.shape)
 
     def few_counts(self, keys: Array, without: int = -1) -> NDArray[np.float32]:
@@ -100,7 +101,7 @@ class Visits:
         if len(known):
             count += np.where(known[inside] == keys, agents[inside], 0)
         if without == 0:
-            count -= self._is_own(keys)
+            count = np.maximum(count - self._is_own(keys), np.float32(0))
         return count
 
     def _is_own(self, keys: Array) -> NDArray[np.bool_]:
