@@ -116,9 +116,8 @@ def kill(folder: Path, kills: int, chance: random.Random) -> None:
         child = started("--work", model, folder / "trips.parquet", done + 1)
         assert child.stdout is not None
         child.stdout.readline()
-        lines, began = [], time.monotonic()
-        for _ in range(chance.randrange(4)):
-            lines.append(child.stdout.readline())
+        began = time.monotonic()
+        lines = [child.stdout.readline() for _ in range(chance.randrange(4))]
         # In the midst of the next change, about, however fast the machine is.
         lasted = (time.monotonic() - began) / len(lines) if lines else 0.2
         time.sleep(chance.uniform(0.0, 1.2 * lasted))

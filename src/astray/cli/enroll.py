@@ -10,12 +10,13 @@ from astray.text import number_of
 
 
 @o.with_settings(Reading, LocalTime, "whole")
-@o.changes_model
+@o.changes_fleet
 def command(
     settings: Settings,
     model: o.Model,
     file: o.Trips,
     output: o.NewModel = None,
+    part: o.Part = None,
 ) -> None:
     """Let a fleet model know new agents, or further trips of known ones, by counting them.
 
@@ -27,8 +28,10 @@ def command(
 
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
+      [dim]# on four cores, or by four jobs of a cluster that share a disk[/dim]
+      for i in 1 2 3 4; do astray enroll fleet.astray all.parquet --part $i/4 & done
     """
-    from astray.cli.reading import Source
+    from astray.cli.reading import Source, in_part, joined, read_part
     from astray.detectors.fleet import FleetDetector
     from astray.storage import load
 
@@ -40,7 +43,8 @@ def command(
     source.keep_from(output)
     counted = 0
     with progress(f"counting {source.name}", quiet=settings.quiet) as done:
-        for batch, share in source.batches():
+        # Many trips at a time, so that what is known of an agent is read and written once.
+        for batch, share in joined(in_part(source.batches(), read_part(part))):
             counted += fleet.enroll(batch)
             done(share)
     o.save(fleet, model, output)

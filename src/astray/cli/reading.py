@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from astray.cli.console import counted, progress, say_left_out
 from astray.detectors.agent import IRLDetector
@@ -207,6 +211,61 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
+
+
+SLAB_FIXES = 8_000_000
+"""Fixes of a fleet's trips that are sorted by agent together: what is known of an agent is then read once for many."""
+
+
+def joined(batches: Iterable[Batch], fixes: int = SLAB_FIXES) -> Iterator[Batch]:
+    """Batches put together until they have so many fixes."""
+    held: list[Trajectories] = []
+    share = 0.0
+    for trips, share in batches:
+        held.append(trips)
+        if sum(part.n_rows for part in held) >= fixes:
+            yield Trajectories.concat(held), share
+            held = []
+    if held:
+        yield Trajectories.concat(held), share
+
+
+def in_part(batches: Iterable[Batch], part: tuple[int, int] | None) -> Iterator[Batch]:
+    """The trips of those agents that belong to a part (number, of how many): by a hash of the agent's name."""
+    for trips, share in batches:
+        if part is None:
+            yield trips, share
+            continue
+        number, n = part
+        mine = {agent: part_of(agent, n) == number for agent in trips.agents}
+        chosen = trips[np.array([mine[agent] for agent in trips.agent_ids.tolist()], bool)]
+        if len(chosen):
+            yield chosen, share
+
+
+def part_of(agent: str, n: int) -> int:
+    """Which of ``n`` parts, from 1 on, an agent belongs to; the same in every process and on every machine.
+
+    >>> [part_of(agent, 4) for agent in ("ana", "bob", "cem")]
+    [4, 4, 3]
+    """
+    told = hashlib.blake2b(agent.encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(told, "little") % n
+
+
+def read_part(text: str | None) -> tuple[int, int] | None:
+    """``3/16`` as numbers.
+
+    >>> read_part("3/16"), read_part(None)
+    ((3, 16), None)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    number, n = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= n:
+        raise AstrayError(f"--part {text} is no part of a whole; give a number and of how many, such as 3/16")
+    return number, n
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:
