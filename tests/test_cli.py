@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -1015,18 +1015,22 @@ def test_the_demonstration_prints_a_table_and_writes_pictures(tmp_path: Path, ca
     assert written == set(re.findall(r"^  ([\w-]+\.(?:png|html))$", said, re.MULTILINE))
 
 
-def test_jobs_of_several_parts_do_what_one_does(home: Path, tmp_path: Path, capsys: Captured, monkeypatch: Any):
+def test_jobs_of_several_parts_do_what_one_does(
+    home: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
     whole, parts = tmp_path / "whole.astray", tmp_path / "parts.astray"
+    more = str(tmp_path / "more.csv")
+    assert main(["simulate", "-o", more, "--people", "6", "--days", "4", "--seed", "3", "-q"]) == 0
     for model in (whole, parts):
         shutil.copy(home / "fleet.astray", model)
-    assert main(["enroll", str(whole), str(home / "more.csv"), "-q"]) == 0
+    assert main(["enroll", str(whole), more, "-q"]) == 0
     for i in (3, 1, 2):
-        assert main(["enroll", str(parts), str(home / "more.csv"), "--part", f"{i}/3", "-q"]) == 0
+        assert main(["enroll", str(parts), more, "--part", f"{i}/3", "-q"]) == 0
     for model in (whole, parts):
         astray.load(model).save(model.with_suffix(".anew"))
     assert parts.with_suffix(".anew").read_bytes() == whole.with_suffix(".anew").read_bytes()
     # Again, after a kill perhaps: nothing is counted twice.
-    assert main(["enroll", str(parts), str(home / "more.csv"), "--part", "2/3"]) == 0
+    assert main(["enroll", str(parts), more, "--part", "2/3"]) == 0
     assert "0 trips counted, 0 new agents; 6 agents now" in capsys.readouterr().err
 
     command = ["score", str(whole), str(home / "new.csv"), "-q", "-o"]
@@ -1055,6 +1059,22 @@ def test_jobs_of_several_parts_do_what_one_does(home: Path, tmp_path: Path, caps
         told = astray.load(whole).score_fixes(mixed) if flags else astray.load(whole).score(mixed)
         assert pl.read_parquet(tmp_path / "t.parquet")["trajectory"].to_list() == told["trajectory"].to_list()
     for wrong in ("0/3", "4/3", "3", "a/b"):
-        assert "is no part of a whole" in refused(
-            ["enroll", str(parts), str(home / "more.csv"), "--part", wrong], capsys
-        )
+        assert "is no part of a whole" in refused(["enroll", str(parts), more, "--part", wrong], capsys)
+
+
+def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    trips, folder = astray.read(home / "new.csv"), tmp_path / "days"
+    folder.mkdir()
+    for i in range(3):
+        trips[i::3].to_frame().write_parquet(folder / f"{i}.parquet")
+    for name, most in (("loaded", 1 << 30), ("streamed", 1)):
+        monkeypatch.setattr("astray.cli.reading.STREAMED_BYTES", most)
+        monkeypatch.setattr("astray.cli.reading.BATCH_ROWS", 500)
+        model = tmp_path / f"{name}.astray"
+        assert main(["enroll", str(home / "fleet.astray"), str(folder), "-o", str(model), "-q"]) == 0
+        assert main(["score", str(model), str(folder), "-o", str(tmp_path / f"{name}.csv"), "-q"]) == 0
+    assert (tmp_path / "loaded.astray").read_bytes() == (tmp_path / "streamed.astray").read_bytes()
+    assert (tmp_path / "loaded.csv").read_bytes() == (tmp_path / "streamed.csv").read_bytes()
+    assert len(astray.load(model).members_["p00"].memory) > len(
+        astray.load(home / "fleet.astray").members_["p00"].memory
+    )

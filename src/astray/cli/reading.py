@@ -19,7 +19,7 @@ from astray.detectors.fleet import FleetDetector
 from astray.errors import AstrayError, DataError, Option, Place, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
-from astray.readers.sources import listed
+from astray.readers.sources import SUFFIXES, listed
 from astray.scoring.scores import chunks
 from astray.settings import Settings
 from astray.trajectories import Trajectories
@@ -29,6 +29,8 @@ STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
+
+PARQUET = (".parquet", ".pq")
 
 Batch = tuple[Trajectories, float]
 """Some trips, and which share of the file had been read when they came."""
@@ -89,15 +91,23 @@ class Source:
             return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
         return {"csv": "table", "parquet": "table"}.get(named, named)
 
-    @cached_property
+    @property
     def is_streamed(self) -> bool:
-        """Whether there is one file that is too large to be loaded, and of a format that can be streamed."""
-        if self.settings.whole or "names" in self.options:
-            return False
+        """Whether what is to be read is too large to be loaded, and of a format that can be streamed."""
+        return bool(self._streamed_files)
+
+    @cached_property
+    def _streamed_files(self) -> list[Path]:
+        """What is streamed: one file, or several of Parquet, each by itself; none if everything is loaded."""
+        if self.settings.whole or "names" in self.options or self.kind not in ("table", "porto"):
+            return []
         paths = listed(self.path)
-        if len(paths) > 1 or not paths[0].is_file() or self.kind not in ("table", "porto"):
-            return False
-        return (size_of(paths[0]) if is_packed(paths[0]) else paths[0].stat().st_size) > STREAMED_BYTES
+        files = [file for path in paths for file in (_tables_below(path) if path.is_dir() else [path])]
+        parquet = all(file.suffix.lower() in PARQUET for file in files)
+        if not all(file.is_file() for file in files) or not (parquet or (len(files) == 1 and files == paths)):
+            return []
+        total = sum(size_of(file) if is_packed(file) else file.stat().st_size for file in files)
+        return files if total > STREAMED_BYTES else []
 
     def load(self) -> Trajectories:
         """Everything."""
@@ -122,30 +132,34 @@ class Source:
         return self._streamed(BATCH_ROWS) if self.is_streamed else cut(self.load(), BATCH_ROWS)
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
-        share = 0.0
+        share, before = 0.0, 0.0
         others: dict[str, None] | None = {}  # as long as nobody was found who is asked for
+        sizes = {file: file.stat().st_size for file in self._streamed_files}
+        whole = max(sum(sizes.values()), 1)
 
         def note(done: int, total: int) -> None:
             nonlocal share
-            share = done / total if total else 1.0
+            share = (before + sizes[file] * (done / total if total else 1.0)) / whole
 
-        for batch in iter_read(
-            self.path,
-            rows,
-            self.settings.format,
-            skip_bad=self.settings.skip_bad,
-            report=self.report,
-            progress=note,
-            trips=self.settings.trips,
-            **self.options,
-        ):
-            trips = self._attributed(batch)
-            mine = self._asked_for(trips)
-            if len(mine):
-                others = None
-                yield mine, share
-            elif others is not None:
-                others |= dict.fromkeys(trips.agents)
+        for file in self._streamed_files:
+            for batch in iter_read(
+                file,
+                rows,
+                self.settings.format,
+                skip_bad=self.settings.skip_bad,
+                report=self.report,
+                progress=note,
+                trips=self.settings.trips,
+                **self.options,
+            ):
+                trips = self._attributed(batch)
+                mine = self._asked_for(trips)
+                if len(mine):
+                    others = None
+                    yield mine, share
+                elif others is not None:
+                    others |= dict.fromkeys(trips.agents)
+            before += sizes[file]
         if others is not None:
             raise self._empty(list(others))
 
@@ -211,6 +225,11 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
         raise AstrayError(f"{reason}: not enrolled; run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}; --agent {shlex.quote(only or '')} leaves the others out")
+
+
+def _tables_below(folder: Path) -> list[Path]:
+    """The files below a folder that would be read."""
+    return [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
 
 
 SLAB_FIXES = 8_000_000

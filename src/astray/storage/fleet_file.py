@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 VERSION = 6  # of the format; up to 5 a fleet was one safetensors file
 APPLICATION = 0x61737472  # "astr"
+OLDEST_SQLITE = (3, 37)  # the first with strict tables
 SHARDS = 256  # rows of the directory
 PAGE_BYTES = 2048  # most agents have some kilobytes
 CACHE_KB = 16_384  # of pages that a connection holds
@@ -380,6 +381,8 @@ class Change:
 def write(path: FilePath, shared: Mapping[int, bytes], rows: Iterable[tuple[str, Row]]) -> None:
     """Write a fleet's file anew, whole or not at all; equal contents, in the same order, give equal bytes."""
     target = Path(path)
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise ModelFileError(f"{target}: a fleet's file needs SQLite 3.37 or newer; use a newer Python")
     if target.is_dir():
         raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
     try:
@@ -421,7 +424,9 @@ def _settle(target: Path) -> None:
     journal = target.resolve().with_name(f"{target.resolve().name}-journal")
     if journal.exists():
         with contextlib.suppress(ModelFileError):
-            FleetFile.open(target)  # takes back what a killed process has left half-written
+            file = FleetFile.open(target)  # takes back what a killed process has left half-written
+            if file is not None:
+                file.close()
         journal.unlink(missing_ok=True)
 
 
