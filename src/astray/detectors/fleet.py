@@ -177,13 +177,19 @@ class FleetDetector(FleetParameters, Observing):
     def _unknown(self, trips: Trajectories) -> Trajectories:
         """The trips that are neither remembered nor known to be anomalous."""
         teachable(self._check(trips))
-        known = {t for a in trips.agents if a in self.members_ for t in self.members_[a].memory.trip_ids}
-        new = trips[~trips.isin(known | self.anomalous_)]
-        rejecting = [a for a in new.agents if a in self.members_ and len(self.members_[a].inbox.rejected)]
+        known, rejected = set(self.anomalous_), {}
+        for agent in trips.agents:
+            # What is remembered is looked at; what it scores need not be measured for that.
+            member = self.members_.counted(agent)
+            if member is not None:
+                known.update(member.memory.trip_ids)
+                rejected |= {agent: member.inbox.rejected} if len(member.inbox.rejected) else {}
+        new = trips[~trips.isin(known)]
         again = {
             trip
-            for agent in rejecting
-            for trip in given_again(self._counted(new.agent(agent)), self.members_[agent].inbox.rejected)
+            for agent in new.agents
+            if agent in rejected
+            for trip in given_again(self._counted(new.agent(agent)), rejected[agent])
         }
         return new[~new.isin(again)]
 
@@ -195,8 +201,8 @@ class FleetDetector(FleetParameters, Observing):
     def _know(self, anomalous: Trajectories) -> None:
         """Know trips that proved anomalous, whatever name they come under."""
         for agent in anomalous.agents:
-            if agent in self.members_:
-                member = self.members_[agent]
+            member = self.members_.counted(agent)
+            if member is not None:
                 self.members_[agent] = replace(member, inbox=member.inbox.know(self._counted(anomalous.agent(agent))))
 
     def _learner(self, agent: str) -> Learner:
