@@ -177,7 +177,8 @@ class FleetDetector(FleetParameters, Observing):
     def _unknown(self, trips: Trajectories) -> Trajectories:
         """The trips that are neither remembered nor known to be anomalous."""
         teachable(self._check(trips))
-        known, rejected = set(self.anomalous_), {}
+        known = set(self.anomalous_)
+        rejected: dict[str, Memory] = {}
         for agent in trips.agents:
             # What is remembered is looked at; what it scores need not be measured for that.
             member = self.members_.counted(agent)
