@@ -355,24 +355,28 @@ class FleetDetector(FleetParameters, Observing):
         if file is None or not file.is_at(path):
             self._write(path)
             return
+        model, popularity, anomalous = self._model_there, self.popularity_, self.anomalous_
         with file.changing() as change:
-            if self._model() != self._before:
-                if file.shared(MODEL) != self._before:
+            if self.saved_parameters != self._parameters_before:
+                if file.shared(MODEL) != model:
                     raise _changed_meanwhile(file, "the settings of this model")
-                change.share(MODEL, self._model())
-            counted = _unpack_counted(file, file.shared(COUNTED))
+                model = self._model()
+                change.share(MODEL, model)
             for agent, row, before in self.members_.changes():
                 change.put(agent, row, before)
+            # What others have changed of it meanwhile stays; only the difference is written.
             if self._uncounted:
+                counted = _unpack_counted(file, file.shared(COUNTED))
                 for cells in self._uncounted:
                     counted = counted.without(cells)
                 change.share(COUNTED, _pack_counted(counted))
-            there, mine = _unpack_anomalous(file, file.shared(ANOMALOUS)), self.anomalous_
-            anomalous = (there | (mine - self._anomalous_before)) - (self._anomalous_before - mine)
-            if anomalous != there:
+                popularity = _popularity(popularity.cells, counted)
+            if anomalous != self._anomalous_before:
+                there = _unpack_anomalous(file, file.shared(ANOMALOUS))
+                anomalous = (there | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
                 change.share(ANOMALOUS, _pack_anomalous(anomalous))
-        self.anomalous_, self.popularity_ = anomalous, _popularity(self.popularity_.cells, counted)
-        self._opened_with(file)
+        self.anomalous_, self.popularity_ = anomalous, popularity
+        self._opened_with(file, model)
 
     def _write(self, path: FilePath) -> None:
         """Write the whole fleet to a file that it is not opened from."""
@@ -383,20 +387,21 @@ class FleetDetector(FleetParameters, Observing):
                 place=Place(str(path)),
                 remedy="open it again, or save this one under another name",
             )
+        model = self._model()
         shared = {
-            MODEL: self._model(),
+            MODEL: model,
             COUNTED: _pack_counted(_counted(self.popularity_)),
             ANOMALOUS: _pack_anomalous(self.anomalous_),
         }
         write(path, shared, self.members_.everybody())
         if file is None:
-            self._opened_with(FleetFile.open(path))
+            self._opened_with(FleetFile.open(path), model)
 
-    def _opened_with(self, file: FleetFile | None) -> None:
+    def _opened_with(self, file: FleetFile | None, model: bytes = b"") -> None:
         """Note how the file has what may be changed from now on."""
         if file is not None:
             self.members_.saved(file)
-        self._before = self._model()
+        self._model_there, self._parameters_before = model, self.saved_parameters
         self._anomalous_before, self._uncounted = self.anomalous_, list[Keys]()
 
     def _model(self) -> bytes:
@@ -425,7 +430,7 @@ class FleetDetector(FleetParameters, Observing):
             fleet.anomalous_ = _unpack_anomalous(file, file.shared(ANOMALOUS))
             fleet._check_parts(model)
             fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured, file)
-            fleet._opened_with(file)
+            fleet._opened_with(file, data)
         return fleet
 
     @classmethod
