@@ -1,14 +1,16 @@
-"""A fleet of very many agents: enrolled, saved, opened and scored, with time, file size and memory.
+"""A fleet of very many agents: enrolled, saved, opened, scored and changed, with time, file size and memory.
 
-    python bench/fleet.py [--agents 20000] [--trips 2]        (about two minutes; --agents 100000 for the whole)
+    python bench/fleet.py [--agents 100000] [--enrolled 1000] [--trips 2]        (about three minutes)
+    python bench/fleet.py --porto                             (all trips of Porto, if ASTRAY_PORTO names their folder)
 
 The shipped reward goes on learning from a few simulated people, quickly. The agents are made of them: each has some
 trips in a row of one of those people, moved somewhere else and to other days, under a name of its own, and one more
 trip that is scored. They come in batches, as a feed would bring them, so that no more fixes are in memory than a batch
-has.
+has. ``--enrolled`` of them are enrolled; the others are copies of these under other names, written to the file.
 
-Times are processor seconds on one core. Counting and scoring are done in a process each, whose peak of memory is its
-own; some of it is the program itself. Below, for comparison, a tenth of the agents has ten times the trips.
+Times are processor seconds on one core, with what the machine does beside; where they matter, compare them with one
+another. Each line is a process of its own, whose peak of memory is its own; some of it is the program itself. What is
+written is what the process gave to the kernel (/proc/self/io).
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ import numpy as np
 import astray
 from astray import FleetDetector, Trajectories
 from astray.simulate import city
+from astray.storage.fleet_file import PARTS, FleetFile, Row, write
 
 BATCH = 2_000  # agents that come together
-COMPARED = 20_000  # agents, at most, whose trips are given to a tenth of them
 DAY = 86_400.0
 WIDTHS = (34, 9, 12, 12, 10, 12)
 
@@ -73,14 +75,15 @@ def agents(trips: Trajectories, n: int, each: int, first: int) -> Iterator[Traje
         yield Trajectories(moved, part.offsets, [f"agent-{i:06d}" for i in np.repeat(number, each).tolist()], ids)
 
 
-def enrol(model: Path, n: int, each: int) -> dict[str, float]:
+def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
+    """Enrol some agents, and write a file of ``n``, the others copies of these."""
     fleet = astray.load(model)
     assert isinstance(fleet, FleetDetector)
     for agent in fleet.agents:
         fleet.forget(agent)
     trips = people()
-    began, spent, fixes = time.process_time(), 0.0, 0
-    for batch in agents(trips, n, each, 0):
+    spent, fixes = 0.0, 0
+    for batch in agents(trips, made, each, 0):
         began = time.process_time()
         fleet.enroll(batch)
         spent += time.process_time() - began
@@ -89,22 +92,81 @@ def enrol(model: Path, n: int, each: int) -> dict[str, float]:
     began = time.process_time()
     fleet.save(model.with_suffix(".fleet"))
     saved = time.process_time() - began
-    return {"enrol": spent, "fixes": fixes, "held": held, "save": saved, "peak": peak()}
+    done = {"enrol": spent, "fixes": fixes, "held": held, "save": saved, "peak": peak()}
+    file = FleetFile.open(model.with_suffix(".fleet"))
+    assert file is not None
+    rows = [(name, row(file, name)) for name, _ in sorted(file.entries())]
+    copies = ((f"agent-{i:06d}", rows[i % made][1]) for i in range(n))
+    began = time.process_time()
+    write(model.with_suffix(".fleet"), {part: file.shared(part) for part in PARTS}, copies)
+    return done | {"write": time.process_time() - began, "peak": peak()}
 
 
-def score(model: Path, n: int, each: int) -> dict[str, float]:
+def row(file: FleetFile, agent: str) -> Row:
+    """An agent as the file has it."""
+    entry = file.entry(agent)
+    assert entry is not None
+    data = file.blob(agent, entry)
+    assert data is not None
+    return Row(data, *entry[2:])
+
+
+def score(model: Path, n: int, made: int, each: int) -> dict[str, float]:
+    """A new trip of each that was enrolled, scored by the whole fleet."""
     began = time.process_time()
     fleet = astray.load(model.with_suffix(".fleet"))
     opened, held = time.process_time() - began, peak()
     trips = people()
     spent, fixes, low = 0.0, 0, 0
-    for batch in agents(trips, n, 1, each):
+    for batch in agents(trips, made, 1, each):
         began = time.process_time()
         table = fleet.score(batch)
         spent += time.process_time() - began
         fixes += batch.n_rows
         low += int((table["decision"] != "normal").sum())
     return {"open": opened, "held": held, "score": spent, "fixes": fixes, "peak": peak(), "low": low}
+
+
+def one_trip(model: Path, each: int) -> dict[str, float]:
+    """One agent's new trip: scored by a fleet that is opened for it, then enrolled and saved."""
+    file = model.with_suffix(".fleet")
+    few = next(agents(people(), 12, 1, each))
+    last, again = few[-1:], few[-2:-1]
+    before = peak()
+    began = time.process_time()
+    fleet = astray.load(file)
+    assert isinstance(fleet, FleetDetector)
+    fleet.score(last)
+    scored, held = time.process_time() - began, peak()
+    fleet.enroll(again)  # the first change loads what later ones need not
+    fleet.save(file)
+    written, began = _written(), time.process_time()
+    fleet.enroll(last)
+    fleet.save(file)
+    return {
+        "score": scored,
+        "before": before,
+        "held": held,
+        "enrol": time.process_time() - began,
+        "written": _written() - written,
+    }
+
+
+def forgotten(model: Path, n: int) -> dict[str, float]:
+    """One agent less."""
+    file = model.with_suffix(".fleet")
+    fleet = astray.load(file)
+    assert isinstance(fleet, FleetDetector)
+    name = f"agent-{n // 2:06d}"
+    written, began = _written(), time.process_time()
+    fleet.forget(name)
+    fleet.save(file)
+    return {"forget": time.process_time() - began, "written": _written() - written}
+
+
+def _written() -> float:
+    """Bytes that this process has written so far."""
+    return float(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
 
 
 def peak() -> float:
@@ -131,40 +193,68 @@ def _tell(to: Connection, call: Callable[..., dict[str, float]], args: tuple[Any
     to.send(call(*args))
 
 
-def row(*cells: object) -> None:
+def line(*cells: object) -> None:
     first, *rest = zip(cells, WIDTHS, strict=False)
     print(f"{first[0]:<{first[1]}}" + "".join(f"{cell:>{width}}" for cell, width in rest), flush=True)
 
 
-def run(model: Path, n: int, each: int) -> None:
-    done = alone(enrol, model, n, each)
+def run(model: Path, n: int, made: int, each: int) -> None:
+    done = alone(enrol, model, n, made, each)
     size = model.with_suffix(".fleet").stat().st_size / 1e6
-    name = f"{n:,} agents x {each} trips"
-    row(f"{name}: enrol", f"{done['enrol']:.1f}", f"{1e3 * done['enrol'] / n:.2f}", "", "", f"{done['held']:.0f}")
-    cells = (f"{done['save']:.1f}", f"{1e3 * done['save'] / n:.2f}", f"{size:.0f}", f"{1e3 * size / n / each:.1f}")
-    row("  save", *cells, f"{done['peak']:.0f}")
-    seen = alone(score, model, n, each)
-    row("  open", f"{seen['open']:.1f}", f"{1e3 * seen['open'] / n:.2f}", "", "", f"{seen['held']:.0f}")
-    row("  score a trip each", f"{seen['score']:.1f}", f"{1e3 * seen['score'] / n:.2f}", "", "", f"{seen['peak']:.0f}")
-    rate = seen["fixes"] / seen["score"]
-    low = 100 * seen["low"] / n
-    print(f"    {rate:,.0f} fixes a second; {low:.1f} % of the trips are not called normal", flush=True)
+    name = f"{made:,} agents x {each} trips"
+    line(f"{name}: enrol", f"{done['enrol']:.1f}", f"{1e3 * done['enrol'] / made:.2f}", "", "", f"{done['held']:.0f}")
+    line("  measure and save", f"{done['save']:.1f}", f"{1e3 * done['save'] / made:.2f}")
+    kb = f"{1e3 * size / n / each:.1f}"
+    line(f"  a file of {n:,}", f"{done['write']:.1f}", f"{1e3 * done['write'] / n:.2f}", f"{size:.0f}", kb)
+    seen = alone(score, model, n, made, each)
+    line("  open", f"{seen['open']:.3f}", "", "", "", f"{seen['held']:.0f}")
+    ms = f"{1e3 * seen['score'] / made:.2f}"
+    line(f"  score a trip each of {made:,}", f"{seen['score']:.1f}", ms, "", "", f"{seen['peak']:.0f}")
+    one = alone(one_trip, model, each)
+    line("  open and score one trip", f"{one['score']:.3f}", "", "", "", f"{one['held']:.0f}")
+    line("  enrol one trip and save", f"{one['enrol']:.3f}")
+    print(f"    {one['written'] / 1e3:,.0f} kB written", flush=True)
+    gone = alone(forgotten, model, n)
+    line("  forget one agent and save", f"{gone['forget']:.3f}")
+    print(f"    {gone['written'] / 1e3:,.0f} kB written", flush=True)
+
+
+def porto(model: Path) -> dict[str, float]:
+    """All trips of Porto, enrolled by the command, into a fleet that knows nobody."""
+    from astray.cli import main as command
+
+    fleet = astray.load(model)
+    assert isinstance(fleet, FleetDetector)
+    for agent in fleet.agents:
+        fleet.forget(agent)
+    file = model.with_suffix(".porto")
+    fleet.save(file)
+    source = Path(os.environ["ASTRAY_PORTO"], "porto_trips.parquet")
+    began = time.process_time()
+    if command(["enroll", str(file), str(source)]) != 0:
+        raise SystemExit("porto was not enrolled")
+    return {"enrol": time.process_time() - began, "peak": peak(), "MB": file.stat().st_size / 1e6}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", type=int, default=20_000)
+    parser.add_argument("--agents", type=int, default=100_000)
+    parser.add_argument("--enrolled", type=int, default=1_000)
     parser.add_argument("--trips", type=int, default=2)
     parser.add_argument("--folder", help="for the model files; by default a temporary one")
+    parser.add_argument("--porto", action="store_true", help="enrol all trips of Porto instead")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         model = Path(folder, "reward.astray")
         began = time.process_time()
         FleetDetector(iterations=5, max_agents=8, seed=0).fit(people()).save(model)
-        row("", "seconds", "ms/agent", "file MB", "kB/trip", "peak MB")
-        row("go on learning from 8 people", f"{time.process_time() - began:.1f}")
-        run(model, args.agents, args.trips)
-        run(model, max(1, min(args.agents, COMPARED) // 10), 10 * args.trips)
+        line("", "seconds", "ms/agent", "file MB", "kB/trip", "peak MB")
+        line("go on learning from 8 people", f"{time.process_time() - began:.1f}")
+        if args.porto:
+            found = alone(porto, model)
+            line("Porto: enrol, save", f"{found['enrol']:.1f}", "", f"{found['MB']:.0f}", "", f"{found['peak']:.0f}")
+            return
+        run(model, args.agents, min(args.enrolled, args.agents), args.trips)
 
 
 if __name__ == "__main__":

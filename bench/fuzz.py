@@ -1,13 +1,15 @@
 """Damaged files and models by the thousand: each must be read, or refused with an error of astray's own.
 
     python bench/fuzz.py                     (10,000 cases, some ten minutes on one core)
+    python bench/fuzz.py --model fleet --cases 2000        (a fleet's file alone)
     python bench/fuzz.py --only 1234         (one case again, with its traceback; the file stays in --folder)
 
 Files of every format that is read, and models of every kind, are made small and whole, then damaged: bits flipped,
 bytes taken out, put in, doubled, swapped, cut off; numbers, lines and encodings changed; headers with a name twice,
 NaN, or a terabyte; values and arrays changed under a checksum that is right again. A case is its number: the same
 number is the same damage. Each is read in a process with a limit on its memory and its processor seconds, first as it
-is, then with ``skip_bad``, then as a stream; a model that loads must also score, and explain a trip.
+is, then with ``skip_bad``, then as a stream; a model that loads must also score, and explain a trip. A damaged fleet
+that loads, and whose checksums were not made right again, must score as the whole one does.
 
 Counted are: read; read in part, with ``skip_bad``; refused, with the place and the remedy said; and everything else,
 which is a fault: another exception, a warning, a crash, too long, too much memory.
@@ -41,10 +43,11 @@ from astray.live.state import State, fingerprint
 from astray.readers import Report, iter_read, read
 from astray.simulate import city
 from astray.storage.pretrained import read_reward
-from mutations import BYTES, damaged_model, make_files, make_models
+from mutations import BYTES, damaged_fleet, damaged_model, make_files, make_models
 
 OUTCOMES = ("read", "in part", "refused")  # in part: what is bad was left out
 
+FORGED = ", its checksums right again"
 MODELS = 0.4  # the share of cases that are models
 SECONDS = 30  # processor time of a case
 ADDRESSES = 6 << 30  # bytes of address space of a process
@@ -66,18 +69,22 @@ class Outcome(NamedTuple):
 class Cases:
     """Whole files and models in a folder, and what is made of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, only: str | None = None) -> None:
+        self.folder, self.only = folder, only
         self.files = sorted(p for p in (folder / "files").rglob("*") if p.is_file())
         self.models = sorted(p for p in (folder / "models").iterdir() if p.suffix == "")
         self.trips = city(people=3, days=5, seed=0).trips[:3]
-        self.fleet = fingerprint(astray.load(folder / "models" / "fleet"))
+        fleet = astray.load(folder / "models" / "fleet")
+        self.fleet, self.expected = fingerprint(fleet), fleet.score(self.trips)
 
     def make(self, number: int, target: Path) -> tuple[str, Path]:
         """The damaged file of a case, in an empty folder; and which whole one it was."""
         chance = random.Random(number)
-        if chance.random() < MODELS:
-            whole = chance.choice(self.models)
+        if chance.random() < MODELS or self.only is not None:
+            whole = chance.choice(self.models if self.only is None else [m for m in self.models if m.name == self.only])
+            if whole.name == "fleet":
+                forged = damaged_fleet(whole, target / whole.name, chance)
+                return "model: fleet" + (FORGED if forged else ""), target / whole.name
             damaged_model(whole, target / whole.name, chance)
             return f"model: {whole.name}", target / whole.name
         whole = chance.choice(self.files)
@@ -114,7 +121,9 @@ class Cases:
             else:
                 model = astray.load(file)
                 if kind != "steps":
-                    model.score(self.trips)
+                    scores = model.score(self.trips)
+                    if kind == "fleet" and not scores.equals(self.expected, null_equal=True):
+                        raise RuntimeError("a damaged fleet scores otherwise, and does not say so")
                     model.explain(self.trips, 0)
                 model.save(file.with_name("again"))
         return not refusal
@@ -158,9 +167,9 @@ def peak() -> int:
     return found
 
 
-def work(folder: Path, asked: Connection) -> None:
+def work(folder: Path, only: str | None, asked: Connection) -> None:
     """Do one case after the other; whoever asks notices if this process is killed."""
-    cases = Cases(folder)
+    cases = Cases(folder, only)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     peak()
     while (number := asked.recv()) is not None:
@@ -178,10 +187,10 @@ def work(folder: Path, asked: Connection) -> None:
 class Worker:
     """A process, and the case that it is at."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.asking, asked = context.Pipe()
-        self.process = context.Process(target=work, args=(folder, asked))
+        self.process = context.Process(target=work, args=(folder, only, asked))
         self.process.start()
         asked.close()
         self.number = -1
@@ -201,7 +210,7 @@ class Worker:
         return found
 
 
-def outcomes(folder: Path, numbers: range, n_workers: int) -> Iterator[Outcome]:
+def outcomes(folder: Path, numbers: range, n_workers: int, only: str | None) -> Iterator[Outcome]:
     """All cases, by several processes; one that dies is followed by another."""
     left = iter(numbers)
     at_work: dict[Connection, Worker] = {}
@@ -216,12 +225,12 @@ def outcomes(folder: Path, numbers: range, n_workers: int) -> Iterator[Outcome]:
             at_work[worker.asking] = worker
 
     for _ in range(n_workers):
-        begin(Worker(folder))
+        begin(Worker(folder, only))
     while at_work:
         for ready in wait(list(at_work)):
             worker = at_work.pop(ready)  # type: ignore[call-overload]
             yield worker.taken()
-            begin(worker if worker.process.is_alive() else Worker(folder))
+            begin(worker if worker.process.is_alive() else Worker(folder, only))
 
 
 # -------------------------------------------------------------------- what was found
@@ -251,6 +260,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--only", type=int, help="one case, here, with its traceback")
+    parser.add_argument("--model", help="damage this model alone, such as fleet")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where whole files are kept, to be used again")
     options = parser.parse_args()
@@ -262,7 +272,7 @@ def main() -> None:
             make_files(folder / "files")
             make_models(folder / "models")
         if options.only is not None:
-            cases, target = Cases(folder), folder / f"case-{options.only}"
+            cases, target = Cases(folder, options.model), folder / f"case-{options.only}"
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             source, file = cases.make(options.only, target)
@@ -273,7 +283,7 @@ def main() -> None:
             return
         found = []
         numbers = range(options.first, options.first + options.cases)
-        for done in outcomes(folder, numbers, options.workers):
+        for done in outcomes(folder, numbers, options.workers, options.model):
             found.append(done)
             if done.what not in OUTCOMES:
                 print(*done, file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import shutil
+import sqlite3
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from astray import FleetDetector, IRLDetector, Trajectories
+from astray.detectors.agents import _MEMBER as MEMBER  # what a row of an agent holds
 from astray.live import watch
 from astray.simulate import city
-from astray.storage import container, read
+from astray.storage import container, fleet_file, read
+from astray.storage.compact import pack_arrays, unpack_arrays
 from astray.storage.pretrained import pretrained, write_reward
 from astray.writers import fixes_and_trips, write_table
 
@@ -153,6 +156,7 @@ def make_models(folder: Path) -> None:
     }
     for name, model in models.items():
         model.save(folder / name)
+    (folder / "fleet of version 5").write_bytes(gzip.decompress((DATA / "fleet-5.astray.gz").read_bytes()))
     write_reward(folder / "reward", pretrained())
     lines = trips[:4].to_frame().select("agent", "time", "lat", "lon").write_ndjson().splitlines()
     watch(fleet, lines[:-3], folder / "events.jsonl", state=folder / "state")
@@ -391,6 +395,111 @@ def reheaded(whole: bytes, chance: random.Random) -> bytes:
             size = chance.choice((0, 1, 2**63, 2**64 - 1, size - 1, size + 1))
             return size.to_bytes(8, "little") + whole[8:]
     return len(text.encode()).to_bytes(8, "little") + text.encode() + data
+
+
+PAGE = fleet_file.PAGE_BYTES
+
+
+def damaged_pages(whole: bytes, chance: random.Random) -> bytes:
+    """A database with a page gone, doubled, swapped, emptied, or its first bytes, which say what it holds, changed."""
+    pages = [bytearray(whole[at : at + PAGE]) for at in range(0, len(whole), PAGE)]
+    for _ in range(chance.choice((1, 1, 2))):
+        one, two = chance.randrange(len(pages)), chance.randrange(len(pages))
+        match chance.randrange(6):
+            case 0:
+                del pages[one]
+            case 1:
+                pages.insert(one, bytearray(pages[two]))
+            case 2:
+                pages[one], pages[two] = pages[two], pages[one]
+            case 3:
+                pages[one] = bytearray(len(pages[one]))
+            case 4:
+                pages[one][chance.randrange(12)] = chance.randrange(256)
+            case _:
+                pages[0][chance.randrange(100)] ^= 1 << chance.randrange(8)
+    return b"".join(pages)
+
+
+def damaged_rows(path: Path, chance: random.Random) -> None:
+    """A database with some of its rows changed, gone, doubled or exchanged, by whoever knows SQL."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    table, key = chance.choice((("shared", "part"), ("directory", "shard"), ("agents", "number")))
+    numbers = [n for (n,) in connection.execute(f"SELECT {key} FROM {table}")]
+    one, two = chance.choice(numbers), chance.choice(numbers)
+    (data,) = connection.execute(f"SELECT data FROM {table} WHERE {key} = ?", (one,)).fetchone()
+    match chance.randrange(6):
+        case 0:
+            connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (one,))
+        case 1:
+            connection.execute(f"UPDATE {table} SET {key} = ? WHERE {key} = ?", (chance.randrange(10**6, 10**7), one))
+        case 2:
+            connection.execute(f"UPDATE {table} SET data = ? WHERE {key} = ?", (data, two))
+        case 3:
+            connection.execute(f"UPDATE {table} SET data = ? WHERE {key} = ?", (damaged(data, chance), one))
+        case 4:
+            connection.execute("PRAGMA user_version=" + str(chance.choice((0, 1, 5, 7, 2**31 - 1))))
+        case _:
+            connection.execute(chance.choice(FURTHER))
+    connection.close()
+
+
+FURTHER = (
+    "CREATE TRIGGER t AFTER UPDATE ON agents BEGIN DELETE FROM agents; END",
+    "CREATE VIEW v AS SELECT * FROM agents",
+    "CREATE TABLE further (a)",
+    "CREATE INDEX i ON directory (agents)",
+    "PRAGMA application_id=0",
+    "PRAGMA journal_mode=WAL",
+    "VACUUM",
+    "DROP TABLE agents",
+)
+
+
+def forged_rows(path: Path, chance: random.Random) -> None:
+    """A database of which one blob is changed, and every checksum is right again."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    if chance.random() < 0.3:
+        part = chance.choice(fleet_file.PARTS)
+        (data,) = connection.execute("SELECT data FROM shared WHERE part = ?", (part,)).fetchone()
+        new = damaged(data, chance)
+        sums = fleet_file.checksum(f"shared {part}", new)
+        connection.execute("UPDATE shared SET checksum = ?, data = ? WHERE part = ?", (sums, new, part))
+        connection.close()
+        return
+    rows = connection.execute("SELECT shard, agents, data FROM directory WHERE agents > 0").fetchall()
+    shard, n, data = chance.choice(rows)
+    entries = fleet_file._unpack_shard(data)
+    agent = chance.choice(sorted(entries))
+    entry = entries[agent]
+    (blob,) = connection.execute("SELECT data FROM agents WHERE number = ?", (entry.number,)).fetchone()
+    if chance.random() < 0.8:  # the numbers inside
+        arrays = dict(enumerate(unpack_arrays(blob, MEMBER)))
+        changed = rearrayed({str(i): array for i, array in arrays.items()}, chance)
+        kept = [changed.get(str(i), array) for i, array in arrays.items()]
+        fit = [a.reshape(-1).astype(arrays[i].dtype) for i, a in enumerate(kept)]
+        blob = pack_arrays(fit)
+    else:
+        blob = damaged(blob, chance)
+    connection.execute("UPDATE agents SET data = ? WHERE number = ?", (blob, entry.number))
+    entries[agent] = entry._replace(checksum=fleet_file.checksum(f"agent {entry.number} {agent}", blob))
+    told = fleet_file._pack_shard(entries)
+    sums = fleet_file.checksum(f"directory {shard} {n}", told)
+    connection.execute("UPDATE directory SET checksum = ?, data = ? WHERE shard = ?", (sums, told, shard))
+    connection.close()
+
+
+def damaged_fleet(whole: Path, target: Path, chance: random.Random) -> bool:
+    """A damaged copy of a fleet's file; whether its checksums are right again."""
+    how = chance.random()
+    if how < 0.3:
+        target.write_bytes(damaged(whole.read_bytes(), chance))
+    elif how < 0.5:
+        target.write_bytes(damaged_pages(whole.read_bytes(), chance))
+    else:
+        shutil.copy(whole, target)
+        (damaged_rows if how < 0.7 else forged_rows)(target, chance)
+    return how >= 0.7
 
 
 def damaged_model(whole: Path, target: Path, chance: random.Random) -> None:

@@ -1057,3 +1057,68 @@ def test_the_demonstration_prints_a_table_and_writes_pictures(tmp_path: Path, ca
     written = {path.name for path in out.iterdir()}
     assert {"scores.png", "astray.html"} < written
     assert written == set(re.findall(r"^  ([\w-]+\.(?:png|html))$", said, re.MULTILINE))
+
+
+def test_jobs_of_several_parts_do_what_one_does(
+    home: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    whole, parts = tmp_path / "whole.astray", tmp_path / "parts.astray"
+    more = str(tmp_path / "more.csv")
+    assert main(["simulate", "-o", more, "--people", "6", "--days", "4", "--seed", "3", "-q"]) == 0
+    for model in (whole, parts):
+        shutil.copy(home / "fleet.astray", model)
+    assert main(["enroll", str(whole), more, "-q"]) == 0
+    for i in (3, 1, 2):
+        assert main(["enroll", str(parts), more, "--part", f"{i}/3", "-q"]) == 0
+    for model in (whole, parts):
+        astray.load(model).save(model.with_suffix(".anew"))
+    assert parts.with_suffix(".anew").read_bytes() == whole.with_suffix(".anew").read_bytes()
+    # Again, after a kill perhaps: nothing is counted twice.
+    assert main(["enroll", str(parts), more, "--part", "2/3"]) == 0
+    assert "0 trips counted, 0 new agents; 6 agents now" in capsys.readouterr().err
+
+    command = ["score", str(whole), str(home / "new.csv"), "-q", "-o"]
+    assert main([*command, str(tmp_path / "whole.parquet")]) == 0
+    for i in (1, 2, 3):
+        assert main([*command, str(tmp_path / f"{i}.parquet"), "--part", f"{i}/3"]) == 0
+    found = pl.concat([pl.read_parquet(tmp_path / f"{i}.parquet") for i in (1, 2, 3)]).sort("agent", "trajectory")
+    expected = pl.read_parquet(tmp_path / "whole.parquet")
+    assert found.equals(expected.sort("agent", "trajectory"), null_equal=True)
+    # Trips in the order of the file, however they were put together.
+    monkeypatch.setattr("astray.cli.workers.AT_A_TIME", 500)
+    trips = astray.read(home / "new.csv")
+    mixed = trips[np.random.default_rng(0).permutation(len(trips))]
+    mixed.to_frame().write_parquet(tmp_path / "mixed.parquet")
+    for flags in ([], ["--fixes"]):
+        command = [
+            "score",
+            str(whole),
+            str(tmp_path / "mixed.parquet"),
+            "-q",
+            "-o",
+            str(tmp_path / "t.parquet"),
+            *flags,
+        ]
+        assert main(command) == 0
+        told = astray.load(whole).score_fixes(mixed) if flags else astray.load(whole).score(mixed)
+        assert pl.read_parquet(tmp_path / "t.parquet")["trajectory"].to_list() == told["trajectory"].to_list()
+    for wrong in ("0/3", "4/3", "3", "a/b"):
+        assert "is no part of a whole" in refused(["enroll", str(parts), more, "--part", wrong], capsys)
+
+
+def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    trips, folder = astray.read(home / "new.csv"), tmp_path / "days"
+    folder.mkdir()
+    for i in range(3):
+        trips[i::3].to_frame().write_parquet(folder / f"{i}.parquet")
+    for name, most in (("loaded", 1 << 30), ("streamed", 1)):
+        monkeypatch.setattr("astray.cli.reading.STREAMED_BYTES", most)
+        monkeypatch.setattr("astray.cli.reading.BATCH_ROWS", 500)
+        model = tmp_path / f"{name}.astray"
+        assert main(["enroll", str(home / "fleet.astray"), str(folder), "-o", str(model), "-q"]) == 0
+        assert main(["score", str(model), str(folder), "-o", str(tmp_path / f"{name}.csv"), "-q"]) == 0
+    assert (tmp_path / "loaded.astray").read_bytes() == (tmp_path / "streamed.astray").read_bytes()
+    assert (tmp_path / "loaded.csv").read_bytes() == (tmp_path / "streamed.csv").read_bytes()
+    assert len(astray.load(model).members_["p00"].memory) > len(
+        astray.load(home / "fleet.astray").members_["p00"].memory
+    )

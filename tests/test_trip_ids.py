@@ -20,6 +20,7 @@ from astray.errors import DataError
 from astray.simulate import city
 from astray.storage import container, pack_text, read
 from astray.trip_ids import find_trips
+from conftest import earlier_fleet
 
 PARTS = st.text("ab/", max_size=3)
 IDS = st.builds(TripId, PARTS, PARTS)
@@ -219,7 +220,7 @@ def renamed(trips: Trajectories, agent: str, prefix: str) -> Trajectories:
     return Trajectories(columns, trips.offsets, [agent] * len(trips), [f"{prefix}/{i}" for i in range(len(trips))])
 
 
-@pytest.mark.parametrize("kind", ["one agent", "a pool", "a fleet"])
+@pytest.mark.parametrize("kind", ["one agent", "a pool"])
 def test_a_file_that_glued_the_names_is_read(
     people: Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -227,8 +228,7 @@ def test_a_file_that_glued_the_names_is_read(
     first, second = renamed(people.agent("p00"), "a", "w"), renamed(people.agent("p01"), "a/x", "y")
     known = first[:40] if kind == "one agent" else Trajectories.concat([first[:40], second[:40]])
     marks = np.where(np.arange(len(known)) % 40 == 5, -1, 1)
-    detector = (FleetDetector(iterations=1) if kind == "a fleet" else IRLDetector()).fit(known, marks)
-    assert isinstance(detector, IRLDetector | FleetDetector)
+    detector = IRLDetector().fit(known, marks)
     far = people.agent("p02")[:12]
     far = far.with_columns({"lat": far.columns["lat"] + 0.5})  # where nobody has ever been
     detector.observe(renamed(far, "a", "z"))
@@ -243,3 +243,16 @@ def test_a_file_that_glued_the_names_is_read(
     assert old.anomalous_ == detector.anomalous_
     old.save(tmp_path / "again.astray")
     assert (tmp_path / "again.astray").read_bytes() == (tmp_path / "new.astray").read_bytes()
+
+
+def test_a_fleet_that_glued_the_names_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector, old_file = astray.load(earlier_fleet(tmp_path)), earlier_fleet(tmp_path)
+    as_version_4(old_file, monkeypatch)
+    old = astray.load(old_file)
+    assert old.agents == detector.agents == ["a", "a/x"]
+    assert old.questions_ == detector.questions_ != ()
+    assert old.known_trips_ == detector.known_trips_
+    assert old.anomalous_ == detector.anomalous_ != frozenset()
+    for model, name in ((detector, "new"), (old, "again")):
+        model.save(tmp_path / name)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "new").read_bytes()

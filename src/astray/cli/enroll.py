@@ -10,12 +10,13 @@ from astray.text import number_of
 
 
 @o.with_settings(Reading, LocalTime, "whole")
-@o.changes_model
+@o.changes_fleet
 def command(
     settings: Settings,
     model: o.Model,
     file: o.Trips,
     output: o.NewModel = None,
+    part: o.Part = None,
 ) -> None:
     """Let a fleet model know new agents, or further trips of known ones, by counting them.
 
@@ -27,8 +28,10 @@ def command(
 
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
+      [dim]# on four cores, or by four jobs of a cluster that share a disk[/dim]
+      for i in 1 2 3 4; do astray enroll fleet.astray all.parquet --part $i/4 & done
     """
-    from astray.cli.reading import Source
+    from astray.cli.reading import Source, in_part, joined, read_part
     from astray.detectors.fleet import FleetDetector
     from astray.storage import load
 
@@ -36,16 +39,17 @@ def command(
     if not isinstance(fleet, FleetDetector):
         reason, remedy = "a model of one agent or pool, which enrols nobody", "astray update adds trips to it"
         raise AstrayError(reason, place=model, remedy=remedy)
-    before = len(fleet.agents)
+    before = len(fleet.members_)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
     counted = 0
     with progress(f"counting {source.name}", quiet=settings.quiet) as done:
-        for batch, share in source.batches():
+        # Many trips at a time, so that what is known of an agent is read and written once.
+        for batch, share in joined(in_part(source.batches(), read_part(part))):
             counted += fleet.enroll(batch)
             done(share)
     o.save(fleet, model, output)
     source.say_left_out()
-    new = len(fleet.agents) - before
-    counts = f"{number_of(counted, 'trip')} counted, {number_of(new, 'new agent')}"
-    say(f"{counts}; {number_of(len(fleet.agents), 'agent')} now", quiet=settings.quiet)
+    now = len(fleet.members_)
+    counts = f"{number_of(counted, 'trip')} counted, {number_of(now - before, 'new agent')}"
+    say(f"{counts}; {number_of(now, 'agent')} now", quiet=settings.quiet)

@@ -46,7 +46,8 @@ def command(
     detector = load(model)
     if not trip:
         detector.forget(agent)
-        said = f"{agent} forgotten; {number_of(len(detector.agents), 'agent')} left"
+        left = len(detector.members_) if isinstance(detector, FleetDetector) else len(detector.agents)
+        said = f"{agent} forgotten; {number_of(left, 'agent')} left"
     elif isinstance(detector, FleetDetector):
         if agent in detector.members_:
             remembered = detector.members_[agent].memory.trip_ids

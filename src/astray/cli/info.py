@@ -40,11 +40,11 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.storage import load, plain, read
+    from astray.storage import load
 
     detector = load(model)
-    parameters = plain(dict(read(model).values["parameters"]))
     about = _about(model, detector)
+    parameters = detector.saved_parameters
     about["thresholds"] = {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")}
     about["reward"] = {"aspects": list(detector.reward_.aspects), "made": detector.reward_.made}
     about["calibration"] = _calibration(detector)
@@ -64,23 +64,24 @@ def _about(file: Path, model: IRLDetector | FleetDetector) -> dict[str, Any]:
     from astray import __version__
     from astray.detectors.fleet import FleetDetector
     from astray.storage import VERSION
+    from astray.storage.fleet_file import VERSION as FLEET_VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
-    about |= {"format": VERSION, "astray": __version__}
+    about |= {"format": FLEET_VERSION if isinstance(model, FleetDetector) else VERSION, "astray": __version__}
     if isinstance(model, FleetDetector):
-        memories = [member.memory for member in model.members_.values()]
-        trips = sorted(len(memory) for memory in memories)
+        rows = dict(model.members_.rows())
+        trips = sorted(row.trips for row in rows.values())
+        moments = [time for row in rows.values() if row.trips for time in (row.first, row.last)]
         spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
-        starts = [float(t) for memory in memories for t in memory.times]
         return about | {
             "kind": "a fleet: one reward for all, a memory for each",
             "sees": "GPS trips",
             "agents": len(trips),
             "trips": sum(trips),
             "trips_of_an_agent": spread,
-            "period": _period(starts, model.zone(next(iter(model.agents), ""))),
-            "time_zones": dict(Counter(str(model.zone(agent)) for agent in model.agents).most_common()),
+            "period": _period(moments, model.zone(next(iter(rows), ""))),
+            "time_zones": dict(Counter(str(model.zone(agent)) for agent in rows).most_common()),
             "anomalous": len(model.anomalous_),
             "popularity": len(model.popularity_.agents),
         }

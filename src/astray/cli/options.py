@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
@@ -87,6 +88,16 @@ OnlyAgent = Annotated[
         show_default=False,
     ),
 ]
+Part = Annotated[
+    str | None,
+    Option(
+        "--part",
+        metavar="I/N",
+        help="Only the agents of this part, such as 3/16: N jobs, one a part, do everybody. Who belongs to which part "
+        "is told by the names alone. Of a fleet.",
+        show_default=False,
+    ),
+]
 To = Annotated[str, Option("--to", help="Format of standard output: csv, jsonl or geojson.", metavar="FORMAT")]
 
 Config = Annotated[
@@ -128,6 +139,20 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
         return run
 
     return decorate
+
+
+def changes_fleet(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that changes a model as :func:`changes_model` says; but jobs of several parts work side by side.
+
+    They change other agents, each in one go at its end, and the file lets one at a time write.
+    """
+
+    @functools.wraps(command)
+    def run(model: Path, part: str | None = None, **given: Any) -> None:
+        with nullcontext() if part is not None else changing(model):
+            command(model=model, part=part, **given)
+
+    return run
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:

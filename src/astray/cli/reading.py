@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from astray.cli.console import progress, say_left_out
 from astray.detectors.agent import IRLDetector
@@ -16,7 +20,7 @@ from astray.detectors.fleet import FleetDetector
 from astray.errors import AstrayError, DataError, Option, some_names
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
-from astray.readers.sources import listed
+from astray.readers.sources import SUFFIXES, listed
 from astray.scoring.scores import chunks
 from astray.settings import TABLES, Settings
 from astray.trajectories import Trajectories
@@ -26,6 +30,8 @@ STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
+
+PARQUET = (".parquet", ".pq")
 
 Batch = tuple[Trajectories, float]
 """Some trips, and which share of the file had been read when they came."""
@@ -85,15 +91,23 @@ class Source:
             return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
         return "table" if named in TABLES else named
 
-    @cached_property
+    @property
     def is_streamed(self) -> bool:
-        """Whether there is one file that is too large to be loaded, and of a format that can be streamed."""
-        if self.settings.whole or "names" in self.options:
-            return False
+        """Whether what is to be read is too large to be loaded, and of a format that can be streamed."""
+        return bool(self._streamed_files)
+
+    @cached_property
+    def _streamed_files(self) -> list[Path]:
+        """What is streamed: one file, or several of Parquet, each by itself; none if everything is loaded."""
+        if self.settings.whole or "names" in self.options or self.kind not in ("table", "porto"):
+            return []
         paths = listed(self.path)
-        if len(paths) > 1 or not paths[0].is_file() or self.kind not in ("table", "porto"):
-            return False
-        return (size_of(paths[0]) if is_packed(paths[0]) else paths[0].stat().st_size) > STREAMED_BYTES
+        files = [file for path in paths for file in (_tables_below(path) if path.is_dir() else [path])]
+        parquet = all(file.suffix.lower() in PARQUET for file in files)
+        if not all(file.is_file() for file in files) or not (parquet or (len(files) == 1 and files == paths)):
+            return []
+        total = sum(size_of(file) if is_packed(file) else file.stat().st_size for file in files)
+        return files if total > STREAMED_BYTES else []
 
     def _told(self, done: Callable[[float], None]) -> dict[str, Any]:
         """All that the reader is told, and what it tells how far it is."""
@@ -117,14 +131,19 @@ class Source:
     def _streamed(self, rows: int) -> Iterator[Batch]:
         shares = deque([0.0], maxlen=1)
         others: dict[str, None] | None = {}  # as long as nobody was found who is asked for
-        for batch in iter_read(self.path, rows, **self._told(shares.append)):
-            trips = self._attributed(batch)
-            mine = self._asked_for(trips)
-            if len(mine):
-                others = None
-                yield mine, shares[-1]
-            elif others is not None:
-                others |= dict.fromkeys(trips.agents)
+        sizes = {file: file.stat().st_size for file in self._streamed_files}
+        whole, before = max(sum(sizes.values()), 1), 0
+        for file, size in sizes.items():
+            for batch in iter_read(file, rows, **self._told(shares.append)):
+                trips = self._attributed(batch)
+                mine = self._asked_for(trips)
+                if len(mine):
+                    others = None
+                    yield mine, (before + size * shares[-1]) / whole
+                elif others is not None:
+                    others |= dict.fromkeys(trips.agents)
+            before += size
+            shares.append(0.0)
         if others is not None:
             raise self._empty(list(others))
 
@@ -190,6 +209,66 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
         raise AstrayError(f"{reason}: not enrolled", remedy="run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}", remedy=f"--agent {shlex.quote(only or '')} leaves the others out")
+
+
+def _tables_below(folder: Path) -> list[Path]:
+    """The files below a folder that would be read."""
+    return [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
+
+
+SLAB_FIXES = 8_000_000
+"""Fixes of a fleet's trips that are sorted by agent together: what is known of an agent is then read once for many."""
+
+
+def joined(batches: Iterable[Batch], fixes: int = SLAB_FIXES) -> Iterator[Batch]:
+    """Batches put together until they have so many fixes."""
+    held: list[Trajectories] = []
+    share = 0.0
+    for trips, share in batches:
+        held.append(trips)
+        if sum(part.n_rows for part in held) >= fixes:
+            yield Trajectories.concat(held), share
+            held = []
+    if held:
+        yield Trajectories.concat(held), share
+
+
+def in_part(batches: Iterable[Batch], part: tuple[int, int] | None) -> Iterator[Batch]:
+    """The trips of those agents that belong to a part (number, of how many): by a hash of the agent's name."""
+    for trips, share in batches:
+        if part is None:
+            yield trips, share
+            continue
+        number, n = part
+        mine = {agent: part_of(agent, n) == number for agent in trips.agents}
+        chosen = trips[np.array([mine[agent] for agent in trips.agent_ids.tolist()], bool)]
+        if len(chosen):
+            yield chosen, share
+
+
+def part_of(agent: str, n: int) -> int:
+    """Which of ``n`` parts, from 1 on, an agent belongs to; the same in every process and on every machine.
+
+    >>> [part_of(agent, 4) for agent in ("ana", "bob", "cem")]
+    [4, 4, 3]
+    """
+    told = hashlib.blake2b(agent.encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(told, "little") % n
+
+
+def read_part(text: str | None) -> tuple[int, int] | None:
+    """``3/16`` as numbers.
+
+    >>> read_part("3/16"), read_part(None)
+    ((3, 16), None)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    number, n = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= n:
+        raise AstrayError(f"--part {text} is no part of a whole; give a number and of how many, such as 3/16")
+    return number, n
 
 
 def cut(trips: Trajectories, rows: int) -> Iterator[Batch]:

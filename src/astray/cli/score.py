@@ -39,6 +39,7 @@ def command(
     fixes: Annotated[bool, Option("--fixes", help="One row a fix instead of one a trip.")] = False,
     to: o.To = "csv",
     agent: o.OnlyAgent = None,
+    part: o.Part = None,
 ) -> None:
     """Say how normal each trip of a file is.
 
@@ -56,10 +57,12 @@ def command(
       astray score fleet.astray new.parquet -o scores.parquet
       [dim]# flag about one normal trip in a hundred[/dim]
       astray score me.astray new.csv -o scores.csv --false-alarm-rate 0.01
+      [dim]# the second of four jobs that score everybody[/dim]
+      astray score fleet.astray all.parquet --part 2/4 -o scores-2.parquet
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, only_agent
+    from astray.cli.reading import Source, cut, in_part, only_agent, read_part
     from astray.cli.workers import Scorer, scored
     from astray.processes import cores
     from astray.writers import table_writer
@@ -74,6 +77,7 @@ def command(
         loaded = source.load()
         n = 1 if loaded.n_rows < ALONE_ROWS else n
         batches = cut(loaded, AT_A_TIME)
+    batches = in_part(batches, read_part(part))
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
@@ -81,7 +85,7 @@ def command(
     with ExitStack() as stack:
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         done = stack.enter_context(progress(f"scoring {source.name}", quiet=settings.quiet))
-        for table, (trips, share) in stack.enter_context(closing(scored(scorer, batches, n))):
+        for table, (trips, share) in stack.enter_context(closing(scored(scorer, batches, n, done))):
             if write is None:
                 shown.append(table)
             else:

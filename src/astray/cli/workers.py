@@ -14,12 +14,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from astray.cli.console import Advance
+from astray.cli.reading import joined
+from astray.detectors.fleet import FleetDetector
+from astray.detectors.fleet_features import by_agent
 from astray.errors import UnknownAgentWarning
 from astray.processes import spread
+from astray.scoring.scores import chunks
 from astray.settings import Settings
 from astray.storage import load
 from astray.trajectories import Trajectories
@@ -27,7 +34,11 @@ from astray.trajectories import Trajectories
 if TYPE_CHECKING:
     from astray.cli.reading import Batch
     from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+
+Array = NDArray[Any]
+
+AT_A_TIME = 100_000
+"""Fixes of a fleet's trips, about, that a process is given at a time."""
 
 KEPT_BYTES = 128 << 20
 """Memory that a process keeps for the next batch, when that of the last one is no longer used."""
@@ -62,18 +73,65 @@ class Scorer:
             return self.detector.score(trips, **self.settings.given(["eps", "gamma", "false_alarm_rate"]))
 
 
-def scored(scorer: Scorer, batches: Iterator[Batch], n: int) -> Generator[tuple[pl.DataFrame, Batch], None, None]:
-    """The tables of all batches in order, by ``n`` processes; close it, so that none outlives an error."""
-    given: deque[Batch] = deque()
+def scored(
+    scorer: Scorer, batches: Iterator[Batch], n: int, advance: Advance = lambda share: None
+) -> Generator[tuple[pl.DataFrame, Batch], None, None]:
+    """The tables of all batches in order, by ``n`` processes; close it, so that none outlives an error.
 
-    def trips() -> Iterator[Trajectories]:
-        for batch in batches:
-            given.append(batch)
-            yield batch[0]
+    Trips of a fleet go to the processes agent by agent, so that what is known of an agent is read once for many of
+    them; the tables are in the order of the trips all the same.
+    """
+    fleet = isinstance(scorer.detector, FleetDetector)
+    given: deque[_Task] = deque()
 
-    with closing(spread(scorer, trips(), n)) as tables:
+    def tasks() -> Iterator[Trajectories]:
+        before = 0.0
+        for trips, share in joined(batches) if fleet else batches:
+            order = by_agent(trips) if fleet else np.arange(len(trips))
+            pieces = list(_agents_together(trips, order)) if fleet else [slice(0, len(trips))]
+            for k, piece in enumerate(pieces, start=1):
+                come = before + (share - before) * k / len(pieces)
+                given.append(_Task(trips, share, order[piece], come, k == len(pieces)))
+                yield trips[order[piece]] if fleet else trips
+            before = share
+
+    held: list[tuple[Array, pl.DataFrame]] = []
+    with closing(spread(scorer, tasks(), n)) as tables:
         for table in tables:
-            yield table, given.popleft()
+            task = given.popleft()
+            held.append((task.positions, table))
+            if task.is_last:
+                whole = _in_order(held, task.trips, scorer.fixes) if fleet else table
+                yield whole, (task.trips, task.share)
+                held = []
+            else:
+                advance(task.come)
+
+
+class _Task(NamedTuple):
+    """Some trips of a batch, by their positions in it."""
+
+    trips: Trajectories
+    share: float
+    positions: Array
+    come: float  # which share of everything is done with it
+    is_last: bool  # of its batch
+
+
+def _agents_together(trips: Trajectories, order: Array) -> Iterator[slice]:
+    """Pieces of trips in an order agent by agent, none of which ends within an agent."""
+    ids, lengths = trips.agent_ids[order], trips.lengths[order]
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    for some in chunks(np.add.reduceat(lengths, starts), AT_A_TIME):
+        yield slice(int(starts[some.start]), int(starts[some.stop]) if some.stop < len(starts) else len(ids))
+
+
+def _in_order(parts: list[tuple[Array, pl.DataFrame]], trips: Trajectories, fixes: bool) -> pl.DataFrame:
+    """The tables of parts of a batch as one, in the order of its trips."""
+    position = np.concatenate([positions for positions, _ in parts])
+    whole = pl.concat([table for _, table in parts])
+    at = np.repeat(position, trips.lengths[position]) if fixes else position
+    return whole[np.argsort(at, kind="stable")]
 
 
 def _keep_memory() -> None:

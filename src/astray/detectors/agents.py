@@ -1,34 +1,81 @@
-"""The members of a fleet: what it knows of each agent, and what all of them share; in memory and in a file."""
+"""The members of a fleet: what it knows of each agent, and what all of them share; also as a row of its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, ObservingConfig, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, ObservingConfig, unpack_inboxes
 from astray.features.context import Context
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frame
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.memory import Memory
-from astray.features.popularity import Popularity
+from astray.features.memory import Forgetting, Memory
+from astray.features.popularity import NO_KEYS, Counted, Keys, Popularity, Visits
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, Location
 from astray.scoring.own_scale import OwnScores, own_calibration
-from astray.storage import ModelFile, pack_text
-from astray.storage.parts import Packed, sound
+from astray.storage import ModelFile
+from astray.storage.compact import (
+    KEYS,
+    POSTINGS,
+    TEXTS,
+    as_postings,
+    as_rising,
+    as_texts,
+    pack_arrays,
+    postings,
+    rising,
+    texts,
+    unpack_arrays,
+)
+from astray.storage.fleet_file import Row
+from astray.storage.parts import sound
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
-from astray.zones import Zone, by_place, home_of
+from astray.zones import Zone, by_place
 
 Array = NDArray[Any]
-XY = NDArray[np.float32]
+Degrees = tuple[Array, Array]
+
+RECENT = 300  # of an agent's trips, the newest, are kept as they are, and set its scale
+PER_DEGREE, PER_SECOND = 1e7, 1e3  # of what is kept of them: centimetres and milliseconds
+CENTRES = 2.0, 1.0  # to a degree of latitude and of longitude: where metres begin
+FARTHEST = 89.0  # degrees of latitude: at a pole there is no east
+
+
+def centre_of(lat: float, lon: float) -> Projection:
+    """Where the metres of a trip begin that starts here: the next of a few places all over the earth.
+
+    It depends on the trip alone, not on what else is known of its agent: so the same trips give the same counts,
+    however they come.
+
+    >>> centre_of(45.3, 7.6), centre_of(45.2, 7.4)
+    (Projection(lat=45.5, lon=8.0), Projection(lat=45.0, lon=7.0))
+    """
+    north = min(max(round(lat * CENTRES[0]) / CENTRES[0], -FARTHEST), FARTHEST)
+    return Projection(north, round(lon * CENTRES[1]) / CENTRES[1])
+
+
+def centres(trips: Trajectories) -> list[Projection]:
+    """Where the metres of each trip begin."""
+    first = trips.offsets[:-1]
+    return [
+        centre_of(*place) for place in zip(*(trips.columns[c][first].tolist() for c in ("lat", "lon")), strict=True)
+    ]
+
+
+def started(trips: Trajectories) -> list[tuple[float, str]]:
+    """When each trip began, and its name: by this trips of an agent are in order."""
+    starts = trips.columns["time"][trips.offsets[:-1]].tolist()
+    return list(zip(starts, trips.trajectory_ids.tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,34 +86,55 @@ class Common:
     context: Context
     reward: Reward
     weights: tuple[float, ...]  # of the aspects that are asked about
-    popularity: Popularity = field(default_factory=Popularity)
+    counted: Counted = field(default_factory=Counted)  # how many of them have been where
     scaling: ScaleConfig = ScaleConfig()
     observing: ObservingConfig = ObservingConfig()
+
+    def seen_from(self, centre: Projection, memory: Memory, popularity: Popularity) -> Featurizer:
+        """How trips that begin near a place are seen by an agent who remembers this."""
+        config = self.featurizer
+        offset = centre.solar_offset if config.utc_offset is None else config.utc_offset
+        encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(centre, offset))
+        return Featurizer(config, centre, encoder, replace(self.context, utc_offset=offset), popularity)
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """What a fleet knows of one agent: where it lives, what it remembers, how that scores, and some of its ways."""
+    """What a fleet knows of one agent.
 
-    projection: Projection
-    utc_offset: float
+    Attributes
+    ----------
+    memory
+        The trips that are remembered, in the order of time.
+    recent
+        The newest of them as they are, in the order of time, to measure and to show; None if there are none.
+    own
+        What they score, each left out of the memory.
+    measured
+        Whether that was measured since the memory changed.
+    inbox
+        Flagged trips that nothing was learned from.
+    cells
+        Where the agent counts among those that others are compared with.
+    zone
+        By which clocks it lives.
+    ways
+        Some of its ways (lat, lon), where an earlier version kept no trips.
+    """
+
     memory: Memory = field(default_factory=Memory)
-    ways: tuple[XY, ...] = ()  # metres, the last ones
-    own: OwnScores = field(default_factory=OwnScores)  # of the remembered trips, each left out
-    inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
-    zone: Zone | None = None  # by which clocks it lives
+    recent: Trajectories | None = None
+    own: OwnScores = field(default_factory=OwnScores)
+    measured: bool = True
+    inbox: Inbox = field(default_factory=Inbox)
+    cells: Keys = field(default_factory=lambda: NO_KEYS)
+    zone: Zone | None = None
+    ways: tuple[Degrees, ...] = ()
 
     @classmethod
-    def of(cls, trips: Trajectories, config: FeaturizerConfig) -> Member:
-        """A member centred on its first trips, with nothing remembered."""
-        return replace(cls.around(trips.columns["lat"], trips.columns["lon"], config), zone=home_of(trips))
-
-    @classmethod
-    def around(cls, lat: Array, lon: Array, config: FeaturizerConfig) -> Member:
-        """A member centred on some fixes, with nothing remembered."""
-        projection = Projection.centred_on(lat, lon)
-        offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
-        return cls(projection, offset, Memory(forgetting=config.forgetting))
+    def blank(cls, config: FeaturizerConfig) -> Member:
+        """Somebody of whom nothing is known."""
+        return cls(Memory(forgetting=config.forgetting))
 
     @property
     def history(self) -> float:
@@ -75,19 +143,45 @@ class Member:
         return replace(self.memory).history
 
     @property
-    def frame(self) -> Frame:
-        """Where its metres begin, and what local time is there."""
-        return Frame(self.projection, self.utc_offset)
+    def nbytes(self) -> int:
+        """The room that it takes, about."""
+        fixes = 0 if self.recent is None else self.recent.n_rows
+        return 12 * len(self.memory.keys) + 24 * fixes + 8 * len(self.cells) + 300 * len(self.memory) + 2_000
+
+    @property
+    def home(self) -> Projection:
+        """Where its last trip began; for who asks about no trip in particular."""
+        if self.recent is not None:
+            return centres(self.recent[-1:])[0]
+        lat, lon = (float(self.ways[-1][i][0]) for i in (0, 1)) if self.ways else (0.0, 0.0)
+        return centre_of(lat, lon)
 
     def with_memory(self, memory: Memory) -> Member:
         """The same member after some trips were added or forgotten; what stayed has the scores that it had."""
-        return replace(self, memory=memory, own=self.own.follow(replace(self.memory), memory))
+        ordered = memory.ordered()
+        own = self.own.follow(replace(self.memory), replace(ordered))
+        recent = self.recent
+        if recent is not None:
+            recent = recent[recent.isin(ordered.trip_ids)]
+        kept = recent if recent is not None and len(recent) else None
+        return replace(self, memory=ordered, own=own, recent=kept)
 
-    def featurizer(self, agent: str, common: Common) -> Featurizer:
-        """How this agent's trips are seen, one agent at a time."""
-        config, context = common.featurizer, replace(common.context, utc_offset=self.utc_offset)
-        encoder = FamiliarityEncoder(self.memory, config.habits, config.lags, self.frame)
-        return Featurizer(config, self.projection, encoder, context, common.popularity.excluding(agent))
+    def keeping(self, trips: Trajectories, common: Common) -> Member:
+        """The same member with the newest of these trips and of those that it kept; all are in the memory."""
+        known = as_kept(trips[trips.isin(self.memory.trip_ids)], common.featurizer)
+        both = [t for t in (self.recent, known) if t is not None and len(t)]
+        if not both:
+            return self
+        together = Trajectories.concat(both)
+        when = started(together)
+        order = sorted(range(len(when)), key=when.__getitem__)[-RECENT:]
+        return replace(self, recent=together[np.array(order)])
+
+    def featurizer(self, agent: str, common: Common, centre: Projection | None = None) -> Featurizer:
+        """How this agent's trips are seen, those that begin in one place; by default where the last one did."""
+        visits = Visits(common.counted, agent, self.cells)
+        popularity = Popularity(common.featurizer.popularity, visits, agent)
+        return common.seen_from(centre or self.home, self.memory, popularity)
 
     def calibration(self, common: Common, unfinished: bool = False) -> Calibration:
         """What its trips are measured on."""
@@ -95,50 +189,207 @@ class Member:
         return own_calibration(*of, common.scaling, unfinished=unfinished)
 
 
-# -------------------------------------------------------------------- as a file holds them
+def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:
+    """Trips as they are kept: to the centimetre and the millisecond, with the context that the featurizer looks at."""
+    rounded = {"time": PER_SECOND, "lat": PER_DEGREE, "lon": PER_DEGREE}
+    columns = {name: np.rint(trips.columns[name] * per) / per for name, per in rounded.items()}
+    context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
+    return Trajectories._trusted(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)
 
 
-def pack_members(members: Mapping[str, Member], aspects: int) -> Packed:
-    """All memories, one after the other, with offsets; nothing is copied."""
-    everybody = list(members.values())
-    ways = [w for m in everybody for w in m.ways]
+# -------------------------------------------------------------------- as a row of a file
 
-    def offsets(counts: Iterable[int]) -> NDArray[np.int64]:
-        return np.cumsum([0, *counts], dtype=np.int64)
 
-    def whole(part: Callable[[Member], Array], blank: Array) -> list[Array]:
-        return [part(m) for m in everybody] or [blank]
+_NAMED_KEYS = (*TEXTS, *TEXTS, np.float64, np.uint32, *KEYS)  # trips that wait, or that were rejected
+_MEMBER = (
+    *(np.float64, np.int64),  # the numbers of the member
+    *(*TEXTS, np.float64, *POSTINGS),  # the memory
+    np.float32,  # scores
+    *(np.uint32, np.uint32, np.int64, np.int64, np.int64),  # kept trips: which, how many fixes, time, lat, lon
+    *KEYS,  # cells
+    *_NAMED_KEYS,
+    *_NAMED_KEYS,
+    *(np.uint32, np.float32, np.float32),  # ways
+    np.uint8,  # the rest, as JSON
+)
 
-    inboxes = pack_inboxes("inbox", [m.inbox for m in everybody])
-    return Packed(
-        inboxes.values,
-        {
-            **inboxes.arrays,
-            **pack_text("agents", list(members)),
-            **pack_text("trips.trajectories", [t.trajectory for m in everybody for t in m.memory.trip_ids]),
-            "agents.centre": np.array([[m.projection.lat, m.projection.lon] for m in everybody]).reshape(-1, 2),
-            **pack_text("agents.zone", [str(m.zone or "") for m in everybody]),
-            "agents.utc_offset": np.array([m.utc_offset for m in everybody], np.float64),
-            "agents.trips": offsets(len(m.memory) for m in everybody),
-            "agents.postings": offsets(len(m.memory.keys) for m in everybody),
-            "agents.ways": offsets(len(m.ways) for m in everybody),
-            "trips.times": whole(lambda m: m.memory.times, np.zeros(0)),
-            "trips.scores": whole(lambda m: m.own.of_aspects(aspects), OwnScores.unknown(0, aspects).trips),
-            "agents.step": np.array([m.own.step or (np.nan, np.nan) for m in everybody]).reshape(-1, 2),
-            "postings.keys": whole(lambda m: m.memory.keys, np.zeros(0, np.uint64)),
-            "postings.trips": whole(lambda m: m.memory.trips, np.zeros(0, np.int32)),
-            "ways.points": offsets(len(w) for w in ways),
-            "ways.xy": ways or np.zeros((0, 2), np.float32),
-        },
-    )
+
+@dataclass(frozen=True)
+class Codec:
+    """How members are written to a fleet's file and read from it."""
+
+    forgetting: Forgetting
+    aspects: int
+    context: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # columns of trips, numbers and texts, that are kept
+
+    @classmethod
+    def of(cls, config: FeaturizerConfig, reward: Reward) -> Codec:
+        """That of a fleet."""
+        return cls(config.forgetting, len(reward.aspects), (config.context.numeric, config.context.categorical))
+
+    def row(self, member: Member) -> Row:
+        """A member as a row of the file."""
+        times = member.memory.times
+        first, last = (float(times.min()), float(times.max())) if len(times) else (np.nan, np.nan)
+        waiting = bool(len(member.inbox.waiting) or member.inbox.asked)
+        return Row(self.pack(member), len(member.memory), first, last, waiting, str(member.zone or ""))
+
+    def pack(self, member: Member) -> bytes:
+        """A member as bytes."""
+        memory, inbox, step = member.memory, member.inbox, member.own.step
+        scores = member.own.of_aspects(self.aspects)
+        bits = int("1" + "".join("1" if flag else "0" for flag in inbox.flags), 2)
+        asked = [[list(trip) for trip in group] for group in inbox.asked]
+        rest: dict[str, Any] = {"zone": str(member.zone or ""), "asked": asked}
+        kept = member.recent
+        if kept is not None and any(self.context):
+            numeric, categorical = self.context
+            rest["numbers"] = {name: kept.context[name].astype(float).tolist() for name in numeric}
+            rest["texts"] = {name: kept.context[name].astype(str).tolist() for name in categorical}
+        numbers = [*(step or (np.nan, np.nan)), inbox.tokens]
+        arrays = [
+            np.array(numbers, np.float64),
+            np.array([bits, member.measured], np.int64),
+            *texts(trip.trajectory for trip in memory.trip_ids),
+            memory.times,
+            *postings(memory.keys, memory.trips),
+            scores.reshape(-1),
+            *self._pack_recent(member),
+            rising(member.cells),
+            *_pack_named(inbox.waiting),
+            *_pack_named(inbox.rejected),
+            np.array([len(lat) for lat, _ in member.ways], np.uint32),
+            *(np.concatenate([np.zeros(0), *(w[i] for w in member.ways)]).astype(np.float32) for i in (0, 1)),
+            np.frombuffer(json.dumps(rest, separators=(",", ":"), allow_nan=False).encode(), np.uint8),
+        ]
+        return pack_arrays(arrays)
+
+    @staticmethod
+    def _pack_recent(member: Member) -> list[Array]:
+        kept = member.recent
+        if kept is None:
+            return [np.zeros(0, t) for t in (np.uint32, np.uint32, np.int64, np.int64, np.int64)]
+        which = replace(member.memory).number_of(kept.ids)
+        columns = (("time", PER_SECOND), ("lat", PER_DEGREE), ("lon", PER_DEGREE))
+        whole = [np.rint(kept.columns[name] * per).astype(np.int64) for name, per in columns]
+        return [which.astype(np.uint32), kept.lengths.astype(np.uint32), *(np.diff(v, prepend=0) for v in whole)]
+
+    def unpack(self, agent: str, data: bytes) -> Member:
+        """The member that :meth:`pack` packed; ``ValueError`` if it is not one."""
+        parts = iter(unpack_arrays(data, _MEMBER))
+
+        def take(n: int) -> list[Array]:
+            return [next(parts) for _ in range(n)]
+
+        numbers, bits = take(2)
+        if len(numbers) != 3 or len(bits) != 2 or bits[0] < 1 or bits[1] not in (0, 1) or not np.isfinite(numbers[2]):
+            raise ValueError("its numbers are not those of an agent")
+        names = as_texts(take(2))
+        (times,) = take(1)
+        n = len(names)
+        if len(times) != n or not np.isfinite(times).all() or len(set(names)) < n:
+            raise ValueError("its trips do not fit together")
+        ids = tuple(TripId(agent, name) for name in names)
+        memory = Memory(ids, times, *as_postings(take(3), n), self.forgetting)
+        own = self._own(take(1)[0], n, numbers[:2])
+        recent, (cells,) = take(5), take(1)
+        inbox = Inbox(
+            _unpack_named(take(7)),
+            _unpack_named(take(7)),
+            tokens=float(numbers[2]),
+            flags=tuple(bit == "1" for bit in f"{int(bits[0]):b}"[1:]),
+        )
+        lengths, lat, lon = take(3)
+        if len(lat) != len(lon) or lengths.sum(dtype=np.int64) != len(lat):
+            raise ValueError("its ways do not fit together")
+        cuts = np.cumsum(lengths)[:-1]
+        pairs = zip(np.split(lat.astype(float), cuts), np.split(lon.astype(float), cuts), strict=True)
+        ways = tuple(pairs) if len(lengths) else ()
+        rest = json.loads(take(1)[0].tobytes())
+        asked = tuple(tuple(TripId(str(a), str(t)) for a, t in group) for group in rest["asked"])
+        return Member(
+            memory,
+            self._unpack_recent(agent, memory, recent, rest),
+            own,
+            bool(bits[1]),
+            replace(inbox, asked=asked),
+            as_rising(cells),
+            Zone.of(rest["zone"]) if rest["zone"] else None,
+            ways,
+        )
+
+    def _own(self, scores: Array, n: int, step: Array) -> OwnScores:
+        if len(scores) != n * 2 * self.aspects or (np.isnan(step).any() and not np.isnan(step).all()):
+            raise ValueError("its scores are not one for each trip")
+        location = None if np.isnan(step).any() else Location(*step.tolist())
+        return OwnScores(scores.reshape(n, 2, self.aspects), location)
+
+    def _unpack_recent(
+        self, agent: str, memory: Memory, recent: Sequence[Array], rest: dict[str, Any]
+    ) -> Trajectories | None:
+        which, lengths, *columns = recent
+        n_fixes = int(lengths.sum(dtype=np.int64))
+        if (
+            len(which) != len(lengths)
+            or any(len(c) != n_fixes for c in columns)
+            or (len(which) and which.max() >= len(memory))
+        ):
+            raise ValueError("its trips do not fit together")
+        if not len(which):
+            return None
+        time, lat, lon = (
+            np.cumsum(c) / per for c, per in zip(columns, (PER_SECOND, PER_DEGREE, PER_DEGREE), strict=True)
+        )
+        context: dict[str, Array] = {}
+        if any(self.context):
+            context = {name: np.array(rest["numbers"][name], np.float64) for name in self.context[0]}
+            context |= {name: np.array(rest["texts"][name], np.str_) for name in self.context[1]}
+        names = [memory.trip_ids[i].trajectory for i in which.tolist()]
+        offsets = np.cumsum(np.r_[0, lengths.astype(np.int64)])
+        later = np.diff(time, prepend=time[:1])
+        later[offsets[:-1][lengths > 0]] = 0.0
+        possible = (
+            (lengths > 0).all() and (later >= 0).all() and (np.abs(lat) <= 90).all() and (np.abs(lon) <= 360).all()
+        )
+        if not possible or any(len(values) != len(names) for values in context.values()):
+            raise ValueError("its trips are none that anybody can make")
+        whose = np.full(len(names), agent)
+        return Trajectories._trusted({"time": time, "lat": lat, "lon": lon}, offsets, whose, np.array(names), context)
+
+
+def _pack_named(memory: Memory) -> list[Array]:
+    """Trips that wait or were rejected: their names, times and keys."""
+    by_trip = np.argsort(memory.trips, kind="stable")
+    return [
+        *texts(trip.agent for trip in memory.trip_ids),
+        *texts(trip.trajectory for trip in memory.trip_ids),
+        memory.times,
+        np.bincount(memory.trips, minlength=len(memory)).astype(np.uint32),
+        memory.keys[by_trip],
+    ]
+
+
+def _unpack_named(arrays: Sequence[Array]) -> Memory:
+    agents, trajectories = as_texts(arrays[:2]), as_texts(arrays[2:4])
+    times, sizes, keys = arrays[4:]
+    if len({len(agents), len(trajectories), len(times), len(sizes)}) > 1 or sizes.sum(dtype=np.int64) != len(keys):
+        raise ValueError("its waiting trips do not fit together")
+    ids = [TripId(*names) for names in zip(agents, trajectories, strict=True)]
+    if len(set(ids)) < len(ids) or not np.isfinite(times).all():
+        raise ValueError("its waiting trips do not fit together")
+    cut = np.split(keys, np.cumsum(sizes)[:-1]) if len(ids) else []
+    return Memory().add(dict(zip(ids, cut, strict=True)), dict(zip(ids, times.tolist(), strict=True)))
+
+
+# -------------------------------------------------------------------- as files of earlier versions hold them
 
 
 def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> dict[str, Member]:
-    """The members that :func:`pack_members` packed."""
+    """The members of a file up to version 5: all memories, one after the other, with offsets."""
     agents = model.text("agents")
     n = len(agents)
     centre = model.array("agents.centre", np.float64, n, 2)
-    utc_offset = model.array("agents.utc_offset", np.float64, n)
+    model.array("agents.utc_offset", np.float64, n)  # every trip has its own now
     zones = model.text("agents.zone", n) if "agents.zone.ends" in model.arrays else [""] * n  # of an earlier version
     glued = "trips.ids.utf8" in model.arrays  # up to version 4: agent/trajectory
     names = model.text("trips.ids" if glued else "trips.trajectories")
@@ -160,9 +411,10 @@ def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> 
         memory = Memory(ids, times[t], keys[p], trips[p], config.forgetting)
         if not sound(memory.keys, memory.trips, len(memory)):
             raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
-        ways = tuple(xy[points[k] : points[k + 1]] for k in range(w.start, w.stop))
-        own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
         place = Projection(*centre[i].tolist())
+        ways = tuple(place.to_degrees(xy[points[k] : points[k + 1]].astype(np.float64)) for k in range(w.start, w.stop))
+        own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
         zone = Zone.of(zones[i]) if zones[i] else by_place(place.lat, place.lon)
-        members[agent] = Member(place, float(utc_offset[i]), memory, ways, own, inboxes[i], zone)
+        member = Member(memory, None, own, True, inboxes[i], NO_KEYS, zone, ways)
+        members[agent] = member.with_memory(memory)
     return members

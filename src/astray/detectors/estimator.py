@@ -395,12 +395,23 @@ class Detector(Parameters, ABC):
         that are remembered or kept, and is as private as they are. Functions given as parameters are not saved.
         """
         self._require_fitted()
+        whole = self._values_and_arrays()
+        write(path, self.KIND, whole.values, whole.arrays)
+
+    @property
+    def saved_parameters(self) -> dict[str, Any]:
+        """The parameters as a file holds them: plain values, without those that no file can hold."""
         params = self.get_params() | dict.fromkeys(self.UNSAVED)
         params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma") if params[name] is not None}
         if params.get("explorers") is not None:
             params["explorers"] = explorer_names(params["explorers"])
+        saved: dict[str, Any] = plain(params)
+        return saved
+
+    def _values_and_arrays(self) -> Packed:
+        """What a file holds: the parameters, and what was learned."""
         packed = self._pack()
-        write(path, self.KIND, {"parameters": plain(params)} | packed.values, packed.arrays)
+        return Packed({"parameters": self.saved_parameters} | packed.values, packed.arrays)
 
     @classmethod
     def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from astray.detectors import fleet_features
-from astray.detectors.agents import Common, Member, pack_members, unpack_members
+from astray.detectors.agents import Codec, Common, Member, centre_of, centres, unpack_members
 from astray.detectors.configuration import (
     aspect_weights,
     featurizer_config,
@@ -20,15 +23,16 @@ from astray.detectors.configuration import (
 )
 from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
-from astray.detectors.observing import Learner, Observing
+from astray.detectors.members import Members
+from astray.detectors.observing import LEARNED, Learner, Observed, Observing, Outcome
 from astray.detectors.parameters import FleetParameters
 from astray.detectors.updating import first_lesson, given_again, teachable
-from astray.errors import Call, DataError
+from astray.errors import Call, DataError, InUseError, ModelFileError, Place
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.memory import Forgetting, Memory
-from astray.features.popularity import Popularity
+from astray.features.popularity import Counted, Keys, Popularity, Visits
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
 from astray.scoring.decisions import Bounds
@@ -36,16 +40,11 @@ from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import fits
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
-from astray.storage import ModelFile, plain
-from astray.storage.parts import (
-    Packed,
-    pack_ids,
-    pack_popularity,
-    pack_reward,
-    unpack_ids,
-    unpack_popularity,
-    unpack_reward,
-)
+from astray.storage import FilePath, ModelFile, plain
+from astray.storage.compact import KEYS, TEXTS, as_rising, as_texts, pack_arrays, rising, texts, unpack_arrays
+from astray.storage.container import packed, parse
+from astray.storage.fleet_file import ANOMALOUS, COUNTED, MODEL, FleetFile, write
+from astray.storage.parts import Packed, pack_reward, unpack_ids, unpack_popularity, unpack_reward
 from astray.storage.pretrained import pretrained, read_reward
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -53,6 +52,19 @@ from astray.trip_ids import TripId
 from astray.zones import Zone
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class FleetLearner(Learner):
+    """What is known of an agent of a fleet: each of its trips is seen from where it begins."""
+
+    common: Common
+
+    def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
+        """Score one trip, then learn from it, or let it wait, or refuse it."""
+        (centre,) = centres(trip)
+        seen = self.common.seen_from(centre, self.featurizer.memory, self.featurizer.popularity)
+        return Learner.observe(replace(self, featurizer=seen), trip, level)
 
 
 class FleetDetector(FleetParameters, Observing):
@@ -74,9 +86,10 @@ class FleetDetector(FleetParameters, Observing):
     training_history_
         How the reward was learned, one row an iteration, as far as that is known.
     members_
-        Agent to :class:`~astray.detectors.agents.Member`: its centre, memory, scores and some ways.
+        Agent to :class:`~astray.detectors.agents.Member`: its memory, its newest trips, and what these score.
+        Those of a fleet that was loaded are read from its file when they are asked for.
     popularity_
-        Where the agents that the fleet was fitted on go.
+        How many of the agents that the fleet was fitted on go where.
     aspect_weights_
         How much each aspect of the reward counts.
     anomalous_
@@ -100,7 +113,7 @@ class FleetDetector(FleetParameters, Observing):
     KIND: ClassVar[str] = "fleet"
 
     reward_: Reward
-    members_: dict[str, Member]
+    members_: Members
     anomalous_: frozenset[TripId]
     featurizer_config_: FeaturizerConfig
     context_: Context
@@ -127,23 +140,27 @@ class FleetDetector(FleetParameters, Observing):
         given = {"max_agents": self.max_agents, **plain(self.sharing or {})}
         learned = go_on(begun, mine, featurizer, given, rng, self.iterations, self.progress) or begun
         context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
-        popularity = popularity_of(mine, featurizer)
+        popularity, visitors = _counted_apart(popularity_of(mine, featurizer))
         weights = aspect_weights(learned.aspects, self.look_for)
-        common = Common(featurizer, context, learned, weights, popularity, scale_config(self), observing_config(self))
-        members = fleet_features.enrol(mine, {}, common, self.ways)
+        known = (featurizer, context, learned, weights, _counted(popularity))
+        common = Common(*known, scale_config(self), observing_config(self))
+        members = Members(Codec.of(featurizer, learned), self._measured)
+        for agent, member in fleet_features.enrol(mine, lambda _: None, common):
+            members[agent] = replace(member, cells=visitors.get(agent, member.cells))
         # Nothing has been changed so far; now everything is, at once.
         self.reward_, self.featurizer_config_, self.context_ = learned, featurizer, context
-        self.popularity_, self.members_, self.aspect_weights_ = popularity, members, common.weights
+        self.popularity_, self.members_, self.aspect_weights_ = popularity, members, weights
         self.anomalous_ = frozenset(trips[~good].ids)
+        self._opened_with(None)
         return self
 
     # ---------------------------------------------------------------- agents and their memories
 
     @property
     def agents(self) -> list[str]:
-        """The agents that are enrolled."""
+        """The agents that are enrolled, in the order of their names."""
         self._require_fitted()
-        return list(self.members_)
+        return self.members_.names()
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
         """The agents of these trips that are not enrolled."""
@@ -160,44 +177,51 @@ class FleetDetector(FleetParameters, Observing):
         self._require_fitted()
         self._know(trips[trips.isin(self.anomalous_)])
         new = self._unknown(trips)
-        enrolled = fleet_features.enrol(new, self.members_, self._common, self.ways)
         counted = set(new.ids)
-        self.members_.update({a: replace(m, inbox=m.inbox.without(counted)) for a, m in enrolled.items()})
+        for agent, member in fleet_features.enrol(new, self.members_.counted, self._common):
+            self.members_[agent] = replace(member, inbox=member.inbox.without(counted))
         return len(new)
 
     def _unknown(self, trips: Trajectories) -> Trajectories:
         """The trips that are neither remembered nor known to be anomalous."""
         teachable(self._check(trips))
-        known = {t for a in trips.agents if a in self.members_ for t in self.members_[a].memory.trip_ids}
-        new = trips[~trips.isin(known | self.anomalous_)]
-        rejecting = [a for a in new.agents if a in self.members_ and len(self.members_[a].inbox.rejected)]
+        known = set(self.anomalous_)
+        rejected: dict[str, Memory] = {}
+        for agent in trips.agents:
+            # What is remembered is looked at; what it scores need not be measured for that.
+            member = self.members_.counted(agent)
+            if member is not None:
+                known.update(member.memory.trip_ids)
+                rejected |= {agent: member.inbox.rejected} if len(member.inbox.rejected) else {}
+        new = trips[~trips.isin(known)]
         again = {
             trip
-            for agent in rejecting
-            for trip in given_again(self._counted(new.agent(agent)), self.members_[agent].inbox.rejected)
+            for agent in new.agents
+            if agent in rejected
+            for trip in given_again(self._counted(new.agent(agent)), rejected[agent])
         }
         return new[~new.isin(again)]
 
     def _counted(self, trips: Trajectories) -> Memory:
         """What would be remembered of the trips of one agent."""
-        agent = trips.agents[0]
-        return self._member(agent).featurizer(agent, self._common).with_memory(Memory()).remember(trips).memory
+        counted = fleet_features.count(trips[fleet_features.by_agent(trips)], self._common)
+        return counted.get(trips.agents[0], Memory())
 
     def _know(self, anomalous: Trajectories) -> None:
         """Know trips that proved anomalous, whatever name they come under."""
         for agent in anomalous.agents:
-            if agent in self.members_:
-                member = self.members_[agent]
+            member = self.members_.counted(agent)
+            if member is not None:
                 self.members_[agent] = replace(member, inbox=member.inbox.know(self._counted(anomalous.agent(agent))))
 
     def _learner(self, agent: str) -> Learner:
         member, common = self._member(agent), self._common
         featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
-        known = (featurizer, member.own, member.inbox, common.reward, common.weights)
-        return Learner(agent, *known, common.scaling, common.observing)
+        known = (featurizer, member.own, member.inbox, common.reward, common.weights, common.scaling, common.observing)
+        return FleetLearner(agent, *known, common)
 
     def _inboxes(self) -> Mapping[str, Inbox]:
-        return {agent: member.inbox for agent, member in self.members_.items()}
+        return {agent: self.members_[agent].inbox for agent in self.members_.with_waiting_trips()}
 
     def _learned(self) -> Iterator[TripId]:
         return (trip for member in self.members_.values() for trip in member.memory.trip_ids)
@@ -210,18 +234,24 @@ class FleetDetector(FleetParameters, Observing):
         return {agent: order[run] for agent, run in fleet_features.runs(trips[order])}
 
     def _keep(self, learner: Learner, new: int) -> None:
-        self.members_[learner.agent] = replace(
-            self._member(learner.agent),
-            memory=replace(learner.featurizer.memory),
-            own=learner.own,
-            inbox=learner.inbox,
-        )
+        memory = replace(learner.featurizer.memory)
+        known = replace(self._member(learner.agent), memory=memory, own=learner.own, inbox=learner.inbox)
+        self.members_[learner.agent] = known.with_memory(memory)
+
+    def observe(self, trips: Trajectories) -> Observed:  # noqa: D102  (as Observing has it)
+        observed = super().observe(trips)
+        rows = observed.table.filter(observed.table["became"] == LEARNED).select("agent", "trajectory").rows()
+        learned = trips[trips.isin(TripId(*row) for row in rows)]
+        for agent in learned.agents:
+            self.members_[agent] = self._member(agent).keeping(learned.agent(agent), self._common)
+        return observed
 
     def forget(self, agent: str) -> None:
         """Remove an agent and all that is known of it."""
-        self._member(agent)
+        cells = self._member(agent).cells
         del self.members_[agent]
-        self.popularity_ = self.popularity_.without([agent])
+        self.popularity_ = _popularity(self.popularity_.cells, _counted(self.popularity_).without(cells))
+        self._uncounted.append(cells)
         self.anomalous_ = frozenset(trip for trip in self.anomalous_ if trip.agent != agent)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
@@ -233,12 +263,13 @@ class FleetDetector(FleetParameters, Observing):
         trips = {TripId(agent, t) for t in trajectories}
         memory = member.memory.remove(trips)
         gone = len(member.memory) - len(memory)
-        # Ways have no names: after a removal none of them is sure to be innocent.
         inbox = member.inbox.without(trips)
         if anomalous:
             proved = replace(member.memory.remove(set(member.memory.trip_ids) - trips), forgetting=Forgetting())
             inbox = member.inbox.reject(trips).know(proved)
-        self.members_[agent] = replace(member.with_memory(memory), ways=() if gone else member.ways, inbox=inbox)
+        # Ways have no names: after a removal none of them is sure to be innocent.
+        left = replace(member.with_memory(memory), inbox=inbox)
+        self.members_[agent] = replace(left, ways=(), measured=False) if gone else left
         if anomalous:
             self.anomalous_ |= trips
         return gone
@@ -246,14 +277,11 @@ class FleetDetector(FleetParameters, Observing):
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """How one agent's trips are seen and measured, fix by fix; for a stranger, around a place (lat, lon)."""
         self._require_fitted()
-        if agent in self.members_ or near is None:
-            member = self._member(agent)
-        else:
-            lat, lon = near
-            member = Member.around(np.array([lat]), np.array([lon]), self.featurizer_config_)
+        known = agent in self.members_ or near is None
+        member = self._member(agent) if known else Member.blank(self.featurizer_config_)
         common = self._common
         return AgentModel(
-            member.featurizer(agent, common),
+            member.featurizer(agent, common, None if near is None else centre_of(*near)),
             member.calibration(common),
             member.calibration(common, True),
             member.history,
@@ -261,17 +289,21 @@ class FleetDetector(FleetParameters, Observing):
 
     @property
     def _common(self) -> Common:
-        known = (self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, self.popularity_)
+        known = (self.featurizer_config_, self.context_, self.reward_, self.aspect_weights_, _counted(self.popularity_))
         return Common(*known, scale_config(self), observing_config(self))
 
     def _home(self, agent: str) -> Zone | None:
-        return self.members_[agent].zone if agent in self.members_ else None
+        return self.members_.zone(agent)
 
     def _member(self, agent: str) -> Member:
         self._require_fitted()
-        if agent not in self.members_:
+        member = self.members_.get(agent)
+        if member is None:
             raise DataError(f"agent {agent!r} is not enrolled; there are {len(self.members_)} agents")
-        return self.members_[agent]
+        return member
+
+    def _measured(self, agent: str, member: Member) -> Member:
+        return fleet_features.measured(agent, member, self._common)
 
     # ---------------------------------------------------------------- looking
 
@@ -281,14 +313,12 @@ class FleetDetector(FleetParameters, Observing):
         return trips
 
     def _order(self, trips: Trajectories) -> Array:
-        return fleet_features.by_agent(trips)
+        return fleet_features.by_agent(self._check(trips))
 
     def _found(self, trips: Trajectories) -> dict[str, Member]:
         """The members whose trips these are; somebody who is not enrolled has no history."""
-        return {
-            a: self.members_.get(a) or Member.of(trips[run], self.featurizer_config_)
-            for a, run in fleet_features.runs(trips)
-        }
+        nobody = Member.blank(self.featurizer_config_)
+        return {a: self.members_.get(a, nobody) for a, _ in fleet_features.runs(trips)}
 
     def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
         self._check(trips)
@@ -307,12 +337,86 @@ class FleetDetector(FleetParameters, Observing):
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
-        member = self.members_.get(trip.agents[0]) or Member.of(trip, self.featurizer_config_)
-        habitual = [member.projection.to_degrees(way.astype(np.float64)) for way in member.ways]
-        featurizer = member.featurizer(trip.agents[0], self._common)
+        common, (agent,) = self._common, trip.agents
+        member = self._found(trip)[agent]
+        habitual = fleet_features.ways_of(member, common, self.ways)
+        featurizer = member.featurizer(agent, common, centres(trip)[0])
         return explain_fixes(scores, whole, bounds, featurizer, trip.ids[0], habitual)
 
     # ---------------------------------------------------------------- keeping
+
+    def save(self, path: FilePath) -> None:
+        """Write the fleet to a file; :func:`astray.load` opens it again.
+
+        In the file that the fleet was opened from, only the agents are written that were changed, all at once or not at
+        all; another file is written whole. The file is an SQLite database, holds no code, and equal fleets, written
+        whole, give equal bytes. It grows with the trips that are remembered, and is as private as they are. Functions
+        given as parameters are not saved.
+
+        Raises
+        ------
+        InUseError
+            If another process is changing the file, or has changed the same agents since this fleet was opened;
+            nothing was written.
+        """
+        self._require_fitted()
+        file = self.members_.file
+        if file is None or not file.is_at(path):
+            self._write(path)
+            return
+        model, popularity, anomalous = self._model_there, self.popularity_, self.anomalous_
+        with file.changing() as change:
+            if self.saved_parameters != self._parameters_before:
+                if file.shared(MODEL) != model:
+                    raise _changed_meanwhile(file, "the settings of this model")
+                model = self._model()
+                change.share(MODEL, model)
+            for agent, row, before in self.members_.changes():
+                change.put(agent, row, before)
+            # What others have changed of it meanwhile stays; only the difference is written.
+            if self._uncounted:
+                counted = _unpack_counted(file, file.shared(COUNTED))
+                for cells in self._uncounted:
+                    counted = counted.without(cells)
+                change.share(COUNTED, _pack_counted(counted))
+                popularity = _popularity(popularity.cells, counted)
+            if anomalous != self._anomalous_before:
+                there = _unpack_anomalous(file, file.shared(ANOMALOUS))
+                anomalous = (there | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
+                change.share(ANOMALOUS, _pack_anomalous(anomalous))
+        self.anomalous_, self.popularity_ = anomalous, popularity
+        self._opened_with(file, model)
+
+    def _write(self, path: FilePath) -> None:
+        """Write the whole fleet to a file that it is not opened from."""
+        file = self.members_.file
+        if file is not None and Path(path).resolve() == file.path and Path(path).exists():
+            raise InUseError(
+                "another process has put another file in its place since it was opened",
+                place=Place(str(path)),
+                remedy="open it again, or save this one under another name",
+            )
+        model = self._model()
+        shared = {
+            MODEL: model,
+            COUNTED: _pack_counted(_counted(self.popularity_)),
+            ANOMALOUS: _pack_anomalous(self.anomalous_),
+        }
+        write(path, shared, self.members_.everybody())
+        if file is None:
+            self._opened_with(FleetFile.open(path), model)
+
+    def _opened_with(self, file: FleetFile | None, model: bytes = b"") -> None:
+        """Note how the file has what may be changed from now on."""
+        if file is not None:
+            self.members_.saved(file)
+        self._model_there, self._parameters_before = model, self.saved_parameters
+        self._anomalous_before, self._uncounted = self.anomalous_, list[Keys]()
+
+    def _model(self) -> bytes:
+        """What all agents share but for places: reward and settings, as a small model file."""
+        whole = self._values_and_arrays()
+        return b"".join(packed(self.KIND, whole.values, whole.arrays))
 
     def _pack(self) -> Packed:
         own = {
@@ -320,26 +424,123 @@ class FleetDetector(FleetParameters, Observing):
             "context": plain(self.context_),
             "aspect_weights": self.aspect_weights_,
         }
-        return Packed.together(
-            [
-                Packed(own, pack_ids("anomalous", sorted(self.anomalous_))),
-                pack_reward("reward", self.reward_),
-                pack_members(self.members_, len(self.reward_.aspects)),
-                pack_popularity("popularity", self.popularity_),
-            ]
-        )
+        return Packed.together([Packed(own, {}), pack_reward("reward", self.reward_)])
+
+    @classmethod
+    def from_fleet_file(cls, file: FleetFile) -> Self:
+        """The fleet that a file holds; see :func:`astray.load`."""
+        data = file.shared(MODEL)
+        model = parse(BytesIO(data), len(data), file.path)
+        with _fitting_together(model):
+            fleet = cls._of_shared(model)
+            fleet.popularity_ = _popularity(
+                fleet.featurizer_config_.popularity, _unpack_counted(file, file.shared(COUNTED))
+            )
+            fleet.anomalous_ = _unpack_anomalous(file, file.shared(ANOMALOUS))
+            fleet._check_parts(model)
+            fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured, file)
+            fleet._opened_with(file, data)
+        return fleet
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
-        """The fleet that a file holds; see :func:`astray.load`."""
+        """The fleet that a file up to version 5 holds; see :func:`astray.load`."""
+        fleet = cls._of_shared(model)
+        config = fleet.featurizer_config_
+        fleet.popularity_, visitors = _counted_apart(unpack_popularity(model, "popularity", config))
+        fleet.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
+        fleet._check_parts(model)
+        fleet.members_ = Members(Codec.of(config, fleet.reward_), fleet._measured)
+        for agent, member in unpack_members(model, config, len(fleet.reward_.aspects)).items():
+            fleet.members_[agent] = replace(member, cells=visitors.get(agent, member.cells))
+        fleet._opened_with(None)
+        return fleet
+
+    @classmethod
+    def _of_shared(cls, model: ModelFile) -> Self:
         fleet = cls._of_parameters(model)
         fleet.reward_ = unpack_reward(model, "reward")
         fleet.featurizer_config_ = model.value("featurizer_config", FeaturizerConfig)
         fleet.context_ = model.value("context", Context)
-        fleet.popularity_ = unpack_popularity(model, "popularity", fleet.featurizer_config_)
-        fleet.members_ = unpack_members(model, fleet.featurizer_config_, len(fleet.reward_.aspects))
-        fleet.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         fleet.aspect_weights_ = cls._unpack_weights(model, fleet.reward_)
-        if not fits(fleet.reward_, Member(Projection(0.0, 0.0), 0.0).featurizer("", fleet._common)):
-            raise model.wrong("its reward and its featurizer do not fit together")
         return fleet
+
+    def _check_parts(self, model: ModelFile) -> None:
+        if len(self.aspect_weights_) != len(self.reward_.aspects):
+            raise model.wrong("its aspects and their weights do not fit together")
+        if not fits(self.reward_, Member().featurizer("", self._common)):
+            raise model.wrong("its reward and its featurizer do not fit together")
+
+
+# -------------------------------------------------------------------- what is shared, in a file
+
+
+def _popularity(cells: tuple[float, ...], counted: Counted) -> Popularity:
+    return Popularity(cells, Visits(counted))
+
+
+def _counted(popularity: Popularity) -> Counted:
+    assert isinstance(popularity.agents, Visits)
+    return popularity.agents.counted
+
+
+def _counted_apart(popularity: Popularity) -> tuple[Popularity, dict[str, Keys]]:
+    """How many agents go where, without their names; and where each of them goes."""
+    agents = popularity.agents
+    assert isinstance(agents, Memory)
+    order = np.argsort(agents.trips, kind="stable")
+    cuts = np.searchsorted(agents.trips[order], np.arange(1, len(agents)))
+    visitors = dict(zip(agents.trip_ids, np.split(agents.keys[order], cuts), strict=True)) if len(agents) else {}
+    return _popularity(popularity.cells, Counted.of(agents)), visitors
+
+
+_COUNTED = (*KEYS, np.uint32, np.int64)
+
+
+def _pack_counted(counted: Counted) -> bytes:
+    return pack_arrays([rising(counted.keys), counted.agents.astype(np.uint32), np.array([counted.total], np.int64)])
+
+
+def _unpack_counted(file: FleetFile, data: bytes) -> Counted:
+    with _of_parts(file):
+        steps, agents, total = unpack_arrays(data, _COUNTED)
+        if len(steps) != len(agents) or len(total) != 1 or not 0 <= total[0] < 2**31 or (agents > total[0]).any():
+            raise ValueError("how many agents have been where is not told")
+        return Counted(as_rising(steps), agents.astype(np.int32), int(total[0]))
+
+
+def _pack_anomalous(trips: Iterable[TripId]) -> bytes:
+    known = sorted(trips)
+    return pack_arrays([*texts(trip.agent for trip in known), *texts(trip.trajectory for trip in known)])
+
+
+def _unpack_anomalous(file: FleetFile, data: bytes) -> frozenset[TripId]:
+    with _of_parts(file):
+        arrays = unpack_arrays(data, (*TEXTS, *TEXTS))
+        return frozenset(map(TripId, as_texts(arrays[:2]), as_texts(arrays[2:], len(arrays[0]))))
+
+
+@contextmanager
+def _of_parts(file: FleetFile) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise file.wrong(f"its parts do not fit together ({error})") from error
+
+
+@contextmanager
+def _fitting_together(model: ModelFile) -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise model.wrong(f"its parts do not fit together ({error})") from error
+
+
+def _changed_meanwhile(file: FleetFile, what: str) -> InUseError:
+    return InUseError(
+        f"another process has changed {what} since it was opened",
+        place=Place(str(file.path)),
+        remedy="open the model again, and repeat the change",
+    )

@@ -2,33 +2,39 @@
 
 Looking agent by agent costs a few milliseconds each, however few the fixes; a fleet may have a hundred thousand agents.
 What does not depend on the memory (paths, steps, keys) is computed for all together; only the counts are looked up
-agent by agent. Trips stand agent by agent (:func:`by_agent`).
+agent by agent. Trips stand agent by agent, and those of an agent by where they begin (:func:`by_agent`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.agents import XY, Common, Member
+from astray.detectors.agents import RECENT, Common, Degrees, Member, centres, started
 from astray.detectors.inbox import Inbox
-from astray.detectors.training import remember
 from astray.features.featurizer import Featurized
+from astray.features.memory import Memory
 from astray.features.paths import paths_of
+from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.features.steps import chosen, steps_of
-from astray.scoring.own_scale import own_scores
+from astray.scoring.normality import Location
+from astray.scoring.own_scale import OwnScores, own_scores
+from astray.scoring.scores import chunks
 from astray.trajectories import Trajectories
+from astray.zones import home_of
 
 Array = NDArray[Any]
+T = TypeVar("T")
+P = TypeVar("P")
 
-WAY_POINTS = 32  # of a past way that is kept to be shown
-RECENT = 300  # of an agent's trips, the newest, set its scale
+WAY_POINTS = 32  # of a past way that is shown
+ENROL_FIXES = 100_000  # counted in one go
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
         Whether every fix is looked at, or one about every interval.
     """
     config = common.featurizer
-    paths, fault = paths_of(trips, _projected(trips, members), config.faults)
+    places = centres(trips)
+    paths, fault = paths_of(trips, _projected(trips, places), config.faults)
     paths.context["given"] = common.context.given(trips)[paths.context["trip"]]
     steps = steps_of(paths, config.interval, config.lags)
     kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, config.interval))
@@ -66,8 +73,11 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
     weight = np.where(steps.first, 0.0, np.minimum(since, config.interval))
     ids, agents = trips.ids, trips.agent_ids.tolist()
     features, found = [], []
-    for member, run in _runs(members):
-        featurizer = replace(member, memory=replace(member.memory)).featurizer(agents[run.start], common)
+    memory, last = Memory(), None
+    for member, centre, run in _runs(members, places):
+        if member is not last:  # of a copy: its table of look-ups is not kept
+            memory, last = replace(member.memory), member
+        featurizer = replace(member, memory=memory).featurizer(agents[run.start], common, centre)
         here = steps[slice(*np.searchsorted(steps.trip, [run.start, run.stop]))]
         here = replace(here, trip=here.trip - run.start)
         n = run.stop - run.start
@@ -82,50 +92,106 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
     return Featurized(np.concatenate(features), steps, paths.columns["row"][kept], weight, fault, np.concatenate(found))
 
 
+def count(trips: Trajectories, common: Common) -> dict[str, Memory]:
+    """What each agent would remember of its trips alone, in the order of time; those of an agent stand together."""
+    found: dict[str, Memory] = {}
+    for chunk in chunks(trips.lengths, ENROL_FIXES):
+        part = trips[chunk]
+        for agent, centre, run in _runs(part.agent_ids.tolist(), centres(part)):
+            blank = common.seen_from(centre, Memory(), Popularity())
+            counted = blank.remember(part[run]).memory
+            found[agent] = found[agent].merge(counted) if agent in found else counted
+    return found
+
+
+def measured(agent: str, member: Member, common: Common) -> Member:
+    """The same member, with the scores of the trips that it keeps, each held out of the memory.
+
+    Older trips have no score any more: an agent is measured on its newest ones.
+    """
+    if member.recent is None:
+        return replace(member, measured=True)
+    memory, trips = replace(member.memory), member.recent[_by_centre(member.recent)]
+    number = memory.number_of(trips.ids)
+    own = member.own.of_aspects(len(common.reward.aspects)).copy()
+    own[: max(len(memory) - RECENT, 0)] = np.nan
+    scales: list[tuple[int, Location]] = []
+    for _, centre, run in _runs([agent] * len(trips), centres(trips)):
+        featurizer = replace(member, memory=memory).featurizer(agent, common, centre)
+        rows = featurizer.rows(trips[run])
+        fresh = own_scores(rows, featurizer, number[run], common.reward, common.weights, common.scaling)
+        own[number[run]] = fresh.trips
+        scales += [] if fresh.step is None else [(run.stop - run.start, fresh.step)]
+    return replace(member, own=OwnScores(own, _together(scales) or member.own.step), measured=True)
+
+
+def _together(scales: Sequence[tuple[int, Location]]) -> Location | None:
+    """Centre and spread over places, by how many trips began there."""
+    total = sum(n for n, _ in scales)
+    return Location(*(sum(n * s[i] for n, s in scales) / total for i in (0, 1))) if scales else None
+
+
 def histories(members: Sequence[Member]) -> NDArray[np.float64]:
     """The history of the member that each trip is of."""
-    return np.concatenate(
-        [np.full(run.stop - run.start, member.history) for member, run in _runs(members)] or [np.zeros(0)]
-    )
+    lengths = [(member.history, run) for member, _, run in _runs(members, [None] * len(members))]
+    return np.concatenate([np.full(run.stop - run.start, history) for history, run in lengths] or [np.zeros(0)])
 
 
-def _projected(trips: Trajectories, members: Sequence[Member]) -> Projection:
+def _projected(trips: Trajectories, places: Sequence[Projection]) -> Projection:
     lat, lon = trips.columns["lat"], trips.columns["lon"]
     parts = []
-    for member, run in _runs(members):
+    for _, centre, run in _runs([None] * len(places), places):
         rows = slice(int(trips.offsets[run.start]), int(trips.offsets[run.stop]))
-        parts.append(member.projection.to_metres(lat[rows], lon[rows]))
+        parts.append(centre.to_metres(lat[rows], lon[rows]))
     return _Projected(0.0, 0.0, np.concatenate(parts) if parts else np.zeros((0, 2)))
 
 
-def _runs(members: Sequence[Member]) -> Iterator[tuple[Member, slice]]:
-    """The members, each with the trips that are its own."""
+def _runs(owners: Sequence[T], places: Sequence[P]) -> Iterator[tuple[T, P, slice]]:
+    """Neighbouring trips of one owner that begin in one place: whose they are, where, and which."""
     start = 0
-    for i in range(1, len(members) + 1):
-        if i == len(members) or members[i] is not members[start]:
-            yield members[start], slice(start, i)
+    for i in range(1, len(owners) + 1):
+        if i == len(owners) or owners[i] != owners[start] or places[i] != places[start]:
+            yield owners[start], places[start], slice(start, i)
             start = i
 
 
-def _ways(paths: Trajectories, n: int) -> list[XY | None]:
-    """The longest path of each trip, in a few points."""
-    longest: list[XY | None] = [None] * n
-    lengths = np.zeros(n, np.int64)
-    for i, trip in enumerate(paths.context["trip"].tolist()):
-        if paths.lengths[i] > max(lengths[trip], 1):
-            a, b = int(paths.offsets[i]), int(paths.offsets[i + 1])
-            rows = np.unique(np.linspace(a, b - 1, min(b - a, WAY_POINTS)).astype(int))
-            longest[trip], lengths[trip] = paths.columns["xy"][rows].astype(np.float32), b - a
-    return longest
+def ways_of(member: Member, common: Common, most: int) -> list[Degrees]:
+    """The last ways of an agent, to be shown: the longest path of each trip, in a few points."""
+    if member.recent is None or not most:
+        return list(member.ways)
+    found: list[Degrees] = []
+    for i in range(max(len(member.recent) - most, 0), len(member.recent)):
+        trip = member.recent[i : i + 1]
+        (centre,) = centres(trip)
+        paths = common.seen_from(centre, Memory(), Popularity()).paths(trip)
+        longest = int(paths.lengths.argmax()) if len(paths) else 0
+        if not len(paths) or paths.lengths[longest] < 2:
+            continue
+        a, b = int(paths.offsets[longest]), int(paths.offsets[longest + 1])
+        rows = np.unique(np.linspace(a, b - 1, min(b - a, WAY_POINTS)).astype(int))
+        found.append(centre.to_degrees(paths.columns["xy"][rows]))
+    return [*member.ways, *found][-most:]
 
 
 # -------------------------------------------------------------------- trips, agent by agent
 
 
 def by_agent(trips: Trajectories) -> NDArray[np.int64]:
-    """The order in which the trips of each agent stand together, agents by their first trip."""
+    """The order in which the trips of each agent stand together, agents by their first trip, and trips by place."""
     _, first, agent = np.unique(trips.agent_ids, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(first[agent], kind="stable"), np.int64)
+    return np.lexsort((_place_numbers(trips), first[agent]))
+
+
+def _by_centre(trips: Trajectories) -> NDArray[np.int64]:
+    """The order in which trips that begin in one place stand together."""
+    return np.argsort(_place_numbers(trips), kind="stable")
+
+
+def _place_numbers(trips: Trajectories) -> NDArray[np.int64]:
+    """A number for where each trip begins."""
+    places = [(place.lat, place.lon) for place in centres(trips)]
+    numbers = {place: i for i, place in enumerate(sorted(set(places)))}
+    return np.array([numbers[place] for place in places], np.int64)
 
 
 def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
@@ -136,31 +202,30 @@ def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
         yield str(ids[start]), slice(start, stop)
 
 
-def enrol(trips: Trajectories, members: Mapping[str, Member], common: Common, keep_ways: int) -> dict[str, Member]:
-    """The members with these trips counted and, the newest of them, measured; the others are not in the answer.
+def enrol(trips: Trajectories, known: Callable[[str], Member | None], common: Common) -> Iterator[tuple[str, Member]]:
+    """The agents with these trips counted, one after the other; what they score is to be measured anew.
 
-    Somebody who is not among ``members`` yet begins with nothing. ``keep_ways`` of the last ways are kept to be shown.
+    Of whom nothing is ``known`` yet begins with nothing.
     """
     ordered = trips[by_agent(trips)]
-    blank = Inbox(tokens=common.observing.tokens)
-    found = {}
-    for agent, run in runs(ordered):
-        here = ordered[run]
-        begun = members.get(agent) or replace(Member.of(here, common.featurizer), inbox=blank)
-        found[agent] = _enrolled(agent, here, begun, common, keep_ways)
-    return found
+    blank = replace(Member.blank(common.featurizer), inbox=Inbox(tokens=common.observing.tokens))
+    # Some agents at a time, so that no more than they take is held.
+    whole = list(runs(ordered))
+    sizes = np.array([ordered.offsets[run.stop] - ordered.offsets[run.start] for _, run in whole], np.int64)
+    for some in chunks(sizes, ENROL_FIXES):
+        here = ordered[whole[some][0][1].start : whole[some][-1][1].stop]
+        counted = count(here, common)
+        for agent, run in runs(here):
+            member = known(agent) or blank
+            yield agent, _grown(member, here[run], counted.get(agent), common)
 
 
-def _enrolled(agent: str, trips: Trajectories, member: Member, common: Common, keep_ways: int) -> Member:
-    """A member with trips of its own counted, and the newest of them measured, each held out of the memory."""
-    featurizer = member.featurizer(agent, common)
-    prepared = featurizer.prepare(trips)
-    shown = [w for w in _ways(prepared.paths, len(trips)) if w is not None] if keep_ways else []
-    ways = [*member.ways, *shown][-keep_ways or len(trips) :]
-    member = replace(member.with_memory(remember(featurizer, prepared).memory), ways=tuple(ways))
-    # Of a copy: what a memory keeps ready for look-ups would be larger than the memory.
-    featurizer = replace(member, memory=replace(member.memory)).featurizer(agent, common)
-    newest = prepared[np.arange(len(trips))[-RECENT:]] if len(trips) > RECENT else prepared
-    number = featurizer.memory.number_of(newest.trips.ids)
-    of = (featurizer.rows(newest), featurizer, number, common.reward, common.weights, common.scaling)
-    return replace(member, own=member.own.with_scores(own_scores(*of), number))
+def _grown(member: Member, trips: Trajectories, counted: Memory | None, common: Common) -> Member:
+    """A member with further trips."""
+    when, zone, memory = started(trips), member.zone, member.memory
+    first = min(range(len(when)), key=when.__getitem__)
+    # Its trips are in the order of time: by the first of all it is said where it lives, whenever that one came.
+    if zone is None or not len(memory) or when[first] < (memory.times[0], memory.trip_ids[0].trajectory):
+        zone = home_of(trips[first : first + 1])
+    grown = member if counted is None else member.with_memory(member.memory.merge(counted))
+    return replace(grown.keeping(trips, common), zone=zone, measured=False)

@@ -104,6 +104,24 @@ class Memory(Generic[Name]):
         )
         return merged._forget()
 
+    def ordered(self) -> Memory[Name]:
+        """The same trips in the order of time, then of their names: whatever the order in which they were added.
+
+        >>> key = np.array([7], np.uint64)
+        >>> memory = Memory().add({"late": key, "early": key}, {"late": 9.0, "early": 5.0})
+        >>> memory.ordered().trip_ids, memory.ordered().times.tolist()
+        (('early', 'late'), [5.0, 9.0])
+        """
+        order = sorted(range(len(self)), key=lambda i: (self.times[i], self.trip_ids[i]))
+        if order == list(range(len(self))):
+            return self
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        trips = rank[self.trips]
+        at = np.lexsort((trips, self.keys))
+        ids = tuple(self.trip_ids[i] for i in order)
+        return Memory(ids, self.times[order], self.keys[at], trips[at], self.forgetting)
+
     def remove(self, trip_ids: Iterable[Name]) -> Memory[Name]:
         """Forget some trips as if they had never been; unknown ids are ignored."""
         gone = set(trip_ids)
@@ -232,6 +250,11 @@ def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np
     new = np.ones(len(keys), bool)
     new[1:] = (keys[1:] != keys[:-1]) | (trips[1:] != trips[:-1])
     return keys[new], trips[new]
+
+
+def index_of_counts(keys: NDArray[np.uint64], counts: Array) -> _Index:
+    """A look-up table of distinct keys, in order, whose counts are known."""
+    return _Index.of(keys, np.arange(len(keys), dtype=np.int32), counts.astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,100 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.familiarity import Habit
-from astray.features.memory import Memory
+from astray.features.memory import Memory, index_of_counts
 
 Array = NDArray[Any]
+Keys = NDArray[np.uint64]
+NO_KEYS: Keys = np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """How many agents have been to each cell, without their names.
+
+    Attributes
+    ----------
+    keys, agents
+        The cells, in order, and how many agents have been to each.
+    total
+        How many agents were counted.
+    """
+
+    keys: Keys = field(default_factory=lambda: NO_KEYS)
+    agents: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    total: int = 0
+
+    @classmethod
+    def of(cls, visitors: Memory[str]) -> Counted:
+        """The counts of a memory whose trips are agents."""
+        keys, agents = np.unique(visitors.keys, return_counts=True)
+        return cls(keys, agents.astype(np.int32), len(visitors))
+
+    def without(self, cells: Keys) -> Counted:
+        """As if an agent who has been to these cells had never been; without any cells, it was not counted."""
+        if not len(cells):
+            return self
+        left = self.agents - np.isin(self.keys, cells, assume_unique=True)
+        return Counted(self.keys[left > 0], left[left > 0].astype(np.int32), self.total - 1)
+
+    @cached_property
+    def index(self) -> Any:
+        """A table for look-ups."""
+        return index_of_counts(self.keys, self.agents)
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Counts of agents, of which one may be told apart: what :class:`Memory` says of many agents, in far less room.
+
+    >>> counted = Counted(np.array([7, 8], np.uint64), np.array([2, 1], np.int32), 2)
+    >>> visits = Visits(counted, "ann", np.array([7], np.uint64))
+    >>> visits.counts(np.array([7, 8, 9], np.uint64), np.array(visits.number_of(["ann"])[0])).tolist()
+    [1.0, 1.0, 0.0]
+    """
+
+    counted: Counted
+    agent: str = ""
+    cells: Keys = field(default_factory=lambda: NO_KEYS)
+
+    def __len__(self) -> int:
+        return self.counted.total
+
+    @property
+    def trip_ids(self) -> tuple[str, ...]:
+        """The one agent that is told apart, if it was counted."""
+        return (self.agent,) if len(self.cells) else ()
+
+    def number_of(self, agents: Iterable[str]) -> NDArray[np.int64]:
+        """0 for the agent that is told apart, -1 for everybody else."""
+        return np.array([0 if agent in self.trip_ids else -1 for agent in agents], np.int64)
+
+    def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
+        """How many agents have been to each cell; where ``without`` is 0, the one told apart does not count."""
+        index = self.counted.index
+        count: NDArray[np.float32] = index.count.take(index.find(np.ascontiguousarray(keys, np.uint64).ravel()))
+        if without is not None:
+            own = self._is_own(keys.ravel()) & (np.broadcast_to(without, keys.shape).ravel() == 0)
+            count = np.maximum(count - own, np.float32(0))
+        return count.reshape(keys.shape)
+
+    def few_counts(self, keys: Array, without: int = -1) -> NDArray[np.float32]:
+        """The same for a handful of keys: found by bisection, no table is made."""
+        known, agents = self.counted.keys, self.counted.agents
+        at = np.searchsorted(known, keys)
+        inside = np.minimum(at, max(len(known) - 1, 0))
+        count = np.zeros(len(keys), np.float32)
+        if len(known):
+            count += np.where(known[inside] == keys, agents[inside], 0)
+        if without == 0:
+            count = np.maximum(count - self._is_own(keys), np.float32(0))
+        return count
+
+    def _is_own(self, keys: Array) -> NDArray[np.bool_]:
+        if not len(self.cells):
+            return np.zeros(len(keys), bool)
+        at = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
+        return np.asarray(self.cells[at] == keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +120,8 @@ class Popularity:
     cells
         Their sizes in metres.
     agents
-        A memory whose trips are agents: the ids are their names, the keys their cells.
+        A memory whose trips are agents: the ids are their names, the keys their cells; or :class:`Visits`, which counts
+        them without their names.
     excluded
         An agent that does not count: the one whose trips are looked at.
 
@@ -44,7 +136,7 @@ class Popularity:
     """
 
     cells: tuple[float, ...] = (150.0, 500.0)
-    agents: Memory[str] = field(default_factory=Memory)
+    agents: Memory[str] | Visits = field(default_factory=lambda: Memory[str]())
     excluded: str | None = None
 
     @property
@@ -57,16 +149,22 @@ class Popularity:
 
         Trips without an agent's name are left out: they may be anybody's, also those of somebody who is here already.
         """
-        found = {}
+        known, found = self.by_name, {}
         for agent, places in keys.items():
-            number = int(self.agents.number_of([agent])[0])
+            number = int(known.number_of([agent])[0])
             if agent and len(places):
-                found[agent] = np.unique(np.concatenate([places, self.agents.keys[self.agents.trips == number]]))
-        return replace(self, agents=self.agents.remove(found).add(found))
+                found[agent] = np.unique(np.concatenate([places, known.keys[known.trips == number]]))
+        return replace(self, agents=known.remove(found).add(found))
 
     def without(self, agents: Iterable[str]) -> Popularity:
         """As if some agents had never been; unknown ones are ignored."""
-        return replace(self, agents=self.agents.remove(agents))
+        return replace(self, agents=self.by_name.remove(agents))
+
+    @property
+    def by_name(self) -> Memory[str]:
+        """The agents with their names and cells, where these are known."""
+        assert isinstance(self.agents, Memory), "where agents are counted without their names, nobody is named"
+        return self.agents
 
     def excluding(self, agent: str) -> Popularity:
         """The popularity among everybody but this agent."""
@@ -86,7 +184,7 @@ class Popularity:
         places = keys[:, columns]
         count = self.agents.counts(places, None if maker is None else maker[:, None, None])
         excluded = self._excluded_number
-        if excluded >= 0:
+        if excluded >= 0 and (maker is None or (maker != excluded).any()):
             visited: Array = self.agents.counts(places) - self.agents.counts(places, np.array(excluded))
             count -= visited if maker is None else np.where(maker[:, None, None] == excluded, 0, visited)
         return np.asarray(np.log1p(count).mean(axis=2), np.float32)

@@ -14,6 +14,7 @@ Array = NDArray[Any]
 Network = tuple[NDArray[Any], ...]  # the weights of one layer after the other
 
 BATCH = 4096  # rows at a time: what is in between then stays in the cache
+BLOCK = 16  # rows that are multiplied together, always as many: so a reward does not depend on the rows beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,23 +59,26 @@ class RewardPosterior:
 
         Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
         """
-        mean, scale = self.mean[:, None], self.scale[:, None]
-        networks = self._networks
+        networks, inputs = self._networks, len(self.mean)
         rewards = np.empty((len(self.aspects), self.n_heads, len(features)), networks[0][0].dtype)
         for start in range(0, len(features), BATCH):
-            some = features[start : start + BATCH].T
-            x = _with_ones(some.shape, rewards.dtype)
-            standard = x[:-1]
-            np.subtract(some, mean, out=standard)
-            standard /= scale
-            np.clip(standard, -self.clip, self.clip, out=standard)
-            np.copyto(standard, 0.0, where=np.isnan(standard))  # what is missing stands at the mean
+            some = features[start : start + BATCH]
+            blocks = -(-len(some) // BLOCK)
+            standard = np.zeros((blocks * BLOCK, inputs), rewards.dtype)
+            here = standard[: len(some)]
+            np.subtract(some, self.mean, out=here)
+            here /= self.scale
+            np.clip(here, -self.clip, self.clip, out=here)
+            np.copyto(here, 0.0, where=np.isnan(here))  # what is missing stands at the mean
+            x = _with_ones((blocks, inputs, BLOCK), rewards.dtype)
+            x[:, :-1] = standard.reshape(blocks, BLOCK, inputs).swapaxes(1, 2)
             found = _forward(networks[0], x)
             for prior in networks[1:]:
                 found = found + _forward(prior, x)
-            # (networks, aspects x heads, rows) -> (aspects, networks x heads, rows)
-            by_aspect = found.reshape(len(found), len(self.aspects), -1, some.shape[1]).swapaxes(0, 1)
-            rewards[..., start : start + BATCH] = by_aspect.reshape(len(self.aspects), -1, some.shape[1])
+            # (networks, blocks, aspects x heads, rows) -> (aspects, networks x heads, rows)
+            by_aspect = found.reshape(len(found), blocks, len(self.aspects), -1, BLOCK).transpose(2, 0, 3, 1, 4)
+            by_aspect = by_aspect.reshape(len(self.aspects), self.n_heads, blocks * BLOCK)
+            rewards[..., start : start + BATCH] = by_aspect[..., : len(some)]
         return rewards.transpose(2, 0, 1)
 
 
@@ -100,14 +104,14 @@ def _with_bias(layers: tuple[tuple[Array, Array], ...]) -> Network:
 
 
 def _forward(network: Network, x: Array) -> Array:
-    """The network's outputs, (networks, outputs, rows), from inputs (inputs and a one, rows)."""
+    """The network's outputs, (networks, blocks, outputs, rows), from inputs (blocks, inputs and a one, rows)."""
     for weights in network[:-1]:
-        h = _with_ones((*weights.shape[:2], x.shape[-1]), weights.dtype)
-        z = h[:, :-1]
-        np.matmul(weights, x, out=z)
+        h = _with_ones((len(weights), x.shape[-3], weights.shape[1], x.shape[-1]), weights.dtype)
+        z = h[..., :-1, :]
+        np.matmul(weights[:, None], x, out=z)
         np.maximum(z, 0.0, out=z)
         x = h
-    return np.asarray(network[-1] @ x)
+    return np.asarray(network[-1][:, None] @ x)
 
 
 def _with_ones(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

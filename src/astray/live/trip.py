@@ -57,7 +57,7 @@ class OpenTrip:
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
-        self.agent_model: AgentModel = detector.agent_model(session.agent, session._near)
+        self.agent_model: AgentModel = detector.agent_model(session.agent, (lat, lon))
         featurizer = self.agent_model.featurizer
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)

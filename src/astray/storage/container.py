@@ -13,10 +13,9 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -129,6 +128,24 @@ def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[
     Equal contents give equal bytes.
     """
     target = Path(path)
+    pieces = packed(kind, values, arrays, target)
+    if target.is_dir():
+        raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
+    try:
+        with replacing(target) as file:
+            for piece in pieces:
+                file.write(piece)
+    except OSError as error:
+        raise ModelFileError(
+            f"{target}: the model was not saved ({error.strerror or error}); an older file of that name is untouched. "
+            "Make room or choose another place, and save again"
+        ) from error
+
+
+def packed(
+    kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array | Sequence[Array]], target: Path = Path("model")
+) -> list[bytes | memoryview]:
+    """The bytes of a model file, one piece after the other."""
     parts = {name: _parts(given) for name, given in arrays.items()}
     # The widest types first, as readers that map the file into memory want their arrays aligned.
     order = sorted(parts, key=lambda name: (-parts[name][0].itemsize, name))
@@ -145,19 +162,7 @@ def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[
         raise ModelFileError(f"{target}: the model holds a number that is not finite, and was not saved") from error
     header = json.dumps({"__metadata__": {_ENTRY: _canonical(signed)}, **entries}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    if target.is_dir():
-        raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
-    try:
-        with replacing(target) as file:
-            file.write(len(header).to_bytes(8, "little") + header)
-            for name in order:
-                for part in parts[name]:
-                    file.write(_bytes(part))
-    except OSError as error:
-        raise ModelFileError(
-            f"{target}: the model was not saved ({error.strerror or error}); an older file of that name is untouched. "
-            "Make room or choose another place, and save again"
-        ) from error
+    return [len(header).to_bytes(8, "little"), header, *(_bytes(part) for name in order for part in parts[name])]
 
 
 def _parts(given: Array | Sequence[Array]) -> list[Array]:
@@ -204,19 +209,27 @@ def read(path: FilePath) -> ModelFile:
         raise ModelFileError(f"{source}: a folder where a model file was expected")
     try:
         with source.open("rb") as file:
-            header = _header(file)
-            entry = _field(header.pop("__metadata__", {}), dict).get(_ENTRY)
-            if entry is None:
-                raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
-            head = _plain_json(_field(entry, str))
-            _check_version(source, head)
-            arrays = _arrays(file, header)
+            return parse(file, os.fstat(file.fileno()).st_size, source)
     except FileNotFoundError as error:
         raise ModelFileError(f"{source}: there is no such file") from error
-    except (OSError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(
-            f"{source}: not a whole model file ({error}); copy it again, or fit and save the model again"
-        ) from error
+    except OSError as error:
+        raise _not_whole(source, error) from error
+
+
+def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
+    """The model in an open file of so many bytes."""
+    try:
+        header = _header(file, size)
+        entry = _field(header.pop("__metadata__", {}), dict).get(_ENTRY)
+        if entry is None:
+            raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
+        head = _plain_json(_field(entry, str))
+        _check_version(source, head)
+        arrays = _arrays(file, size - file.tell(), header)
+    except (ValueError, OverflowError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise _not_whole(source, error) from error
     checksum = head.pop("checksum", None)
     model = ModelFile(source, str(head.get("kind")), head.get("values", {}), arrays)
     if not isinstance(model.values, dict):
@@ -224,6 +237,10 @@ def read(path: FilePath) -> ModelFile:
     if checksum != _checksum(head, {name: [array] for name, array in arrays.items()}):
         raise model.wrong("its contents do not match their checksum")
     return model
+
+
+def _not_whole(source: Path, error: Exception) -> ModelFileError:
+    return ModelFileError(f"{source}: not a whole model file ({error}); copy it again, or fit and save the model again")
 
 
 def _plain_json(text: str | bytes) -> Any:
@@ -242,18 +259,18 @@ def _plain_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
 
 
-def _header(file: BufferedReader) -> dict[str, Any]:
+def _header(file: BinaryIO, whole: int) -> dict[str, Any]:
     """The header of a safetensors file: the arrays by name, and ``__metadata__``."""
     size = int.from_bytes(file.read(8), "little")
-    if not 0 < size <= os.fstat(file.fileno()).st_size - 8:
+    if not 0 < size <= whole - 8:
         raise ValueError("it ends before its header does")
     return _field(_plain_json(file.read(size)), dict)
 
 
-def _arrays(file: BufferedReader, entries: Mapping[str, Any]) -> dict[str, Array]:
+def _arrays(file: BinaryIO, left: int, entries: Mapping[str, Any]) -> dict[str, Array]:
     """The arrays that a header speaks of: they follow it one after the other, up to the end of the file."""
     arrays: dict[str, Array] = {}
-    at, left = 0, os.fstat(file.fileno()).st_size - file.tell()
+    at = 0
     places = {name: _integers(_field(entry, dict).get("data_offsets")) for name, entry in entries.items()}
     for name in sorted(places, key=places.__getitem__):
         dtype = _DTYPES.get(_field(entries[name].get("dtype"), str))
@@ -264,7 +281,7 @@ def _arrays(file: BufferedReader, entries: Mapping[str, Any]) -> dict[str, Array
         if places[name] != [at, at + size] or at + size > left:
             raise ValueError(f"the array {name} is not where it should be")
         arrays[name] = np.empty(shape, dtype)
-        if file.readinto(_bytes(arrays[name])) != size:
+        if file.readinto(_bytes(arrays[name])) != size:  # type: ignore[attr-defined]
             raise ValueError(f"it ends within the array {name}")
         at += size
     if at != left:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from astray.errors import ModelFileError
 from astray.storage.container import FilePath, read
+from astray.storage.fleet_file import FleetFile
 
 if TYPE_CHECKING:
     from astray.detectors.agent import IRLDetector
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 def load(path: FilePath) -> IRLDetector | FleetDetector:
     """Open a model that was saved; it scores at once, and needs the training library only to go on learning.
+
+    Of a fleet only those agents are read that are asked for, when they are. A fleet in the one-file format of earlier
+    versions is read whole; saved again, it is in the format of today.
 
     Parameters
     ----------
@@ -28,6 +32,9 @@ def load(path: FilePath) -> IRLDetector | FleetDetector:
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
 
+    file = FleetFile.open(path)
+    if file is not None:
+        return FleetDetector.from_fleet_file(file)
     model = read(path)
     kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
     if model.kind not in kinds:

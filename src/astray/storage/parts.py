@@ -279,8 +279,8 @@ def unpack_featurizer(model: ModelFile, name: str) -> Featurizer:
 
 def pack_popularity(name: str, popularity: Popularity) -> Packed:
     """How many agents go where; what sizes of cells are counted belongs to the featurizer."""
-    named = Packed({name: popularity.excluded}, pack_text(f"{name}.trip_ids", popularity.agents.trip_ids))
-    return Packed.together([named, pack_postings(name, popularity.agents)])
+    named = Packed({name: popularity.excluded}, pack_text(f"{name}.trip_ids", popularity.by_name.trip_ids))
+    return Packed.together([named, pack_postings(name, popularity.by_name)])
 
 
 def unpack_popularity(model: ModelFile, name: str, config: FeaturizerConfig) -> Popularity:

@@ -1,0 +1,276 @@
+"""The members of a fleet by name: read from its file when they are asked for, held until they are saved if changed."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+
+from astray.detectors.agents import Codec, Member
+from astray.errors import ModelFileError
+from astray.storage.fleet_file import FleetFile, Row
+from astray.zones import Zone
+
+HELD_BYTES = 256 << 20  # of members that were changed; what is more waits on the disk until it is saved
+READY_BYTES = 32 << 20  # of members that were read, and may be asked for again
+
+Measure = Callable[[str, Member], Member]
+
+
+class Members(MutableMapping[str, Member]):
+    """Agent to what is known of it.
+
+    Only who is asked for is read. What is changed is held apart from the file until :meth:`save`, the most of it in
+    memory, and what is more in a temporary file without a name.
+
+    Parameters
+    ----------
+    codec
+        How members are written and read.
+    measure
+        Gives a member whose trips were counted the scores of its trips; it is asked when the member is.
+    file
+        Where they are; None if they are nowhere yet.
+    """
+
+    def __init__(self, codec: Codec, measure: Measure, file: FleetFile | None = None) -> None:
+        self.codec, self.measure, self.file = codec, measure, file
+        self._lock = threading.RLock()  # several threads may score
+        self._ready: OrderedDict[str, Member] = OrderedDict()
+        self._ready_bytes = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._changed: OrderedDict[str, Member] = OrderedDict()
+        self._changed_bytes = 0
+        self._waiting: _Waiting | None = None
+        self._gone: set[str] = set()
+        self._known_as: dict[str, bytes | None] = {}  # the checksums of what was changed, before that
+
+    # ---------------------------------------------------------------- a mapping
+
+    def __getitem__(self, agent: str) -> Member:
+        with self._lock:
+            found = self.counted(agent)
+            if found is None:
+                raise KeyError(agent)
+            if not found.measured:
+                found = self.measure(agent, found)
+                if agent in self._changed:
+                    self._changed[agent] = found
+        return found
+
+    def counted(self, agent: str) -> Member | None:
+        """A member whose trips may still have to be measured; None if there is none of this name."""
+        if agent in self._changed:
+            return self._changed[agent]
+        if self._waiting is not None and agent in self._waiting:
+            return self._unpacked(agent, self._waiting.read(agent))
+        if agent in self._gone or self.file is None:
+            return None
+        entry = self.file.entry(agent)
+        if entry is None:
+            return None
+        if agent in self._ready and self._known_as.get(agent) == entry.checksum:
+            self._ready.move_to_end(agent)
+            return self._ready[agent]
+        found = self.file.read(agent)
+        if found is None:
+            return None
+        member = self._unpacked(agent, found[0])
+        self._known_as[agent] = found[1]
+        self._keep_ready(agent, member)
+        return member
+
+    def _keep_ready(self, agent: str, member: Member) -> None:
+        self._ready_bytes += member.nbytes
+        if agent in self._ready:
+            self._ready_bytes -= self._ready.pop(agent).nbytes
+        self._ready[agent] = member
+        while self._ready_bytes > READY_BYTES and len(self._ready) > 1:
+            self._ready_bytes -= self._ready.popitem(last=False)[1].nbytes
+
+    def _unpacked(self, agent: str, data: bytes) -> Member:
+        try:
+            return self.codec.unpack(agent, data)
+        except (LookupError, TypeError, ValueError) as error:
+            assert self.file is not None
+            raise self.file.wrong(f"what is known of agent {agent!r} does not fit together ({error})") from error
+
+    def __setitem__(self, agent: str, member: Member) -> None:
+        self._note(agent)
+        if agent in self._changed:
+            self._changed_bytes -= self._changed.pop(agent).nbytes
+        self._changed[agent] = member
+        self._changed_bytes += member.nbytes
+        if self._changed_bytes > HELD_BYTES:
+            self._put_aside()
+
+    def _note(self, agent: str) -> None:
+        """Remember what the file held when a member is changed for the first time."""
+        if agent in self._gone or self._is_changed(agent):
+            return
+        member = self._ready.pop(agent, None)
+        if member is not None:
+            self._ready_bytes -= member.nbytes
+        elif agent not in self._known_as:
+            entry = None if self.file is None else self.file.entry(agent)
+            self._known_as[agent] = None if entry is None else entry.checksum
+
+    def _put_aside(self) -> None:
+        """Let the members that were changed wait on the disk."""
+        if self._waiting is None:
+            self._waiting = _Waiting()
+        self._waiting.put((agent, self.codec.pack(member)) for agent, member in self._changed.items())
+        self._changed.clear()
+        self._changed_bytes = 0
+
+    def __delitem__(self, agent: str) -> None:
+        if agent not in self:
+            raise KeyError(agent)
+        self._note(agent)
+        if agent in self._changed:
+            self._changed_bytes -= self._changed.pop(agent).nbytes
+        if self._waiting is not None:
+            self._waiting.remove(agent)
+        self._gone.add(agent)
+
+    def __contains__(self, agent: object) -> bool:
+        if self._is_changed(agent):
+            return True
+        if agent in self._gone or self.file is None:
+            return False
+        return self.file.entry(str(agent)) is not None
+
+    def _is_changed(self, agent: object) -> bool:
+        return agent in self._changed or (self._waiting is not None and agent in self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self) -> list[str]:
+        """All agents by name, in the order of their names."""
+        here = set(self._changed) | (set() if self._waiting is None else set(self._waiting.names))
+        there = () if self.file is None else (agent for agent, _ in self.file.entries() if agent not in self._gone)
+        return sorted({*here, *there})
+
+    def __len__(self) -> int:
+        if self.file is None:
+            return len(self._changed) + (0 if self._waiting is None else len(self._waiting.names))
+        changed = [*self._changed, *(() if self._waiting is None else self._waiting.names)]
+        new = sum(self.file.entry(agent) is None for agent in changed)
+        return len(self.file) + new - len(self._removed)
+
+    @property
+    def _removed(self) -> list[str]:
+        """Who is in the file, and is no longer to be."""
+        return [a for a in self._gone if self._known_as.get(a) is not None and not self._is_changed(a)]
+
+    # ---------------------------------------------------------------- at a glance
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """All agents with what the directory says of them, in the order of their names; blobs are left empty."""
+        for agent in self.names():
+            entry = None if self.file is None or self._is_changed(agent) else self.file.entry(agent)
+            yield agent, self.codec.row(self[agent]) if entry is None else Row(b"", *entry[2:])
+
+    def zone(self, agent: str) -> Zone | None:
+        """By which clocks an agent lives; None if it is not known."""
+        with self._lock:
+            here = self._is_changed(agent)
+            entry = None if self.file is None or here or agent in self._gone else self.file.entry(agent)
+        if entry is not None:
+            return Zone.of(entry.zone) if entry.zone else None
+        return self[agent].zone if here else None
+
+    def with_waiting_trips(self) -> Iterator[str]:
+        """The agents of whom flagged trips wait."""
+        if self.file is None or self._waiting is not None:
+            yield from (agent for agent, row in self.rows() if row.waiting)
+            return
+        known = {
+            a for a, entry in self.file.entries() if entry.waiting and a not in self._gone and a not in self._changed
+        }
+        here = {a for a, m in self._changed.items() if len(m.inbox.waiting) or m.inbox.asked}
+        yield from sorted(known | here)
+
+    # ---------------------------------------------------------------- what is changed
+
+    @property
+    def changed(self) -> set[str]:
+        """The agents that were changed since the file was read, and are still there."""
+        return {*self._changed, *(() if self._waiting is None else self._waiting.names)}
+
+    def changes(self) -> Iterator[tuple[str, Row | None, bytes | None]]:
+        """What is to be written: agents with their rows, or None for who is gone, and the checksums they had."""
+        for agent in self._removed:
+            yield agent, None, self._known_as[agent]
+        for agent, row in self._new_rows(sorted(self.changed)):
+            yield agent, row, self._known_as.get(agent)
+
+    def everybody(self) -> Iterator[tuple[str, Row]]:
+        """All rows, in the order of the names; those that were not changed as the file has them."""
+        changed = self.changed
+        for some in _some_of(self.names(), 256):
+            fresh = dict(self._new_rows([agent for agent in some if agent in changed]))
+            for agent in some:
+                yield agent, fresh[agent] if agent in fresh else self._as_it_is(agent)
+
+    def _as_it_is(self, agent: str) -> Row:
+        assert self.file is not None
+        entry = self.file.entry(agent)
+        data = None if entry is None else self.file.blob(agent, entry)
+        if entry is not None and data is not None:
+            return Row(data, *entry[2:])
+        if agent not in self:
+            raise ModelFileError(f"{self.file.path}: agent {agent!r} is gone; another process has changed the file")
+        return self.codec.row(self[agent])  # another process has changed it meanwhile
+
+    def _new_rows(self, agents: Iterable[str]) -> Iterator[tuple[str, Row]]:
+        for agent in agents:
+            yield agent, self.codec.row(self[agent])
+
+    def saved(self, file: FleetFile) -> None:
+        """Go on from a file that holds all this."""
+        self.file = file
+        self._ready.clear()
+        self._ready_bytes = 0
+        self._clear()
+
+
+class _Waiting:
+    """Members that wait to be saved, in a temporary file that is gone when the process is."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for setting in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-8192"):
+            self._connection.execute(f"PRAGMA {setting}")
+        self._connection.execute("CREATE TABLE members (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
+
+    def __contains__(self, agent: object) -> bool:
+        return agent in self.names
+
+    def put(self, members: Iterable[tuple[str, bytes]]) -> None:
+        """Keep some members; those of the same names are replaced."""
+        self._connection.execute("BEGIN")
+        for agent, data in members:
+            self._connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?)", (agent, data))
+            self.names.add(agent)
+        self._connection.execute("COMMIT")
+
+    def read(self, agent: str) -> bytes:
+        """What is known of an agent."""
+        (data,) = self._connection.execute("SELECT data FROM members WHERE name = ?", (agent,)).fetchone()
+        return bytes(data)
+
+    def remove(self, agent: str) -> None:
+        """Keep an agent no longer."""
+        self.names.discard(agent)
+        self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))
+
+
+def _some_of(names: list[str], most: int) -> Iterator[list[str]]:
+    for start in range(0, len(names), most):
+        yield names[start : start + most]

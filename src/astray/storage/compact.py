@@ -1,0 +1,143 @@
+"""Arrays as few bytes: what a fleet's file holds of one agent, and its directory.
+
+Which arrays there are, and of which types, is known to whoever reads them; a blob says only how many numbers each has.
+The bytes of numbers are sorted by their place (all lowest bytes, then all second ones, ...) and deflated. The lower
+bytes of keys are hashes, which nothing makes smaller: they stand as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Keys = NDArray[np.uint64]
+
+LEVEL = 1  # of deflating: higher ones take much longer for little
+MOST_DEFLATED = 1100  # times as many bytes as deflated ones, at most; so a blob cannot claim to be of any size
+PLAIN_BYTES = 5  # of a key's eight: the lower ones, which are not deflated
+
+
+def pack_arrays(arrays: Sequence[Array]) -> bytes:
+    """Some arrays of one dimension as one blob.
+
+    >>> blob = pack_arrays([np.arange(3.0), np.array([7, 300], np.uint32)])
+    >>> [a.tolist() for a in unpack_arrays(blob, [np.float64, np.uint32])]
+    [[0.0, 1.0, 2.0], [7, 300]]
+    """
+    little = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for a in arrays]
+    bytes_of = [a.view(np.uint8).reshape(-1, a.dtype.itemsize) for a in little]
+    # Of keys only: no other array is of this type.
+    plain = b"".join(b[:, :PLAIN_BYTES].tobytes() for a, b in zip(little, bytes_of, strict=True) if _is_keys(a.dtype))
+    planes = [b[:, PLAIN_BYTES:] if _is_keys(a.dtype) else b for a, b in zip(little, bytes_of, strict=True)]
+    deflated = zlib.compress(b"".join(b.T.tobytes() for b in planes), LEVEL)
+    counts = struct.pack(f"<{len(arrays)}I", *map(len, arrays))
+    return counts + deflated + plain
+
+
+def unpack_arrays(blob: bytes, dtypes: Sequence[Any]) -> list[Array]:
+    """The arrays of a blob that :func:`pack_arrays` made, by their types; ``ValueError`` if it does not hold these."""
+    types = [np.dtype(t).newbyteorder("<") for t in dtypes]
+    head = 4 * len(types)
+    if len(blob) < head:
+        raise ValueError("it is too short")
+    counts = struct.unpack(f"<{len(types)}I", blob[:head])
+    n_plain = sum(PLAIN_BYTES * n for n, t in zip(counts, types, strict=True) if _is_keys(t))
+    n_planes = sum(n * _plane_bytes(t) for n, t in zip(counts, types, strict=True))
+    packed = len(blob) - head - n_plain
+    if packed < 0 or n_planes > MOST_DEFLATED * packed:
+        raise ValueError("it claims to hold more than it can")
+    inflating = zlib.decompressobj()
+    try:
+        planes = inflating.decompress(memoryview(blob)[head : head + packed], n_planes + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(planes) != n_planes or not inflating.eof or inflating.unused_data or inflating.unconsumed_tail:
+        raise ValueError("it does not hold what it claims to")
+    arrays, at, plain_at = [], 0, head + packed
+    for n, t in zip(counts, types, strict=True):
+        width = _plane_bytes(t)
+        numbers = np.empty((n, t.itemsize), np.uint8)
+        numbers[:, t.itemsize - width :] = np.frombuffer(planes, np.uint8, n * width, at).reshape(width, n).T
+        at += n * width
+        if _is_keys(t):
+            lower = np.frombuffer(blob, np.uint8, n * PLAIN_BYTES, plain_at)
+            numbers[:, :PLAIN_BYTES] = lower.reshape(n, PLAIN_BYTES)
+            plain_at += n * PLAIN_BYTES
+        arrays.append(numbers.reshape(-1).view(t).astype(t.newbyteorder("="), copy=False))
+    return arrays
+
+
+def _is_keys(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "u" and dtype.itemsize == 8
+
+
+def _plane_bytes(dtype: np.dtype[Any]) -> int:
+    """How many bytes of each number are deflated."""
+    return dtype.itemsize - (PLAIN_BYTES if _is_keys(dtype) else 0)
+
+
+# -------------------------------------------------------------------- texts, keys and postings
+
+TEXTS = (np.uint32, np.uint8)
+KEYS = (np.uint64,)
+POSTINGS = (np.uint64, np.uint32, np.uint32)
+
+
+def texts(values: Iterable[str]) -> list[Array]:
+    """Texts as arrays of :data:`TEXTS`: their lengths, and all their letters."""
+    encoded = [value.encode() for value in values]
+    return [np.array([len(e) for e in encoded], np.uint32), np.frombuffer(b"".join(encoded), np.uint8)]
+
+
+def as_texts(arrays: Sequence[Array], n: int | None = None) -> list[str]:
+    """The texts that :func:`texts` made into arrays."""
+    lengths, letters = arrays
+    if int(lengths.sum(dtype=np.int64)) != len(letters) or (n is not None and len(lengths) != n):
+        raise ValueError("its texts do not fit together")
+    whole, ends = letters.tobytes(), np.cumsum(np.r_[0, lengths.astype(np.int64)]).tolist()
+    return [whole[a:b].decode() for a, b in pairwise(ends)]
+
+
+def rising(keys: Keys) -> Array:
+    """Distinct keys in order as an array of :data:`KEYS`: how much higher each is than the one before."""
+    return np.diff(keys, prepend=np.uint64(0))
+
+
+def as_rising(steps: Keys) -> Keys:
+    """The keys that :func:`rising` made into steps."""
+    keys = np.cumsum(steps, dtype=np.uint64)
+    if (keys[1:] <= keys[:-1]).any():
+        raise ValueError("its keys are not in order")
+    return keys
+
+
+def postings(keys: Keys, trips: NDArray[np.int32]) -> list[Array]:
+    """Postings, sorted by key and then trip, as arrays of :data:`POSTINGS`."""
+    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, np.int64)
+    higher = np.diff(trips, prepend=np.int32(0))
+    higher[first] = trips[first]
+    return [rising(keys[first]), np.diff(first, append=len(keys)).astype(np.uint32), higher.astype(np.uint32)]
+
+
+def as_postings(arrays: Sequence[Array], n_trips: int) -> tuple[Keys, NDArray[np.int32]]:
+    """Keys and trips that :func:`postings` made into arrays; ``ValueError`` if they are not sorted or not there."""
+    steps, counts, higher = arrays
+    distinct, many = as_rising(steps), counts.astype(np.int64)
+    if len(many) != len(distinct) or (many < 1).any() or many.sum() != len(higher):
+        raise ValueError("its postings do not fit together")
+    first = np.cumsum(many) - many
+    total = np.cumsum(higher, dtype=np.int64)
+    before = np.r_[0, total][first]
+    trips = total - np.repeat(before, many)
+    again = np.ones(len(higher), bool)
+    again[first] = False
+    if (higher[again] == 0).any() or (len(trips) and trips.max() >= n_trips):
+        raise ValueError("its postings are not sorted, or speak of trips that are not there")
+    return np.repeat(distinct, many), trips.astype(np.int32)
