@@ -267,7 +267,7 @@ def read_part(text: str | None) -> tuple[int, int] | None:
     found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     number, n = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= number <= n:
-        raise AstrayError(f"--part {text} is no part of a whole; give a number and of how many, such as 3/16")
+        raise AstrayError(f"--part {text} is no part of a whole", remedy="give a number and of how many, such as 3/16")
     return number, n
 
 
