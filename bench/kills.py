@@ -169,8 +169,11 @@ def two_writers(folder: Path) -> None:
         for agent, words in zip(agents, said, strict=True):
             there = {trip.trajectory for trip in fleet.members_[agent].memory.trip_ids}
             missing = [word for word in words if word != "refused" and word not in there]
-            if missing or len(words) < 12:
-                raise SystemExit(f"{agent}: {missing or words} was lost")
+            if missing:
+                raise SystemExit(f"{agent}: {missing} was lost")
+        for child in both:
+            if child.returncode:
+                raise SystemExit("a writer ended with an error")
         refused = sum(word == "refused" for words in said for word in words)
         print(
             f"two writers, {' and '.join(agents)}: 24 changes, all there; {refused} were refused, said so, and repeated"

@@ -309,6 +309,23 @@ class TestWriters:
         with pytest.raises(InUseError, match="'p04'"):
             second.save(path)
 
+    def test_who_adds_a_trip_that_another_has_just_added_is_refused_and_nothing_is_counted_twice(
+        self, path: Path, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second, new = opened(path), opened(path), trips.agent("p00")[12:14]
+        unknown = second._unknown
+
+        def slowly(given: Trajectories) -> Trajectories:
+            found = unknown(given)
+            first.enroll(new)
+            first.save(path)
+            return found
+
+        monkeypatch.setattr(second, "_unknown", slowly)
+        second.enroll(new)
+        second.save(path)
+        assert len(opened(path).members_["p00"].memory) == 14
+
     def test_settings_that_were_changed_meanwhile_are_not_lost(self, path: Path) -> None:
         first, second = opened(path), opened(path)
         first.set_params(min_history=7).save(path)

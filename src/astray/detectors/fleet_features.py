@@ -221,7 +221,12 @@ def enrol(trips: Trajectories, known: Callable[[str], Member | None], common: Co
 
 
 def _grown(member: Member, trips: Trajectories, counted: Memory | None, common: Common) -> Member:
-    """A member with further trips."""
+    """A member with further trips; those that another process has added meanwhile are left out."""
+    known = trips.isin(member.memory.trip_ids)
+    if known.all():
+        return member
+    trips = trips[~known]
+    counted = None if counted is None else counted.remove(member.memory.trip_ids)
     when, zone, memory = started(trips), member.zone, member.memory
     first = min(range(len(when)), key=when.__getitem__)
     # Its trips are in the order of time: by the first of all it is said where it lives, whenever that one came.
