@@ -405,13 +405,15 @@ def test_the_ways_remember_what_they_say(intruded: Trial):
         mine = {n for n, o in zip(names, own, strict=True) if o}
         expected = {
             "stream-a-nothing": set(),
-            "stream-b-unflagged": calm,
             "stream-d-everything": set(names),
             "stream-e-normal": mine,
         }
-        if spec == "stream-c-asked":
+        if spec == "stream-b-unflagged":  # without what is in doubt
+            assert answers == 0
+            assert set() < learned < calm
+        elif spec == "stream-c-asked":
             assert answers == stream["answers"].sum() > 0
-            assert calm <= learned <= calm | mine
+            assert set() < learned <= calm | mine
         else:
             assert (learned, answers) == (expected[spec], 0), spec
 
@@ -530,7 +532,7 @@ def test_a_shared_reward_is_learned_once_and_knows_of_the_tested_the_one_person_
     before = one.trips(first.test)
     two = shared.fit(Lesson(second.lesson.train, strangers=crowd), 0)
     assert two.detector is one.detector  # type: ignore[attr-defined]
-    assert two.detector.agents == [*first.lesson.population[:40].agents, "p01"]  # type: ignore[attr-defined]
+    assert set(two.detector.agents) == {*first.lesson.population[:40].agents, "p01"}  # type: ignore[attr-defined]
     assert one.seconds.shared == two.seconds.shared > 0
     # Who was enrolled in between leaves no trace.
     again = shared.fit(Lesson(first.lesson.train, strangers=crowd), 0)
@@ -663,7 +665,7 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not list(tmp_path.glob("trips/**/*.parquet")):
             assert process.poll() is None
             assert time.monotonic() < deadline

@@ -14,7 +14,10 @@ DATA = Path(__file__).parent / "data"
 ODD = "Fahrer;Tag;Breite;Laenge;Typ\n" + "".join(f"ana;06.01.2025 09:4{i}:40;45,1{i};107,1{i};x\n" for i in range(5))
 
 
-def test_what_is_read_is_told_and_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_read_is_told_and_nothing_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     assert main(["check", str(DATA / "movebank.csv")]) == 0
     out = capsys.readouterr().out
     told = {line[:8].strip(): line[8:].strip() for line in out.partition("\n\n")[0].splitlines()}

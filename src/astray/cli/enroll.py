@@ -29,7 +29,7 @@ def command(
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
       [dim]# on four cores, or by four jobs of a cluster that share a disk[/dim]
-      for i in 1 2 3 4; do astray enroll fleet.astray all.parquet --part $i/4 & done
+      for i in 1 2 3 4; do astray enroll fleet.astray all.csv --part $i/4 & done
     """
     from astray.cli.reading import Source, in_part, joined, read_part
     from astray.detectors.fleet import FleetDetector

@@ -16,6 +16,7 @@ from astray.live.position import Position
 from astray.snapshot import ANEW, Snapshot
 from astray.storage import pack_text, write
 from astray.storage.container import read
+from astray.storage.fleet_file import FleetFile
 
 if TYPE_CHECKING:
     from astray.detectors.estimator import Detector
@@ -56,8 +57,8 @@ class State:
     @classmethod
     def load(cls, path: Path, model: str) -> State:
         """The state in a file; one that belongs to another model is refused."""
-        file = read(path)
-        if file.kind != KIND:
+        file = None if FleetFile.open(path) else read(path)
+        if file is None or file.kind != KIND:
             raise DataError("a model, not the state of a watch", place=path, remedy="name another file for the state")
         version = file.value("state", int)
         if version > VERSION:

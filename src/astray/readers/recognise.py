@@ -55,7 +55,7 @@ def _of_file(file: Path) -> str:
         return "geolife"
     is_packed = packed.is_packed(file)
     name, head = packed.peek(file) if is_packed else (file, opening(file))
-    if head[8:].startswith(b'{"__metadata__"'):
+    if head[8:].startswith(b'{"__metadata__"') or head.startswith(b"SQLite format 3"):  # of one agent, or of a fleet
         raise DataError("a model, not trips", place=Place(str(file)), remedy="give the file of trips")
     if name.suffix.lower() == ".plt":
         return "geolife"
