@@ -173,6 +173,8 @@ def _whose(about: Mapping[str, Any]) -> str:
     if names is None:
         spread = about["trips_of_an_agent"]
         trips = ", with {least:,} to {most:,} trips each, {median:,} in the middle".format(**spread) if spread else ""
+        if spread and spread["least"] == spread["most"]:
+            trips = f", with {number_of(spread['most'], 'trip')} each"
         return number_of(about["agents"], "agent") + trips
     rest = about["agents"] - len(names)
     return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
