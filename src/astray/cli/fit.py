@@ -112,13 +112,13 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
     """Refuse what the kind of model that is made does not know, instead of ignoring it."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
-    learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
+    learns_its_own = settings.preset != "default" or settings.encoder in ("fourier", "raw")
     several = f"is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several agents"
     begins = "says how a reward of the agent's own is learned; this model begins with the one that serves everybody"
     of_one = settings.of(FleetOnly), "is for a fleet, and this model is of one agent or pool", "leave it out"
     of_many = settings.of(OneAgent, ItsOwn, OwnReward), several, "add --agent NAME or --pooled, or leave it out"
     shared = settings.given(("look_for", "reward")), "is of the reward that serves everybody"
-    own = settings.of(OwnReward), begins, "add --preset kdd19 or --encoder fourier, or leave it out"
+    own = settings.of(OwnReward), begins, "add --preset own, or leave it out"
     for given, why, remedy in (
         of_one if alone else of_many,
         (*shared, "leave out --preset and --encoder") if learns_its_own else own,

@@ -120,7 +120,7 @@ TRIPS = LearnConfig(
 STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
 """How the reward of steps is learned from many agents: without a policy, for each would need its own."""
 
-PRESETS = {"default": LearnConfig(), "kdd19": KDD19}
+PRESETS = {"default": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}
 
 
 def explorers_of(config: LearnConfig) -> dict[str, tuple[str, ...]]:
