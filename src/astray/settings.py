@@ -293,7 +293,7 @@ class ItsOwn:
         "default",
         "default: the reward that serves everybody; own: one that is learned from these trips; kdd19: the paper.",
         _one_of("default", "own", "kdd19"),
-        more="``own`` takes some ten seconds, and is for pools and for agents unlike any person. ``kdd19`` is the paper "
+        more="``own`` takes some ten seconds, and is for pools and agents unlike any person. ``kdd19`` is the paper "
         "to the letter: raw coordinates, the policy alone as background, Eq. 9, and N(tau) a plain mean.",
     )
     encoder: str | Encoder | None = setting(
