@@ -26,7 +26,7 @@ def test_what_is_read_is_told_and_nothing_is_wrong(
     assert told["not used"].startswith("event-id, sensor-type")
     assert told["times"] == "date-times without a zone, read as UTC"
     assert told["agents"] == "2: Redrunner, Borni"
-    assert told["trips"] == "2, 2 of them cut at gaps and stays"
+    assert told["trips"] == "2, cut at gaps and stays"
     assert told["fixes"] == "3, about one every 300 s"
     assert (told["from"], told["to"]) == ("2014-06-20 14:00:16", "2014-06-20 14:05:16")
     assert told["zone"] == "Europe/Berlin"

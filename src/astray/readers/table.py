@@ -19,7 +19,7 @@ from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, posi
 from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless
+from astray.text import harmless, number_of
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -249,6 +249,8 @@ def _fixes(
     dialect = delimited.sniff(
         file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
     )
+    if dialect.above:
+        intake.report.note(f"{file}: passed over {number_of(dialect.above, 'line')} above the column names")
     written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
     return _good(file, harmless(file.stem), dialect.names, written, options, intake)
 
