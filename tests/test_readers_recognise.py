@@ -42,7 +42,9 @@ def test_parquet_is_recognised_whatever_its_name(tmp_path: Path) -> None:
     assert (recognise(tmp_path / "table"), recognise(tmp_path / "porto")) == ("table", "porto")
 
 
-def test_a_folder_is_recognised_by_what_it_holds_and_of_a_mixture_each_file_is_read_in_its_format(tmp_path: Path) -> None:
+def test_a_folder_is_recognised_by_what_it_holds_and_of_a_mixture_each_file_is_read_in_its_format(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.csv").write_text("uid,t,lat,lon\na,1372636858,41,-8\n")
     (tmp_path / "README.md").write_text("hello")
     assert recognise(tmp_path) == "table"

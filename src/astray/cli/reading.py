@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from astray.cli.console import progress, say_left_out
+from astray.cli.console import progress, say_left_out, without_panics
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.errors import AstrayError, DataError, Option, some_names
@@ -117,7 +117,7 @@ class Source:
 
     def load(self) -> Trajectories:
         """Everything."""
-        with progress(f"reading {self.name}", quiet=self.settings.quiet) as done:
+        with progress(f"reading {self.name}", quiet=self.settings.quiet) as done, without_panics():
             trips = self._attributed(read(self.path, **self._told(done)))
         mine = self._asked_for(trips)
         if not len(mine):
@@ -134,7 +134,7 @@ class Source:
         sizes = {file: file.stat().st_size for file in self._streamed_files}
         whole, before = max(sum(sizes.values()), 1), 0
         for file, size in sizes.items():
-            for batch in iter_read(file, rows, **self._told(shares.append)):
+            for batch in _without_panics(iter_read(file, rows, **self._told(shares.append))):
                 trips = self._attributed(batch)
                 mine = self._asked_for(trips)
                 if len(mine):
@@ -191,6 +191,15 @@ class Source:
                 ("pass theirs if not, such as ", other),
             )
         say_left_out(self.report, quiet=self.settings.quiet)
+
+
+def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
+    while True:
+        with without_panics():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def only_agent(detector: IRLDetector | FleetDetector) -> str | None:

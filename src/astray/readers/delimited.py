@@ -57,7 +57,7 @@ def sniff(
 ) -> Dialect:
     """Find the delimiter and the column names: the split of a line whose names score best.
 
-    That is the first line, unless nothing in it is recognised and a line below it names time, latitude and longitude.
+    That is the first line, unless a line below it, and not itself, names time, latitude and longitude.
     ``head`` is the beginning of the file, if it is at hand; ``names`` are the columns of one without a header line.
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
@@ -78,13 +78,13 @@ def sniff(
         best = max(splits, key=lambda choice: (len(splits[choice]) == len(names), len(splits[choice])))
         return Dialect(best, tuple(names), blank, encoding, above)
     best = _best(splits, score)
-    if score(splits[best]) == 0:
+    if score(splits[best]) < len(REQUIRED):
         for i in range(blank + 1, min(blank + LOOKED_FOR, len(lines))):
             below = {choice: _fields(lines[i].rstrip("\r"), choice) for choice in choices}
             found = _best(below, score)
             if score(below[found]) >= len(REQUIRED):
                 return Dialect(found, tuple(name.strip() for name in below[found]), i + 1, encoding, above + i - blank)
-        if any(sum(map(_is_number, split)) >= 2 for split in splits.values()):
+        if score(splits[best]) == 0 and any(sum(map(_is_number, split)) >= 2 for split in splits.values()):
             raise DataError(
                 f"the first line is data, not column names ({first[:60]})",
                 place=Place(str(path), blank + 1),

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
@@ -330,8 +331,8 @@ def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"{error.strerror or error}", place=place, remedy=_os_remedy(error)) from error
     except POLARS_ERRORS as error:
-        first = str(error).strip().splitlines()[:1]
-        reason = f"{what} ({first[0] if first else type(error).__name__})"
+        said = [] if isinstance(error, pl.exceptions.PanicException) else str(error).strip().splitlines()
+        reason = f"{what} ({said[0]})" if said else what  # a panic speaks of polars, not of the file
         raise DataError(reason, place=place, remedy=remedy) from error
 
 
