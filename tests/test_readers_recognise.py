@@ -117,7 +117,8 @@ def test_files_of_other_kinds_are_refused_by_what_they_are(tmp_path: Path, name:
     (tmp_path / "trips.csv").write_bytes(OTHERS[name])
     with pytest.raises(DataError, match=name) as refusal:
         read(tmp_path / "trips.csv")
-    assert refusal.value.place and refusal.value.remedy
+    assert refusal.value.place
+    assert refusal.value.remedy
 
 
 def test_where_nothing_can_be_used_the_reason_is_one_line(tmp_path: Path) -> None:

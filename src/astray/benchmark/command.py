@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from astray.errors import AstrayError, DataError
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.benchmark.protocols import Dataset
@@ -100,13 +101,15 @@ def command(
     from astray.benchmark.results import Kept
 
     if dataset not in PROTOCOLS:
-        raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
+        raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)}")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
     contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING)))
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
-        raise DataError(f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join(STREAMING)}")
+        raise DataError(
+            f"none of the methods is for {', '.join(asked_for)}", remedy=f"a stream is for {', '.join(STREAMING)}"
+        )
     draws = numbers(seeds)
     failed: tuple[runner.Done, ...] = ()
     source: Dataset | None = None
@@ -144,10 +147,9 @@ def command(
             print(table.markdown())
     if failed:
         first = failed[0]
-        raise AstrayError(
-            f"{len(failed)} cases failed; the same command tries them again. The first: {first.job.case.name}, "
-            f"{first.job.method}: {first.error}"
-        )
+        which = f"{first.job.case.name}, {first.job.method}: {first.error}"
+        remedy = "run the same command again to try them once more"
+        raise AstrayError(f"{number_of(len(failed), 'case')} failed, the first: {which}", remedy=remedy)
 
 
 def _dataset(
@@ -160,7 +162,7 @@ def _dataset(
     path = data or (Path(os.environ[WHERE[name]]) if WHERE[name] in os.environ else None)
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
-        raise DataError(f"{name}: {where}; give your copy as --data, or set {WHERE[name]}")
+        raise DataError(f"{where}", place=name, remedy=f"give your copy as --data, or set {WHERE[name]}")
     if name == "porto":
         from astray.benchmark.porto_data import Porto
 
@@ -186,7 +188,9 @@ def numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found:
-        raise DataError(f"--seeds {text!r}: give how many, such as 5, or which, such as 0,3,7 or 5-9")
+        raise DataError(
+            f"--seeds {text!r} cannot be used", remedy="give how many, such as 5, or which, such as 0,3,7 or 5-9"
+        )
     return list(dict.fromkeys(found))
 
 
@@ -208,7 +212,9 @@ def shares(given: Iterable[str]) -> list[float]:
     try:
         return [float(word) for word in words(given)]
     except ValueError:
-        raise DataError(f"--rate {','.join(given)!r}: give shares, such as 0.05 or 0.05,0.1") from None
+        raise DataError(
+            f"--rate {','.join(given)!r} cannot be used", remedy="give shares, such as 0.05 or 0.05,0.1"
+        ) from None
 
 
 # -------------------------------------------------------------------- progress

@@ -135,7 +135,9 @@ def found(place: str) -> type[Any]:
             missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
         ) from None
     except AttributeError:
-        raise DataError(f"the module {module!r} has no {name!r}", place=place) from None
+        raise DataError(
+            f"the module {module!r} has no {name!r}", place=place, remedy="check the name of the class"
+        ) from None
     if not isinstance(made, type):
         raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
     lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
@@ -156,10 +158,12 @@ def scored(
     except (TypeError, ValueError) as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # it went wrong in there, not here
-        raise DataError(f"{name} did not return numbers; return one number a {what}") from error
+        raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
     if values.shape != (wanted,) or np.isinf(values).any():
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
-        raise DataError(f"{name} returned {what_came} for {wanted} {what}s; return one finite number, or NaN, each")
+        raise DataError(
+            f"{name} returned {what_came} for {wanted} {what}s", remedy="return one finite number, or NaN, each"
+        )
     return values
 
 

@@ -76,11 +76,11 @@ def read(
     Parameters
     ----------
     path
-        A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them: tables (CSV,
-        Parquet, GeoParquet, Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183,
-        GeoJSON (also of Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder
-        ``Data``, Porto's ``train.csv``. All may be packed (zip, gzip, bzip2, xz, Zstandard). Or a table in memory, of polars, pandas,
-        pyarrow, GeoPandas, MovingPandas or trackintel.
+        A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them: tables (CSV, Parquet, GeoParquet,
+        Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183, GeoJSON (also of
+        Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder ``Data``, Porto's
+        ``train.csv``. All may be packed (zip, gzip, bzip2, xz, Zstandard). Files of several formats are read each in
+        its own. Or a table in memory, of polars, pandas, pyarrow, GeoPandas, MovingPandas or trackintel.
     format
         One of :data:`FORMATS`; recognised by default.
     skip_bad
@@ -159,7 +159,7 @@ def _read_as(
 def _without_other_tables(
     groups: dict[str, list[Path]], options: Mapping[str, Any], intake: Intake
 ) -> dict[str, list[Path]]:
-    """Files by format without the tables that hold no positions, as a folder of an export has them beside the tracks."""
+    """Files by format, without the tables that hold no positions: exports have them beside the tracks."""
     if "table" not in groups or "lat" in options or "names" in options:
         return groups
     tables = [file for file in groups["table"] if has_positions(file)]

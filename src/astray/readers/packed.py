@@ -58,7 +58,7 @@ class _Zstandard(io.RawIOBase):
         except ImportError as error:
             remedy = "pip install zstandard, or unpack the file with zstd -d"
             raise DataError("packed with Zstandard, and zstandard is not installed", remedy=remedy) from error
-        self._file = open(path, "rb")
+        self._file = open(path, "rb")  # noqa: SIM115  (closed with this)
         self._frame: Any = None
         self._packed, self._content = b"", memoryview(b"")
 
