@@ -312,7 +312,7 @@ def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
     assert main(["score", str(home / "p00.astray"), pattern, "--agent", "p00"]) == 0
     said = capsys.readouterr()
     assert {agent for agent, _ in decisions(said.out)} == {"p00"}
-    assert "it does not say whose trips these are, so they are taken for p00's" in said.err
+    assert "it does not say whose trips these are, so they are taken as trips of p00" in said.err
     assert main(["fit", str(tracks / "p01"), "-o", str(home / "me.astray"), "--agent", "me"]) == 0
     assert astray.load(home / "me.astray").agents == ["me"]
 
@@ -324,7 +324,7 @@ def test_merging_everybody_needs_to_be_asked_for(home: Path, tmp_path: Path, cap
     said = refused(command, capsys)
     assert "'Bus ID' has 4 different values; if these are the agents, pass --columns 'agent=Bus ID'" in said
     assert main([*command, "--agent", "me"]) == 0
-    assert "so they are taken for me's" in capsys.readouterr().err
+    assert "so they are taken as trips of me" in capsys.readouterr().err
     assert astray.load(tmp_path / "m.astray").agents == ["me"]
 
 

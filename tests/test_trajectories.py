@@ -437,7 +437,7 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
         )
     with pytest.raises(DataError, match="'lat' holds String; give degrees as numbers"):
         Trajectories.from_frame(pl.DataFrame({"time": [0], "lat": ["north"], "lon": [0.0]}))
-    with pytest.raises(DataError, match="times are date-times or seconds"):
+    with pytest.raises(DataError, match="give date-times or seconds"):
         Trajectories.from_frame(pl.DataFrame({"time": ["noon"], "lat": [0.0], "lon": [0.0]}))
     with pytest.raises(DataError, match="not list"):
         Trajectories.from_frame([1, 2, 3])

@@ -165,9 +165,9 @@ class Source:
         if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
             return trips
         chosen = self.agent is not None or self.one_agent  # by --agent, not by the model
-        why = "" if chosen else ", whom the model is of"
-        reason = f"it does not say whose trips these are, so they are taken for {owner}'s{why}"
-        self.report.assume(self.name, reason, "" if chosen else "--agent NAME takes them for another's")
+        why = "" if chosen else ", the agent of this model"
+        reason = f"it does not say whose trips these are, so they are taken as trips of {owner}{why}"
+        self.report.assume(self.name, reason, "" if chosen else "name another agent with --agent NAME")
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 

@@ -46,7 +46,7 @@ def is_packed(path: Path) -> bool:
     try:
         return _magic(path) is not None
     except OSError:
-        return False  # whoever reads it says what is wrong
+        return False  # the reader, which opens it next, refuses it with the reason
 
 
 class _Zstandard(io.RawIOBase):

@@ -323,7 +323,7 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
     for i, key in enumerate(heads.hash_rows().to_list()):
         if key in seen:
             agent, trajectory = heads.row(i)
-            what = f"trajectory {trajectory!r}" if trajectory else "what is told"
+            what = f"trajectory {trajectory!r}" if trajectory else "the list of fixes"
             raise DataError(
                 f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
                 place=Place(str(file), int(rows[starts[i]])),
