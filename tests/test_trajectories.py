@@ -323,7 +323,7 @@ def test_with_columns_adds_and_checks():
     t = trips().with_columns({"alt": np.zeros(10)}, {"day": np.arange(4)})
     assert t[2].columns["alt"].shape == (4,)
     assert t[2].context["day"].tolist() == [2]
-    with pytest.raises(DataError, match="'day' has the shape .* give one value a trajectory"):
+    with pytest.raises(DataError, match=r"'day' has the shape .* give one value a trajectory"):
         t.with_columns(context={"day": [1]})
     with pytest.raises(DataError, match="time runs backwards"):
         t.with_columns({"time": np.arange(10)[::-1]})
@@ -423,7 +423,7 @@ def test_the_structure_itself_is_checked(columns: dict[str, Any], offsets: list[
 
 
 def test_one_id_a_trajectory():
-    with pytest.raises(DataError, match="'agent_ids' has the shape .* give one value a trajectory"):
+    with pytest.raises(DataError, match=r"'agent_ids' has the shape .* give one value a trajectory"):
         Trajectories({"time": [0.0, 1.0]}, [0, 2], ["a", "b"], ["x"])
 
 
