@@ -17,6 +17,7 @@ from astray.baselines.cells import CellCounts, CellTrigram, TripLength
 from astray.baselines.classic import LOF, IsolationForest, KNNLocation, OneClassSVM
 from astray.baselines.compared import CellRatio, Comparison
 from astray.baselines.familiarity import FamiliarityRegression
+from astray.baselines.generators import CellTransformer, MixtureSequenceAutoencoder
 
 BASELINES: dict[str, Callable[..., Baseline]] = {
     "knn-location": KNNLocation,
@@ -39,8 +40,10 @@ COMPARISONS: dict[str, Callable[..., Comparison]] = {
     "familiarity": FamiliarityRegression,
     "cell-ratio": CellRatio,
     "trigram-ratio": partial(CellRatio, order=3),
+    "lm-tad": CellTransformer,
+    "gm-vsae": MixtureSequenceAutoencoder,
 }
-"""Those that need other people's trips, too: ``fit(train, population)``."""
+"""Those that get other people's trips, too: ``fit(train, population)``. The last two can do without."""
 
 __all__ = [
     "BASELINES",
@@ -49,6 +52,7 @@ __all__ = [
     "Baseline",
     "CellCounts",
     "CellRatio",
+    "CellTransformer",
     "CellTrigram",
     "Comparison",
     "FNNAutoencoder",
@@ -56,6 +60,7 @@ __all__ = [
     "IsolationForest",
     "KNNLocation",
     "LSTMAutoencoder",
+    "MixtureSequenceAutoencoder",
     "OneClassSVM",
     "StepScores",
     "Training",
