@@ -1,7 +1,7 @@
 """Networks that say how probable each cell of a trip is after those before it: a transformer, and an autoencoder.
 
 Both are given sequences of (cell, agent), two whole numbers a step, and are trained by
-:func:`~astray.baselines.networks.train_to_plateau`. The loss of a step is minus the logarithm of its cell's probability.
+:func:`~astray.baselines.networks.train_to_plateau`. The loss of a step is minus the log probability of its cell.
 """
 
 from __future__ import annotations

@@ -175,9 +175,7 @@ class CellGenerator(Comparison):
     def _anomaly(self, rows: Rows) -> Array:
         assert self.vocabulary_ is not None
         cell = self.cells(rows)
-        return self._surprise(
-            self.network_, self._sequences(self.vocabulary_(cell), np.full(len(cell), ME), rows.path)
-        )
+        return self._surprise(self.network_, self._sequences(self.vocabulary_(cell), np.full(len(cell), ME), rows.path))
 
     def _sequences(self, cell: Ints, agent: Ints, path: Array) -> Sequences:
         """Cells and their agents, cut into sequences that are not too long."""

@@ -93,7 +93,7 @@ def command(
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.imported import Imported
-    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING
+    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING, TREES
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
     from astray.benchmark.report import report
@@ -103,10 +103,12 @@ def command(
         raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
-    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING)))
+    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING, *TREES)))
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
-        raise DataError(f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join(STREAMING)}")
+        raise DataError(
+            f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join((*STREAMING, *TREES))}"
+        )
     draws = numbers(seeds)
     failed: tuple[runner.Done, ...] = ()
     source: Dataset | None = None

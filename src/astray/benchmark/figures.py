@@ -54,6 +54,12 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "familiarity": ("#117733", "8", _WHOLE),
     "cell-ratio": ("#AA4499", "H", _WHOLE),
     "trigram-ratio": ("#AA4499", "H", _DASHED),
+    "pyod-ecod": ("#661100", "<", _WHOLE),
+    "pyod-ecod-familiarity": ("#661100", "<", _DASHED),
+    "pyod-knn": ("#6699CC", "v", _WHOLE),
+    "pyod-knn-familiarity": ("#6699CC", "v", _DASHED),
+    "lm-tad": ("#DDCC77", "X", _WHOLE),
+    "gm-vsae": ("#CC6677", "s", _WHOLE),
 }
 _GRID = np.linspace(0.0, 1.0, 201)
 

@@ -33,6 +33,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
 }
 
 _ALSO = "it gets other people's trips"
+_FIRST = "where there are others it learns from their trips first, and then from the person's"
 _FOLLOWING = "astray-shared in a stream"
 _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
@@ -54,6 +55,14 @@ _KEY = {
     "familiarity": f"logistic regression on {len(STATISTICS)} trip statistics of familiarity and popularity; {_ALSO}",
     "cell-ratio": f"how much more probable a trip's 150 m cells are in the person's trips than in others'; {_ALSO}",
     "trigram-ratio": f"the same for each cell after the two before it; {_ALSO}",
+    "pyod-ecod": "PyOD's ECOD on where a trip begins, ends and is, how long, fast and straight it is, and its hour",
+    "pyod-knn": "PyOD's distance to the fifth nearest training trip, in the same numbers",
+    "pyod-ecod-familiarity": f"PyOD's ECOD on the statistics of “familiarity”; {_ALSO}",
+    "pyod-knn-familiarity": f"PyOD's distance to the fifth nearest training trip in these; {_ALSO}",
+    "lm-tad": f"causal transformer over 150 m cells, the agent its first token, by perplexity; {_FIRST}",
+    "gm-vsae": f"Gaussian-mixture variational autoencoder of 150 m cells, by its best component; {_FIRST}",
+    "river-trees": "river's Half-Space Trees in a stream, on the numbers that pyod-ecod sees; they learn every trip",
+    "river-trees-unflagged": "the same, learning from every trip that they do not flag",
 } | {
     name: f"{_FOLLOWING}, {learned}"
     for name, learned in zip(
