@@ -696,7 +696,9 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
         (["simulated", "-o", "x", "--rate", "0.3"], "nothing is left with --rate 0.3; there are the rates 0.05, 0.1"),
         (["simulated", "-o", "x", "--rate", "few"], "give shares"),
         (["simulated", "-o", "x", "-m", "magic"], "no method named 'magic'"),
-        (["simulated", "-o", "x", "--only-report"], "holds no results yet"),
+        (["report", "x"], "holds no results yet"),
+        (["report"], "give astray benchmark report FOLDER"),
+        (["simulated"], "give astray benchmark simulated -o FOLDER"),
         (["simulated", "-o", "x", "-p", "p7", "-m", "lof"], "a stream is for stream-a-nothing"),
     ],
 )

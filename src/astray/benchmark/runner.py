@@ -177,12 +177,14 @@ def _key(case: Case, method: Contender) -> list[pl.Expr]:
 
 
 def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
-    """The table of trips: their scores, what they are, and what it took."""
+    """The table of trips: their scores, what they are, the how many-th of all in time, and what it took."""
+    in_time = np.argsort(np.argsort(trial.test.columns["time"][trial.test.offsets[:-1]], kind="stable"))
     return scored.with_columns(
         *key,
         pl.Series("trip", np.arange(len(trial.test), dtype=np.int32)),
         pl.Series("source", trial.source),
         pl.Series("kind", trial.kind),
+        pl.Series("nth", in_time, dtype=pl.Int32),
         pl.lit(took.fit).alias("fit_seconds"),
         pl.lit(took.calibrate).alias("calibrate_seconds"),
         pl.lit(took.shared).alias("shared_seconds"),
