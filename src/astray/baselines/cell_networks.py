@@ -23,6 +23,7 @@ Array = NDArray[Any]
 UNKNOWN = 0  # the number that all cells share which are not in the vocabulary
 FEW_CELLS = 1500  # so many are all looked at in training; of more, as many as are sampled
 SAMPLED = 512  # cells that each true one is told from in a step of training, where there are many
+UNEVEN = 0.1  # the weight of components being used unevenly, theirs
 AT_ONCE = 4_000_000  # probabilities that are held in memory at once
 
 
@@ -49,8 +50,8 @@ class CellTable(nn.Module):
     def surprise(self, state: Tensor, cell: Tensor) -> Tensor:
         """Minus the log probability of cells (n) after states (n, width); estimated, in training, where cells are many.
 
-        The estimate is the sampled softmax (Jean et al. 2015): against cells drawn as often as they are met. An unknown
-        cell is one of as many as there are known ones.
+        The estimate is the sampled softmax (Jean et al. 2015): the sum over all other cells is estimated by some that
+        are drawn as often as they are met. An unknown cell is one of as many as there are known ones.
         """
         unknown = (cell == UNKNOWN) * math.log(len(self.bias))
         if self.training and len(self.bias) > FEW_CELLS:
@@ -65,7 +66,7 @@ class CellTable(nn.Module):
     def _sampled(self, state: Tensor, cell: Tensor) -> Tensor:
         drawn = torch.multinomial(self.frequency, SAMPLED, replacement=True)
         expected = torch.log(SAMPLED * self.frequency / self.frequency.sum())
-        true = (state * self.embedding[cell]).sum(dim=1) + self.bias[cell] - expected[cell]
+        true = (state * self.embedding[cell]).sum(dim=1) + self.bias[cell]
         others = state @ self.embedding[drawn].T + (self.bias - expected)[drawn]
         others = others.masked_fill(drawn == cell[:, None], -math.inf)
         return torch.logsumexp(torch.cat([true[:, None], others], dim=1), dim=1) - true
@@ -133,8 +134,9 @@ class MixtureAutoencoder(CellNetwork):
     """A variational autoencoder of sequences whose prior is a mixture of Gaussians: a component a kind of route.
 
     One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
-    minus the evidence bound of Liu et al. (2020), Eqs. 8 to 13: surprise, plus how far q(z | trip) is from the
-    components that it may be of, plus how far these are from being equally probable.
+    the evidence bound of Liu et al. (2020), with the weights of their code: the mean surprise of a cell, plus how far
+    q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a tenth
+    of how unevenly the components are used. All components have the variance 1.
 
     Parameters
     ----------
@@ -154,11 +156,10 @@ class MixtureAutoencoder(CellNetwork):
         self.output = nn.Linear(hidden, width)
         self.start = nn.Parameter(torch.zeros(width))
         self.centres = nn.Parameter(torch.randn(components, code))
-        self.log_spreads = nn.Parameter(torch.zeros(components, code))
         self.plain = True  # it learns to reproduce until there are components
 
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """Of each step: its surprise given z, and its share of the bound's other terms; see the class."""
+        """Of each step: its surprise given z, and the other terms of the bound; see the class."""
         cell, known = x[..., 0], _known(rows)
         mean, log_variance = self._read(cell, lengths)
         noise = torch.randn_like(mean) if self.training and not self.plain else torch.zeros_like(mean)
@@ -166,8 +167,7 @@ class MixtureAutoencoder(CellNetwork):
         surprise = self._written(z, cell, known)
         if self.plain:
             return surprise
-        far = self._far_from_prior(z, mean, log_variance) / lengths
-        return surprise + far[:, None].expand_as(cell)[known]
+        return surprise + self._far_from_prior(z, mean, log_variance)[:, None].expand_as(cell)[known]
 
     def best_component(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
         """The surprise of each step if the trip is of the component that explains it best (Eqs. 15 and 16)."""
@@ -178,9 +178,8 @@ class MixtureAutoencoder(CellNetwork):
         return found[total.argmin(dim=0)[trip], torch.arange(len(trip))]
 
     def place(self, centres: Array) -> None:
-        """Let the components begin at these codes, with the spread of one, and learn with them from now on."""
+        """Let the components begin at these codes, and learn with them from now on."""
         self.centres = nn.Parameter(torch.from_numpy(centres.astype(np.float32)))
-        self.log_spreads = nn.Parameter(torch.zeros_like(self.centres))
         self.plain = False
 
     def codes(self, sequences: Sequences) -> Array:
@@ -203,13 +202,12 @@ class MixtureAutoencoder(CellNetwork):
         return self.table.surprise(self.output(state[known]), cell[known])
 
     def _far_from_prior(self, z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-        spread = self.log_spreads[None]
-        density = -0.5 * (spread + (z[:, None] - self.centres).square() / torch.exp(spread)).sum(dim=2)
-        log_share = torch.log_softmax(density, dim=1)  # q(c | trip), the components equally probable
-        share = log_share.exp()
-        ratio = (torch.exp(log_variance)[:, None] + (mean[:, None] - self.centres).square()) / torch.exp(spread)
-        gaussian = 0.5 * (spread - log_variance[:, None] + ratio - 1.0).sum(dim=2)
-        return (share * (gaussian + log_share + math.log(len(self.centres)))).sum(dim=1)
+        away = (mean[:, None] - self.centres).square().mean(dim=2)
+        share = torch.softmax(-0.5 * (z[:, None] - self.centres).square().sum(dim=2), dim=1)  # q(c | trip)
+        gaussian = 0.5 * ((share * away).sum(dim=1) + (log_variance.exp() - log_variance - 1.0).mean(dim=1))
+        used = share.mean(dim=0)  # each component by so much of these trips
+        uneven = (used * torch.log(used + 1e-10)).sum() + math.log(len(self.centres))
+        return gaussian / z.shape[1] + UNEVEN * uneven
 
 
 class Generation(Network):
