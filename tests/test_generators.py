@@ -88,22 +88,23 @@ def test_the_surprise_is_where_a_trip_leaves_its_way(transformer: CellTransforme
 @pytest.fixture(scope="module")
 def mixture() -> MixtureSequenceAutoencoder:
     """Of somebody with three ways from home to work."""
-    model = MixtureSequenceAutoencoder(training=QUICK, tuning=QUICK, hidden=32, code=8, components=4)
+    model = MixtureSequenceAutoencoder(training=QUICK, tuning=QUICK, hidden=32, code=8, components=3)
     return model.fit(trips_of([NORTH_FIRST, EAST_FIRST, MIDDLE] * 8, "ana", 0))
 
 
 def test_kinds_of_routes_become_components_of_the_prior(mixture: MixtureSequenceAutoencoder):
-    # The claim of GM-VSAE: it discovers the types of normal routes. Trips of a way are near the same component; on the
-    # third way, which shares cells with both others, so short a training does not always agree.
-    ways = [NORTH_FIRST, EAST_FIRST]
+    # The claim of GM-VSAE: it discovers the types of normal routes. Each way has a component of its own, and most
+    # of its trips are nearest to that.
+    ways = [NORTH_FIRST, EAST_FIRST, MIDDLE]
     rows = mixture.featurize(trips_of(ways * 4, "ana", 7))
     assert mixture.vocabulary_ is not None
     cell = mixture.vocabulary_(mixture.cells(rows))
     codes = mixture.network_.codes(mixture._sequences(cell, np.full(len(cell), ME), rows.path))
     centres = mixture.network_.centres.detach().numpy()
-    nearest = np.square(codes[:, None] - centres).sum(axis=2).argmin(axis=1).reshape(4, 2)
-    assert (nearest == nearest[0]).all()
-    assert nearest[0, 0] != nearest[0, 1]
+    nearest = np.square(codes[:, None] - centres).sum(axis=2).argmin(axis=1).reshape(4, 3)
+    usual = [np.bincount(column).argmax() for column in nearest.T]
+    assert len(set(usual)) == 3
+    assert (nearest == usual).mean() > 0.8
 
 
 def test_a_way_that_is_of_no_component_cannot_be_generated(mixture: MixtureSequenceAutoencoder):

@@ -143,8 +143,12 @@ def _fitted(kind: str, features: Floats) -> Any:
 
 
 def _on_steps(model: Any, features: Floats, trip: Array) -> Floats:
-    """The anomaly of trips, on each of their steps."""
-    scored = np.unique(trip)
+    """The anomaly of trips, on each of their steps.
+
+    One trip at a time: PyOD's ECOD counts those that it scores among those that it knows, so that a trip's score would
+    depend on the other trips of the test set.
+    """
     found = np.zeros(len(features))
-    found[scored] = model.decision_function(features[scored])
+    for i in np.unique(trip).tolist():
+        found[i] = model.decision_function(features[i : i + 1])[0]
     return found[trip]
