@@ -31,8 +31,6 @@ def script(name: str) -> ModuleType:
 
 run_examples, make_reference = script("run_examples"), script("make_reference")
 make_results = script("make_results")
-    script(f"{n}") for n in ("run_examples", "make_reference", "make_results")
-)
 PAGES = {page.relative_to(ROOT).as_posix(): page for page in run_examples.PAGES}
 WITH_EXAMPLES = [name for name, page in PAGES.items() if run_examples.examples(page)]
 

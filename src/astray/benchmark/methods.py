@@ -88,6 +88,7 @@ class Fitted(Protocol):
         """The normality of every fix, not a number where there is none."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """A method, not fitted yet."""
 
@@ -442,9 +443,12 @@ def method(spec: str) -> Contender:
     if base in BASELINES or base in COMPARISONS or base in GENERATORS:
         return BaselineMethod(spec, base, options)
     if ":" in base:
-        from astray.benchmark.imported import Imported
+        from astray.benchmark.imported import imported
 
-        return Imported(spec, base, options)
+        return imported(spec, base, options)
+    if "." in base:
+        module, _, name = base.rpartition(".")
+        raise DataError(f"no method named {base!r}", remedy=f"a class of your own is {module}:{name}, with a colon")
     known = ", ".join((*METHODS, *STREAMING, *TREES))
     raise DataError(f"no method named {base!r}; there are {known}, or give package.module:Class")
 

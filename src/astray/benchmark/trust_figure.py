@@ -28,11 +28,12 @@ def trust(results: Results) -> Named:
 
 
 def _promised(results: Results) -> Named:
-    """A panel for each split; a line for each method, the mean over people, and a dot for each person at one rate."""
+    """A panel for each split; a line for each method, the mean over people."""
     figures = measures.of_promises(results.trips)
     if not len(figures):
         return []
-    splits = figures["split"].unique(maintain_order=True).to_list()
+    known = set(figures["split"].to_list())
+    splits = [split for split in dict.fromkeys(s.split for s in results.settings) if split in known]
     figure = canvas(4.0 * len(splits) + 2.4, 3.9)
     panels = figure.subplots(1, len(splits), squeeze=False, sharey=True)[0]
     looks = style(results.manifest["methods"])
@@ -51,7 +52,8 @@ def _promised(results: Results) -> Named:
         axes.minorticks_off()
         axes.set_title(f"{split} split", fontsize=9, loc="left")
         plain(axes)
-    panels[0].set_ylabel("share of normal trips flagged")
+    highest = max(np.max(line.get_ydata()) for axes in panels for line in axes.lines)
+    panels[0].set(ylabel="share of normal trips flagged", ylim=(0.0, 1.4 * highest))  # few people: no bound
     legend(panels[-1])
     said = "Means with 95 % intervals over people, or over draws of one pool. Dotted: as promised."
     titled(figure, "False alarms, promised and observed", results.dataset, said)

@@ -37,7 +37,7 @@ def _promised(results: Results) -> list[Table]:
         return []
     rates = [f"rate_{rate:g}" for rate in measures.PROMISED]
     rows: list[tuple[Cell, ...]] = []
-    for split in figures["split"].unique(maintain_order=True):
+    for split in dict.fromkeys(s.split for s in results.settings):
         for method, part in parts_of(figures.filter(pl.col("split") == split), results.methods):
             people = part.group_by("subject").agg(pl.col(measures.PROMISE).mean())[measures.PROMISE]
             over_time = [mean_of(part, when) if split == _BY_TIME else None for when in ("first", "last")]
