@@ -1,4 +1,4 @@
-"""Baselines that generate trips cell by cell: on small towns they do what their papers say that they do."""
+"""Baselines that generate trips cell by cell: on small towns they do what their papers' abstracts say."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def mixture() -> MixtureSequenceAutoencoder:
 
 def test_kinds_of_routes_become_components_of_the_prior(mixture: MixtureSequenceAutoencoder):
     # The claim of GM-VSAE: it discovers the types of normal routes. Each way has a component of its own, and most
-    # of its trips are nearest to that.
+    # of its trips are nearest to that. With more components than ways the third way is not told apart so well.
     ways = [NORTH_FIRST, EAST_FIRST, MIDDLE]
     rows = mixture.featurize(trips_of(ways * 4, "ana", 7))
     assert mixture.vocabulary_ is not None

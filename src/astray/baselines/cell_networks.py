@@ -134,7 +134,7 @@ class MixtureAutoencoder(CellNetwork):
     """A variational autoencoder of sequences whose prior is a mixture of Gaussians: a component a kind of route.
 
     One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
-    the evidence bound of Liu et al. (2020), with the weights of their code: the mean surprise of a cell, plus how far
+    the evidence bound in the form and with the weights of the code of Liu et al. (2020): the mean surprise of a cell, plus how far
     q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a tenth
     of how unevenly the components are used. All components have the variance 1.
 
@@ -170,7 +170,7 @@ class MixtureAutoencoder(CellNetwork):
         return surprise + self._far_from_prior(z, mean, log_variance)[:, None].expand_as(cell)[known]
 
     def best_component(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """The surprise of each step if the trip is of the component that explains it best (Eqs. 15 and 16)."""
+        """The surprise of each step if the trip is of the component that explains it best."""
         cell, known = x[..., 0], _known(rows)
         trip = torch.arange(len(x))[:, None].expand_as(cell)[known]
         found = torch.stack([self._written(c.expand(len(x), -1), cell, known) for c in self.centres])

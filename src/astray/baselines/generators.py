@@ -1,6 +1,6 @@
 """Baselines that generate trips cell by cell: a trip is anomalous if its cells are improbable after those before them.
 
-Both were written from their papers, smaller than published so that they learn on a processor in minutes, and both
+Both follow published methods, smaller than published so that they learn on a processor in minutes, and both
 first learn from other people's trips, if there are any: how one moves in this town. What they learned is shared by
 everybody who is compared with these people.
 """
@@ -201,8 +201,8 @@ def _some_trips(trip: Array, share: float, rng: np.random.Generator) -> NDArray[
 class CellTransformer(CellGenerator):
     """A causal transformer over cells with the agent as the first token, after LM-TAD (Mbuya et al. 2024).
 
-    The score of a trip is minus the logarithm of its perplexity, that of a step its surprisal, both theirs. They report
-    8 layers of 12 heads and 768 units, AdamW at 3e-4, on a graphics card; here it is 2 layers of 4 heads and 64 units.
+    The score of a trip is minus the logarithm of its perplexity, that of a step its surprisal, both theirs. A
+    public run of their code on Porto has 8 layers of 12 heads and 768 units; here it is 2 layers of 4 heads and 64 units.
 
     Parameters
     ----------
