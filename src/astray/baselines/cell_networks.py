@@ -134,8 +134,8 @@ class MixtureAutoencoder(CellNetwork):
     """A variational autoencoder of sequences whose prior is a mixture of Gaussians: a component a kind of route.
 
     One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
-    the evidence bound in the form and with the weights of the code of Liu et al. (2020): the mean surprise of a cell, plus how far
-    q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a tenth
+    the evidence bound, as the code of Liu et al. (2020) has it, with its weights: the mean surprise of a cell, plus how
+    far q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a tenth
     of how unevenly the components are used. All components have the variance 1.
 
     Parameters

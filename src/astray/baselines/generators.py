@@ -202,7 +202,7 @@ class CellTransformer(CellGenerator):
     """A causal transformer over cells with the agent as the first token, after LM-TAD (Mbuya et al. 2024).
 
     The score of a trip is minus the logarithm of its perplexity, that of a step its surprisal, both theirs. A
-    public run of their code on Porto has 8 layers of 12 heads and 768 units; here it is 2 layers of 4 heads and 64 units.
+    public run of their code on Porto has 8 layers, 12 heads and 768 units; here it is 2 layers, 4 heads and 64 units.
 
     Parameters
     ----------
