@@ -135,8 +135,8 @@ class MixtureAutoencoder(CellNetwork):
 
     One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
     the evidence bound, as the code of Liu et al. (2020) has it, with its weights: the mean surprise of a cell, plus how
-    far q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a tenth
-    of how unevenly the components are used. All components have the variance 1.
+    far q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a
+    tenth of how unevenly the components are used. All components have the variance 1.
 
     Parameters
     ----------
