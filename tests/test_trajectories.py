@@ -439,7 +439,7 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
         Trajectories.from_frame(pl.DataFrame({"time": [0], "lat": ["north"], "lon": [0.0]}))
     with pytest.raises(DataError, match="give date-times or seconds"):
         Trajectories.from_frame(pl.DataFrame({"time": ["noon"], "lat": [0.0], "lon": [0.0]}))
-    with pytest.raises(DataError, match="not list"):
+    with pytest.raises(DataError, match="no data frame, but list"):
         Trajectories.from_frame([1, 2, 3])
     right = pl.DataFrame({"time": [0], "lat": [0.0], "lon": [0.0], "driver": ["ana"]})
     with pytest.raises(DataError, match="no column named 'drivr'"):  # and not one agent for all
