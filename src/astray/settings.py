@@ -504,7 +504,7 @@ def _checked(name: str, value: Any, place: str) -> Any:
     try:
         typed = declared(name).metadata["kind"].read(value)
     except (TypeError, ValueError) as error:
-        raise SettingsError(str(error), place=place) from None
+        raise SettingsError(str(error), place=place, remedy="correct the value") from None
     check: Check | None = declared(name).metadata["check"]
     if check is not None and not check[0](typed):
         raise SettingsError(f"{value!r} cannot be used", place=place, remedy=f"give {check[1]}")

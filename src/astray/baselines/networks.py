@@ -135,7 +135,7 @@ def train_to_plateau(
             error = network.losses(x, lengths, rows)
             loss = error.mean()
             if not torch.isfinite(loss):
-                raise TrainingError(f"the network's loss became {loss.item()}; lower learning_rate")
+                raise TrainingError(f"the network's loss became {loss.item()}", remedy="lower learning_rate")
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), training.clip)

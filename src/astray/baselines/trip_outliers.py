@@ -63,7 +63,9 @@ def outlier_detector(kind: str) -> Any:
             return import_module("pyod.models.ecod").ECOD()
         return import_module("pyod.models.knn").KNN()
     except ModuleNotFoundError as missing:
-        raise AstrayError("this baseline needs PyOD; install it with: pip install 'astray[bench]'") from missing
+        raise AstrayError(
+            "this baseline needs PyOD", remedy="install it with: pip install 'astray[bench]'"
+        ) from missing
 
 
 @dataclass(eq=False)

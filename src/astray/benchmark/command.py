@@ -111,7 +111,7 @@ def command(
         _report(folder or out, figures, quiet)
         return
     if dataset not in PROTOCOLS:
-        raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
+        raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)}")
     if folder is not None or out is None:
         raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
@@ -120,7 +120,8 @@ def command(
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
         raise DataError(
-            f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join((*STREAMING, *TREES))}"
+            f"none of the methods is for {', '.join(asked_for)}",
+            remedy=f"a stream is for {', '.join((*STREAMING, *TREES))}",
         )
     draws = numbers(seeds)
     source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
@@ -147,8 +148,8 @@ def command(
     if failed:
         first = failed[0]
         raise AstrayError(
-            f"{len(failed)} cases failed; the same command tries them again. The first: {first.job.case.name}, "
-            f"{first.job.method}: {first.error}"
+            f"{len(failed)} cases failed, the first: {first.job.case.name}, {first.job.method}: {first.error}",
+            remedy="the same command tries them again",
         )
 
 
@@ -179,7 +180,7 @@ def _dataset(
     path = data or (Path(os.environ[WHERE[name]]) if WHERE[name] in os.environ else None)
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
-        raise DataError(f"{name}: {where}; give your copy as --data, or set {WHERE[name]}")
+        raise DataError(f"{name}: {where}", remedy=f"give your copy as --data, or set {WHERE[name]}")
     if name == "porto":
         from astray.benchmark.porto_data import Porto
 
@@ -205,7 +206,9 @@ def numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found:
-        raise DataError(f"--seeds {text!r}: give how many, such as 5, or which, such as 0,3,7 or 5-9")
+        raise DataError(
+            f"--seeds {text!r} cannot be used", remedy="give how many, such as 5, or which, such as 0,3,7 or 5-9"
+        )
     return list(dict.fromkeys(found))
 
 
@@ -227,7 +230,9 @@ def shares(given: Iterable[str]) -> list[float]:
     try:
         return [float(word) for word in words(given)]
     except ValueError:
-        raise DataError(f"--rate {','.join(given)!r}: give shares, such as 0.05 or 0.05,0.1") from None
+        raise DataError(
+            f"--rate {','.join(given)!r} cannot be used", remedy="give shares, such as 0.05 or 0.05,0.1"
+        ) from None
 
 
 # -------------------------------------------------------------------- progress

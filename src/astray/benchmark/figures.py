@@ -39,7 +39,7 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
-        raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
+        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
     manifest = manifest | {"methods": [name for name in manifest["methods"] if name not in VARIANTS]}
     scores = scores.filter(pl.col("method").is_in(manifest["methods"]))
     folder = out / "figures"

@@ -65,7 +65,9 @@ class HalfSpaceTreesStream:
         try:
             made = import_module("river.anomaly").HalfSpaceTrees
         except ModuleNotFoundError as missing:
-            raise AstrayError("this method needs river; install it with: pip install 'astray[bench]'") from missing
+            raise AstrayError(
+                "this method needs river", remedy="install it with: pip install 'astray[bench]'"
+            ) from missing
         window = min(250, max(LEAST_WINDOW, len(rows) // 2))
         trees = made(**{"seed": seed, "window_size": window, **self.options})
         for row in _named(rows):

@@ -63,7 +63,9 @@ class Imported:
         unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
         if unknown:
             known = ", ".join(takes) or "none"
-            raise DataError(f"{made.__name__} has no parameter {unknown[0]!r}; there are {known}", place=self.place)
+            raise DataError(
+                f"{made.__name__} has no parameter {unknown[0]!r}", place=self.place, remedy=f"there are {known}"
+            )
         wanted = list(_parameters(made.fit).values())[2:]  # after self and the trips
         for parameter in wanted:
             if parameter.name != "population" and parameter.default is parameter.empty and parameter.kind not in _REST:
@@ -200,10 +202,14 @@ def found(place: str) -> type[Any]:
             missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
         ) from None
     except AttributeError:
-        raise DataError(f"the module {module!r} has no {name!r}", place=place) from None
+        raise DataError(
+            f"the module {module!r} has no {name!r}", place=place, remedy="check the name of the class"
+        ) from None
     except Exception as error:  # whatever the module does when it is imported
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise DataError(f"the module {module!r} cannot be imported ({error}{line})", place=place) from error
+        raise DataError(
+            f"the module {module!r} cannot be imported ({error}{line})", place=place, remedy="correct the module"
+        ) from error
     if not isinstance(made, type):
         raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
     lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
@@ -224,10 +230,12 @@ def scored(
     except (TypeError, ValueError) as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # it went wrong in there, not here
-        raise DataError(f"{name} did not return numbers; return one number a {what}") from error
+        raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
     if values.shape != (wanted,) or np.isinf(values).any():
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
-        raise DataError(f"{name} returned {what_came} for {wanted} {what}s; return one finite number, or NaN, each")
+        raise DataError(
+            f"{name} returned {what_came} for {wanted} {what}s", remedy="return one finite number, or NaN, each"
+        )
     return values
 
 

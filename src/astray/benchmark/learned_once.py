@@ -38,7 +38,10 @@ def learned_once(method: str, model: CellGenerator, lesson: Lesson, seed: int) -
         _kept.pop(method, None)
         others = strangers.trips() if strangers else lesson.population
         if others is not None and (among := set(others.agents).intersection(lesson.train.agents)):
-            raise DataError(f"{min(among)!r} is tested, and stands among those that {method} learns from first")
+            raise DataError(
+                f"{min(among)!r} is tested, and stands among those that {method} learns from first",
+                remedy="test other people",
+            )
         began = time.process_time()
         learned = model.others(others, lesson.train)
         _kept[method] = _Kept((key, seed), learned, time.process_time() - began)

@@ -227,7 +227,10 @@ class Shared:
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Enrol the person; learn the shared reward first if need be."""
         if lesson.strangers is None:
-            raise DataError(f"{self.name} needs trips of people who are not tested, and this data set has none")
+            raise DataError(
+                f"{self.name} needs trips of people who are not tested, and this data set has none",
+                remedy="leave the method out",
+            )
         taught = self._taught(lesson.strangers, seed)
         fleet = taught.fleet
         # Those that the reward was learned from stay: where they go is part of what it sees.
@@ -236,7 +239,10 @@ class Shared:
         taught.guests = ()
         among = set(fleet.agents).intersection(lesson.train.agents)
         if among:
-            raise DataError(f"{min(among)!r} is tested, and stands among those that the shared reward was learned from")
+            raise DataError(
+                f"{min(among)!r} is tested, and stands among those that the shared reward was learned from",
+                remedy="test other people",
+            )
         began = time.process_time()
         fleet.enroll(lesson.train)
         taught.guests = tuple(lesson.train.agents)
@@ -450,7 +456,7 @@ def method(spec: str) -> Contender:
         module, _, name = base.rpartition(".")
         raise DataError(f"no method named {base!r}", remedy=f"a class of your own is {module}:{name}, with a colon")
     known = ", ".join((*METHODS, *STREAMING, *TREES))
-    raise DataError(f"no method named {base!r}; there are {known}, or give package.module:Class")
+    raise DataError(f"no method named {base!r}", remedy=f"there are {known}, or give package.module:Class")
 
 
 _GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": (*STREAMING, *TREES)}

@@ -106,7 +106,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
             file.write("\n".join([_head(manifest), *(table.markdown() for table in failures)]).encode())
         return failures
     if manifest is None or scores is None:
-        raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
+        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
     made: list[Table] = []
     kept = {} if kept is None else kept
     for protocol, settings in PROTOCOLS[manifest["dataset"]].items():

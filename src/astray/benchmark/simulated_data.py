@@ -187,7 +187,7 @@ def split(trips: Trajectories, person: str, how: str, test_share: float, rng: np
     elif how == "random":
         own = rng.permutation(own)
     else:
-        raise DataError(f"a split {how!r}; give random or chronological")
+        raise DataError(f"a split {how!r}", remedy="give random or chronological")
     held = round(test_share * len(own))
     return own[: len(own) - held], own[len(own) - held :]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from astray.cli import options as o
 from astray.cli.console import progress, say
+from astray.cli.drift import Drift
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings
 from astray.text import number_of
@@ -42,10 +43,11 @@ def command(
     before = len(fleet.members_)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
-    counted = 0
+    counted, drift = 0, Drift(fleet, settings.quiet)
     with progress(f"counting {source.name}", quiet=settings.quiet) as done:
         # Many trips at a time, so that what is known of an agent is read and written once.
         for batch, share in joined(in_part(source.batches(), read_part(part))):
+            drift.look(batch)
             counted += fleet.enroll(batch)
             done(share)
     o.save(fleet, model, output)
@@ -53,3 +55,4 @@ def command(
     now = len(fleet.members_)
     counts = f"{number_of(counted, 'trip')} counted, {number_of(now - before, 'new agent')}"
     say(f"{counts}; {number_of(now, 'agent')} now", quiet=settings.quiet)
+    drift.say()
