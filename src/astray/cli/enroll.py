@@ -34,7 +34,7 @@ def command(
       astray enroll fleet.astray all.csv --part 2/4
     """
     from astray.cli.enrolling import enrol, in_place
-    from astray.cli.reading import Source
+    from astray.cli.reading import Source, read_part
     from astray.detectors.fleet import FleetDetector
     from astray.jobs.work import unfinished_work
     from astray.storage import load
@@ -43,18 +43,18 @@ def command(
     if not isinstance(fleet, FleetDetector):
         reason, remedy = "a model of one agent or pool, which enrols nobody", "astray update adds trips to it"
         raise AstrayError(reason, place=model, remedy=remedy)
-    before = len(fleet.members_)
+    before, chosen = len(fleet.members_), read_part(part)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
     if output is None or (output.exists() and output.samefile(model)):
         in_place(fleet, model)
-        counted = enrol(model, source, part)
+        counted = enrol(model, source, chosen)
         now = load(model)
     else:
         with unfinished_work(output, [model, *source.files], settings.of_results, part) as copy:
             if not copy.exists():
                 fleet.save(copy)
-            counted = enrol(copy, source, part)
+            counted = enrol(copy, source, chosen)
             now = load(copy)
             o.save(now, model, output)
     source.say_left_out()

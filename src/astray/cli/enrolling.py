@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astray.cli.reading import Source, read_part
+from astray.cli.reading import Source
 from astray.cli.workers import at_work
 from astray.detectors.fleet import FleetDetector
 from astray.jobs.enrolling import enrolled
@@ -17,8 +17,8 @@ def in_place(fleet: FleetDetector, model: Path) -> None:
         fleet.save(model)
 
 
-def enrol(model: Path, source: Source, part: str | None) -> int:
+def enrol(model: Path, source: Source, part: tuple[int, int] | None) -> int:
     """Count the trips of a source for the fleet in a file, by whom the settings say; gives how many were counted."""
     batches, few = source.weighed()
     with at_work(f"counting {source.name}", source.settings, few=few) as (workers, watch):
-        return enrolled(model.absolute(), in_part(batches, read_part(part)), workers, watch)
+        return enrolled(model.absolute(), in_part(batches, part), workers, watch)

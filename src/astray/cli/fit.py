@@ -160,7 +160,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
                     if part_of(who, n) != number:
                         del fleet.members_[who]  # others still count where it goes: that is the same for every part
             fleet.save(unfinished)
-        enrol(unfinished, source, part)
+        enrol(unfinished, source, chosen)
         learned = load(unfinished)
         assert isinstance(learned, FleetDetector)
         with changing(output):

@@ -69,6 +69,7 @@ def command(
     scorer = Scorer(model.absolute(), settings, fixes)
     source = Source.of(file, settings, scorer.detector, agent)
     source.keep_from(output)
+    chosen = read_part(part)
     batches, few = source.weighed()
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
@@ -81,7 +82,7 @@ def command(
             kept = stack.enter_context(unfinished_work(output, [model, *source.files], *of))
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         workers, watch = stack.enter_context(at_work(f"scoring {source.name}", settings, few=few))
-        tables = scored(scorer, in_part(batches, read_part(part)), workers, watch, kept)
+        tables = scored(scorer, in_part(batches, chosen), workers, watch, kept)
         for table, trips in stack.enter_context(closing(tables)):
             if write is None:
                 shown.append(table)
