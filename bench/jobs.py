@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED"] = "False"
 
 import argparse
 import resource
