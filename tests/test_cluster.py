@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,11 +90,12 @@ def started(*command: object, until: str) -> Iterator[subprocess.Popen[str]]:
 class Cluster:
     """A scheduler and two workers on loopback."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        scheduler = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    def __init__(self, stack: ExitStack, *flags: object) -> None:
+        scheduler = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *flags)
         self.scheduler = stack.enter_context(started(*scheduler, until="Scheduler at:"))
         self.address = str(self.scheduler.address)  # type: ignore[attr-defined]
         worker = ("worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        worker += tuple(flags)
         self.workers = [stack.enter_context(started(*worker, until="Registered to")) for _ in range(2)]
 
 
@@ -177,6 +179,27 @@ def test_a_lost_scheduler_is_said_and_a_rerun_goes_on(
     with ExitStack() as stack:
         finished(run(home, name, Cluster(stack)))
     assert result(home, name) == expected[name]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_a_cluster_with_certificates_does_the_same_and_without_one_nobody_is_let_in(
+    home: Path, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    flags = ("--protocol", "tls", "--tls-ca-file", certificate, "--tls-cert", certificate, "--tls-key", key)
+    with ExitStack() as stack:
+        cluster = Cluster(stack, *flags)
+        assert cluster.address.startswith("tls://127.0.0.1:")
+        _, said = finished(run(home, "score", cluster), code=1)
+        assert "no scheduler answers there" in said
+        assert "name the certificates in Dask's configuration" in said
+        tls = "DASK_DISTRIBUTED__COMM__TLS__"
+        for name, file in (("CA_FILE", certificate), ("CLIENT__CERT", certificate), ("CLIENT__KEY", key)):
+            monkeypatch.setenv(f"{tls}{name}", str(file))
+        finished(run(home, "score", cluster))
+    assert result(home, "score") == expected["score"]
 
 
 def test_nobody_there_and_no_workers_are_said(home: Path):

@@ -115,7 +115,8 @@ def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, wat
         for (rows, n, unmeasured), worker, seconds in results:
             job, share = given.popleft()
             counted += n
-            waiting = (waiting - set(job.agents)) | set(unmeasured)
+            waiting.difference_update(job.agents)
+            waiting.update(unmeasured)
             held.add(rows)
             watch(Step(share, job.agents, 0 if job.trips is None else job.trips.n_rows, worker, seconds))
     held.write()
@@ -129,11 +130,13 @@ class _Held:
     def __init__(self, file: FleetFile) -> None:
         self._file = file
         self._rows: list[tuple[str, Row | None, bytes | None]] = []
+        self._bytes = 0
 
     def add(self, rows: list[tuple[str, Row | None, bytes | None]]) -> None:
         """Hold some more, or write what is held if that is much."""
         self._rows += rows
-        if sum(len(row.data) for _, row, _ in self._rows if row is not None) > HELD_BYTES:
+        self._bytes += sum(len(row.data) for _, row, _ in rows if row is not None)
+        if self._bytes > HELD_BYTES:
             self.write()
 
     def write(self) -> None:
@@ -142,7 +145,7 @@ class _Held:
             with self._file.changing() as change:
                 for row in self._rows:
                     change.put(*row)
-            self._rows = []
+            self._rows, self._bytes = [], 0
 
 
 def _of_about(agents: Sequence[str], file: FleetFile) -> Iterator[list[str]]:
