@@ -5,8 +5,8 @@
 Agents are those of ``bench/fleet.py``. The cluster is a scheduler and two workers on loopback, started for this and
 ended after it. There are eight jobs or more. Processor time is that of all processes together, from when they are
 ready: what a scheduler or a worker takes to start is not in it, what a process of the pool takes to start is. Dask's
-processes also take some time while they wait, the more the longer a run lasts: on a machine that is busy with other
-things the ratio comes out too high. Memory is the most that a process has had.
+processes also take time while they wait (some 4.5 % of a core together), so the ratio depends on how long a run lasts.
+Memory is the most that a process has had.
 """
 
 from __future__ import annotations
