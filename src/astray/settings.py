@@ -446,7 +446,6 @@ class Settings(
         """Those of some settings that were given; a name that is no setting's is an error."""
         return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
 
-    @property
     def of_results(self) -> dict[str, Any]:
         """What was given that a result may depend on: neither who does the work nor what is said on the way."""
         beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}

@@ -51,7 +51,7 @@ def command(
         counted = enrol(model, source, chosen)
         now = load(model)
     else:
-        with unfinished_work(output, [model, *source.files], settings.of_results, part) as copy:
+        with unfinished_work(output, [model, *source.files], settings.of_results(), part) as copy:
             if not copy.exists():
                 fleet.save(copy)
             counted = enrol(copy, source, chosen)

@@ -144,7 +144,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
     from astray.storage import load
 
     settings, chosen = source.settings, read_part(part)
-    with unfinished_work(output, source.files, settings.of_results, part) as unfinished:
+    with unfinished_work(output, source.files, settings.of_results(), part) as unfinished:
         if not unfinished.exists():
             with progress(f"reading {source.name}", quiet=settings.quiet) as done:
                 first = replace(source, report=Report())  # what is left out is said once, after the second reading
