@@ -23,7 +23,7 @@ class Drift:
 
     def __init__(self, detector: IRLDetector | FleetDetector, quiet: bool) -> None:
         self.detector, self.quiet = detector, quiet
-        self._known = set(detector.agents)  # before anything is learned
+        self._new: set[str] = set()  # agents that the model did not know before anything was learned
         self._looked: list[tuple[Trajectories, pl.DataFrame]] = []
 
     def look(self, trips: Trajectories) -> None:
@@ -31,22 +31,23 @@ class Drift:
         room = LOOKED_AT - sum(len(some) for some, _ in self._looked)
         if self.quiet or room <= 0:
             return
-        known = [i for i, agent in enumerate(trips.agent_ids.tolist()) if agent in self._known]
+        self._new.update(self.detector.unknown_agents(trips))
+        known = [i for i, agent in enumerate(trips.agent_ids.tolist()) if agent not in self._new]
         if known:
             some = trips[known[:room]]
             self._looked.append((some, self.detector.score(some)))
 
-    def say(self) -> None:
-        """Say how many of the trips, now learned, would have been flagged, and how normal they are now."""
+    def say(self, after: IRLDetector | FleetDetector) -> None:
+        """Say how many of the trips, now learned, would have been flagged, and how normal they are ``after`` that."""
         import numpy as np
 
         was, now = [], []
         for trips, before in self._looked:
-            learned = [trip not in self.detector.anomalous_ for trip in trips.ids]
+            learned = [trip not in after.anomalous_ for trip in trips.ids]
             flagged = (before["decision"] != "normal").to_numpy() & np.array(learned)
             if flagged.any():
                 was += before["normality"].to_numpy()[flagged].tolist()
-                now += self.detector.score(trips)["normality"].to_numpy()[flagged].tolist()
+                now += after.score(trips)["normality"].to_numpy()[flagged].tolist()
         if was:
             n = sum(len(trips) for trips, _ in self._looked)
             say(

@@ -85,7 +85,7 @@ def command(
     say(said, quiet=settings.quiet)
     if isinstance(detector, IRLDetector):
         say_suspected(detector.suspects_, quiet=settings.quiet)
-    drift.say()
+    drift.say(detector)
 
 
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
