@@ -237,8 +237,8 @@ class Learning:
     look_for: Sequence[str] | Mapping[str, float] | None = setting(
         TEXTS,
         None,
-        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all: place most, or, "
-        "of a pool, all alike.",
+        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all: "
+        "of one agent place most, of a pool alike.",
         _some_of(*ASPECTS),
         metavar="A,B,...",
         more="Or a mapping that says how much each of them counts.",

@@ -89,15 +89,13 @@ def pool_reward(
     steps = None if world is None else world.steps(pool.step_trips)
     if world is None or unseen is None or steps is None:
         return None
-    learning = replace(
-        POOL,
-        iterations=parameters.iterations or POOL.iterations,
-        imagined=max(pool.imagined * len(shown), pool.least_imagined),
-    )
+    imagined = max(pool.imagined * len(shown), pool.least_imagined)
+    learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
+    step_learning = replace(STEPS, iterations=parameters.iterations or STEPS.iterations)
     with one_thread():
         begun, how = revive(start.trip, None, learning, rng), {"groups": world.groups, "progress": parameters.progress}
         learned = learn([world], learning, rng, population=[population], start=begun, **how)
-        step = learn([steps], STEPS, rng, population=[population]).posterior
+        step = learn([steps], step_learning, rng, population=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
     reward = replace(reward, reference=refer([unseen], reward, pool, rng))
     return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])
