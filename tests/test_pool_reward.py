@@ -20,7 +20,7 @@ LITTLE = {"iterations": 2}
 
 @pytest.fixture(scope="module")
 def vehicles() -> Trajectories:
-    return city(people=6, days=14, seed=3).trips
+    return city(people=5, days=7, seed=3).trips
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, 
     again = astray.load(tmp_path / "pool.astray")
     assert again.score(new).equals(detector.score(new), null_equal=True)
     before = detector.reward_.trip
-    detector.partial_fit(new, population=city(people=13, days=14, seed=4).trips)
+    detector.partial_fit(new, population=city(people=13, days=8, seed=4).trips)
     assert detector.reward_.trip is before
     assert detector.reward_.of_a_pool
     assert detector.n_trips_ == len(vehicles)

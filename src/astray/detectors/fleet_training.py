@@ -202,6 +202,7 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, sharing: SharingConfig, r
     with warnings.catch_warnings():  # a statistic that is always missing has no median
         warnings.simplefilter("ignore", RuntimeWarning)
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
+    medians = np.where(np.isnan(medians), reward.trip.mean, medians)  # as the reward sees what is missing
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
 
