@@ -93,8 +93,10 @@ def pool_reward(
     learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
     step_learning = replace(STEPS, iterations=parameters.iterations or STEPS.iterations)
     with one_thread():
-        begun, how = revive(start.trip, None, learning, rng), {"groups": world.groups, "progress": parameters.progress}
-        learned = learn([world], learning, rng, population=[population], start=begun, **how)
+        begun, told = revive(start.trip, None, learning, rng), parameters.progress
+        learned = learn(
+            [world], learning, rng, population=[population], start=begun, groups=world.groups, progress=told
+        )
         step = learn([steps], step_learning, rng, population=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
     reward = replace(reward, reference=refer([unseen], reward, pool, rng))

@@ -121,8 +121,8 @@ POOL = replace(
     TRIPS,
     # There need not be anybody else to tell a pool from: where it goes is told from where it does not.
     explorers=DEFAULT_EXPLORERS,
-    # Stopping by held-out trips stops too early: the pool's own trips are many, and alike.
-    held_out=0.0,
+    batch_rows=256,
+    patience=10,
 )
 """How a reward of whole trips goes on learning from one pool of agents."""
 
