@@ -58,6 +58,7 @@ class Lesson(NamedTuple):
     train: Trajectories
     population: Trajectories | None = None
     strangers: Strangers | None = None
+    pooled: bool = False  # whether the trips are those of a pool of agents, who are not named
 
 
 class Seconds(NamedTuple):
@@ -194,7 +195,8 @@ class Own:
         from astray.detectors.agent import IRLDetector
 
         began = time.process_time()
-        detector = IRLDetector(**{"seed": seed, **self.options})
+        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default"}
+        detector = IRLDetector(**{**by_default, **self.options})
         detector.fit(lesson.train, population=lesson.population if self.population else None)
         return FittedDetector(detector, Seconds(time.process_time() - began))
 

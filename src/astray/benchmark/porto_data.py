@@ -264,7 +264,7 @@ class Porto:
         learned, plain, wrong = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         test = Trajectories.concat([got[plain], cropped(got[wrong], sizes)])
         kind = np.r_[np.full(n_normal, ""), np.full(n_long, "long")]
-        return shuffled(Lesson(claim(got[learned], POOL, "trip")), test, kind, None, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip"), pooled=True), test, kind, None, rng)
 
     def _injected(self, case: Case) -> Trial:
         """P3: normal trips, some of them made anomalous."""
@@ -281,7 +281,7 @@ class Porto:
         got = gather(self.file, np.r_[train, normal, partners])
         learned, plain, pool = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         made = inject(got[plain], KINDS, s.rate, rng, pool=got[pool])
-        return shuffled(Lesson(claim(got[learned], POOL, "trip")), made.trips, made.kind, made.truth, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip"), pooled=True), made.trips, made.kind, made.truth, rng)
 
 
 def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints:

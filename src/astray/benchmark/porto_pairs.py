@@ -74,7 +74,7 @@ class Pairs:
         source = np.array([f"{a}/{t}" for a, t in zip(own.agent_ids, own.trajectory_ids, strict=True)])
         order = rng.permutation(len(test))
         trial = Trial(
-            Lesson(claim(own, POOL, "trip"), self.trips[others]),
+            Lesson(claim(own, POOL, "trip"), self.trips[others], pooled=True),
             claim(test[order], POOL, "test"),
             kind[order],
             source[order],
