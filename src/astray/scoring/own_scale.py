@@ -109,20 +109,18 @@ def own_scores(
 def _held_out(
     rows: TripRows, featurizer: Featurizer, number: Array | None, config: ScaleConfig
 ) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Some of the trips after the other, each with a featurizer that remembers nothing of their days.
+    """Some of the trips after the others, with a featurizer that remembers nothing of their days.
 
-    Who goes somewhere new comes back the same day: one of the two trips makes the other look familiar. A trip of a day
-    to come has nobody to speak for it yet.
+    Who goes somewhere new comes back the same day, and each of the two trips makes the other look familiar. The first
+    trips of a day to come have nothing of the kind behind them.
     """
-    if number is None:  # none of them is remembered
+    memory = featurizer.memory
+    if number is None or not len(memory):
         yield np.arange(rows.n_trips), featurizer
         return
-    memory, began = featurizer.memory, np.zeros(rows.n_trips)
-    began[rows.present] = rows.steps.time[rows.starts]
-    part, remembered = (
-        ((times + rows.frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
-        for times in (began, memory.times)
-    )
+    day = ((memory.times + rows.frame.utc_offset - NIGHT) // DAY).astype(np.int64)
+    remembered = day % config.folds
+    part = np.where(number >= 0, remembered[number], 0)
     for fold in np.unique(part).tolist():
         gone = [memory.trip_ids[i] for i in np.flatnonzero(remembered == fold)]
         yield np.flatnonzero(part == fold), featurizer.forget(gone)
@@ -232,14 +230,14 @@ def suspected(
     place_alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
     doubted, probability = np.zeros(len(ids), np.bool_), np.zeros(len(ids))
     for _ in range(config.rounds):
-        seen = featurizer.forget(ids[i] for i in np.flatnonzero(doubted))
+        seen = featurizer.forget(ids[i] for i in np.flatnonzero(doubted).tolist())
         place = trip_rewards(reward.trip, seen.measure(rows, seen.memory.number_of(ids))[1])[:, 0].mean(axis=1)
         usual = locate(reward.reference.rewards("trips", seen.memory.history, place_alone))
         probability = somebody_elses(place, usual, config.prior_trips)
         before, doubted = doubted, probability > 0.5
         if np.array_equal(before, doubted):
             break
-    return tuple(ids[i] for i in strays(probability, config.mistaken))
+    return tuple(ids[i] for i in strays(probability, config.mistaken).tolist())
 
 
 def strays(probability: Array, mistaken: float) -> NDArray[np.int64]:
