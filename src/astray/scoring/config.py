@@ -24,7 +24,7 @@ class ScaleConfig:
     prior_trips: float = 10.0  # trips that everybody's centre and spread count as, beside the agent's own
     stand_in_up_to: float = 100.0  # trips behind a p-value: everybody's stand in for those that the agent lacks
     odd: float = 0.02  # share of the agent's own trips that an aspect may find odd before it counts less
-    folds: int = 10  # parts of the agent's days, each of which is held out in turn
+    folds: int = 10  # parts of the agent's days, each of which is held out in turn to say how new places are
     prefix: float = 0.5  # share of a past trip that says what a trip under way scores
     mistaken: float = 0.5  # of the agent's own trips, at most, are expected among those taken for somebody else's
     rounds: int = 5  # looks for such trips, at most

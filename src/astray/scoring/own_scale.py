@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.familiarity import DAY
+from astray.features.familiarity import DAY, Frame
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
@@ -89,41 +89,35 @@ def own_scores(
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them."""
+    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them.
+
+    For place the other trips of the same day are held out, too: who goes somewhere new comes back the same day, and
+    each of the two trips would make the other look familiar. A trip of a day to come has nothing of the kind behind it.
+    """
     assert reward.trip is not None
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
-    found = OwnScores.unknown(rows.n_trips, len(reward.aspects)).trips
-    stepped: list[Array] = []
-    for some, seen in _held_out(rows, featurizer, number, config):
-        here = rows[some]
-        made_by = np.repeat(maker, here.n_trips) if maker[0] >= 0 else None
-        familiar, whole = seen.measure(here, None, made_by)
-        half = seen.measure(here.prefixes(np.full(here.n_trips, config.prefix)), None, made_by)[1]
-        both = [trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in (whole, half)]
-        found[some] = np.stack(both, axis=1)
-        stepped.append(over_heads(reward.step(seen.features(here.steps, familiar)), step_weights(reward, weights)))
-    steps = np.concatenate(stepped) if stepped else np.zeros(0)
-    return OwnScores(found, locate(steps) if len(steps) else None)
+    made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
+    parts = (rows, rows.prefixes(np.full(rows.n_trips, config.prefix)))
+    familiar, whole = featurizer.measure(rows, number, made_by)
+    both = (whole, featurizer.measure(parts[1], number, made_by)[1])
+    found = np.stack([trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in both], axis=1)
+    for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
+        by = None if made_by is None else made_by[some]
+        for k, part in enumerate(parts):
+            found[some, k, 0] = trip_rewards(reward.trip, seen.measure(part[some], None, by)[1])[:, 0].mean(axis=1)
+    steps = over_heads(reward.step(featurizer.features(rows.steps, familiar)), step_weights(reward, weights))
+    return OwnScores(found.astype(np.float32), locate(steps) if len(steps) else None)
 
 
-def _held_out(
-    rows: TripRows, featurizer: Featurizer, number: Array | None, config: ScaleConfig
+def _without_their_days(
+    featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
 ) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Some of the trips after the others, with a featurizer that remembers nothing of their days.
-
-    Who goes somewhere new comes back the same day, and each of the two trips makes the other look familiar. The first
-    trips of a day to come have nothing of the kind behind them.
-    """
-    memory = featurizer.memory
-    if number is None or not len(memory):
-        yield np.arange(rows.n_trips), featurizer
-        return
-    day = ((memory.times + rows.frame.utc_offset - NIGHT) // DAY).astype(np.int64)
-    remembered = day % config.folds
-    part = np.where(number >= 0, remembered[number], 0)
-    for fold in np.unique(part).tolist():
-        gone = [memory.trip_ids[i] for i in np.flatnonzero(remembered == fold)]
-        yield np.flatnonzero(part == fold), featurizer.forget(gone)
+    """Some remembered trips after the others, each time with a featurizer that remembers nothing of their days."""
+    memory, known = featurizer.memory, np.flatnonzero(number >= 0)
+    part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
+    for fold in np.unique(part[number[known]]).tolist():
+        gone = [memory.trip_ids[i] for i in np.flatnonzero(part == fold)]
+        yield known[part[number[known]] == fold], featurizer.forget(gone)
 
 
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
