@@ -725,6 +725,17 @@ class TestStrays:
         assert strays <= set(trusting.featurizer_.memory.trip_ids)
         assert len(IRLDetector().fit(mine, population=others).suspects_) <= 1
 
+    def test_trips_of_one_stranger_do_not_speak_for_each_other(
+        self, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
+    ) -> None:
+        mine, crowd, strays = with_strays
+        theirs = renamed(city(people=12, days=21, seed=0).trips.agent("p05")[5:9], "a", "b", "c", "d")
+        more = Trajectories.concat([mine, theirs])
+        mixed = Trajectories(more.columns, more.offsets, np.full(len(more), "p00"), more.trajectory_ids)
+        once, again = (IRLDetector(scaling={"rounds": n}).fit(mixed, population=crowd).suspects_ for n in (1, 5))
+        assert len(again) > len(once)
+        assert set(again) <= strays | {TripId("p00", name) for name in "abcd"}
+
     def test_a_file_holds_their_names(self, suspicious: IRLDetector, tmp_path: Path) -> None:
         suspicious.save(tmp_path / "m.astray")
         assert opened(tmp_path / "m.astray").suspects_ == suspicious.suspects_

@@ -26,6 +26,7 @@ from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.features.popularity import Counted, Popularity
 from astray.irl.posterior import combined
+from astray.irl.shared import trip_rewards
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import step_normality
 from astray.scoring.own_scale import OwnScores
@@ -278,7 +279,7 @@ class TestOwnScales:
         assert locations[1].centre - locations[0].centre == pytest.approx(5.0 * 30 / 40, rel=1e-5)
         assert locations[1].spread == pytest.approx(locations[0].spread, rel=1e-5)
 
-    def test_the_scores_of_remembered_trips_are_as_if_they_were_new(
+    def test_p_values_are_read_from_the_scores_of_remembered_trips(
         self, fleet: FleetDetector, past: Trajectories
     ) -> None:
         trips = past.agent("p06")[:25]
@@ -286,12 +287,25 @@ class TestOwnScales:
         scale = fleet.agent_model("p06").calibration
         rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
         own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
-        kept = fleet.members_["p06"].recent  # to the centimetre
-        assert np.allclose(own, fleet.score(kept)["normality"].to_numpy(), atol=1e-4)
         assert scale.normal.total == pytest.approx(ScaleConfig.stand_in_up_to)
         # They are what p-values are read from, one each.
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)
+        # Where those of the last day go is judged as it would be if that day were still to come.
+        kept = fleet.members_["p06"].recent  # to the centimetre
+        assert kept is not None
+        day = (
+            kept.columns["time"][kept.offsets[:-1]]
+            + fleet.agent_model("p06").featurizer.context.utc_offset
+            - 4 * 3600.0
+        ) // 86400.0
+        today = np.flatnonzero(day == day[-1])
+        assert 0 < len(today) < len(np.unique(day)) <= ScaleConfig.folds
+        fleet.forget_trips("p06", kept.trajectory_ids[today].tolist())
+        featurizer, reward = fleet.agent_model("p06").featurizer, fleet.reward_.trip
+        assert reward is not None
+        expected = trip_rewards(reward, featurizer.measure(featurizer.rows(kept[today]))[1]).mean(axis=2)
+        assert np.allclose(rewards[today, 0, 0], expected[:, 0], atol=1e-4)
 
     def test_they_do_not_depend_on_how_many_are_remembered_at_a_time(
         self, fleet: FleetDetector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
@@ -457,9 +471,9 @@ class TestFiles:
             [named(asked.agent("p00"), "a", "w")[22:], named(asked.agent("p01"), "a/x", "y")[22:]]
         )
         then = pl.read_csv(Path(__file__).parent / "data" / "fleet-5-scores.csv")
-        # Metres begin elsewhere, and a reward does not depend on its neighbours any more: equal to rounding.
-        assert np.allclose(earlier.score(asked)["score"].to_numpy(), then["score"].to_numpy(), atol=0.05)
-        assert (earlier.score(asked)["decision"] == then["decision"]).all()
+        # Metres begin elsewhere, and the other aspects count less than place while the history is short.
+        assert np.allclose(earlier.score(asked)["score"].to_numpy(), then["score"].to_numpy(), atol=0.2)
+        assert (earlier.score(asked)["decision"] == then["decision"]).mean() > 0.9
         now = earlier.score(asked)
         assert len(earlier.explain(asked, 0).habitual) == 3
         earlier.save(path)

@@ -13,10 +13,10 @@ from astray import FleetDetector, IRLDetector, Trajectories, load
 from astray.errors import DataError
 from astray.features.projection import Projection
 from astray.irl.posterior import combined
-from astray.irl.shared import BANDS
+from astray.irl.shared import BANDS, trip_rewards
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Location, locate
-from astray.scoring.own_scale import OwnScores, own_calibration, own_weights, somebody_elses
+from astray.scoring.own_scale import OwnScores, own_calibration, own_weights, somebody_elses, strays
 from astray.simulate import city, world
 from astray.storage.container import read, write
 from astray.storage.pretrained import pretrained
@@ -85,18 +85,26 @@ class TestFewTrips:
     def test_an_aspect_that_finds_the_agents_own_trips_odd_counts_less(self) -> None:
         own = self.mine(200)
         base = own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)
-        assert base == WEIGHTS  # all of its trips are clearly its own, in every aspect
         own.trips[:20, 0, 1] = -3.0
         assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE) == pytest.approx(
-            (WEIGHTS[0], WEIGHTS[1] * np.exp(-3.0), *WEIGHTS[2:])
+            (base[0], base[1] * np.exp(-3.0), *base[2:])
         )
         own.trips[:20, 0, 0] = -3.0  # place alone keeps its weight
-        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[0] == WEIGHTS[0]
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[0] == base[0]
         own.trips[2:20, 0, 1] = 9.0  # as few as may be odd
-        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[1] == WEIGHTS[1]
+        assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[1] == base[1]
+
+    def test_how_an_agent_goes_counts_less_than_where_as_long_as_little_is_known(self) -> None:
+        own = self.mine(200)  # all of these trips are clearly its own, in every aspect
+        for history, known in ((0.0, 1 / 11), (9.0, 1 / 2), (200.0, 201 / 211)):
+            expected = (1.0, *(0.3 * known for _ in range(3)))
+            assert own_weights(pretrained(), WEIGHTS, own, history, SCALE) == pytest.approx(expected)
+        # Nobody who asks about one aspect is left without an answer.
+        assert own_weights(pretrained(), (0.0, 0.0, 1.0, 0.0), own, 0.0, SCALE)[2] > 0.0
 
     def test_a_longer_history_is_less_uncertain(self) -> None:
-        noise = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h, SCALE).trip_noise for h in (0.0, 4.0)]
+        scales = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h, SCALE) for h in (0.0, 4.0)]
+        noise = [scale.trip_noise * scale.trip.spread for scale in scales]  # in units of reward
         assert noise[0] == pytest.approx(noise[1] * np.sqrt(5.0), rel=1e-6)
         assert len(BANDS) == 4
 
@@ -152,6 +160,36 @@ class TestLookFor:
         assert set(weighted.score(trips[-9:])["aspect"]) <= {"place", "time"}
 
 
+def test_where_a_past_trip_goes_is_judged_without_any_trip_of_its_day() -> None:
+    """Who goes somewhere new comes back the same day: the way back must not make the way there look familiar."""
+    trips = city(people=1, days=8, seed=4).trips
+    detector = IRLDetector().fit(trips)
+    featurizer, reward = detector.featurizer_, pretrained().trip
+    assert featurizer is not None
+    assert reward is not None
+    began = trips.columns["time"][trips.offsets[:-1]] + featurizer.context.utc_offset
+    day = (began - 4 * 3600.0) // 86400.0
+    assert len(np.unique(day)) < min(SCALE.folds + 1, len(trips))  # several trips a day, and a fold for each day
+    got = detector.own_.trips[featurizer.memory.number_of(trips.ids), 0]
+    for today in np.unique(day):
+        here = np.flatnonzero(day == today)
+        others = featurizer.forget(trips.ids[i] for i in here)
+        expected = trip_rewards(reward, others.measure(featurizer.rows(trips[here]))[1]).mean(axis=2)
+        assert np.allclose(got[here, 0], expected[:, 0], rtol=1e-4, atol=1e-4)
+    alone = trip_rewards(reward, featurizer.measure(featurizer.rows(trips), featurizer.memory.number_of(trips.ids))[1])
+    assert np.allclose(got[:, 1:], alone.mean(axis=2)[:, 1:], rtol=1e-4, atol=1e-4)  # how it goes, without itself
+
+
+def test_simulated_people_are_flagged_as_often_as_promised_on_days_to_come() -> None:
+    flagged = []
+    for seed in (7, 8):
+        train, test = city(people=6, days=60, seed=seed).split(0.25)
+        for agent in train.agents:
+            p_values = IRLDetector().fit(train.agent(agent)).score(test.agent(agent))["p_value"].to_numpy()
+            flagged.append((p_values <= 0.02).mean())
+    assert np.mean(flagged) <= 0.035
+
+
 class TestStrays:
     """Somebody else's among the past trips, told by their log-ratio."""
 
@@ -169,28 +207,28 @@ class TestStrays:
 
     @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
     def test_the_share_is_found(self, share: float) -> None:
-        strays = round(2000 * share)
-        found = somebody_elses(self.mixture(2000 - strays, strays), self.usual())
+        n = round(2000 * share)
+        found = somebody_elses(self.mixture(2000 - n, n), self.usual())
         assert found.mean() == pytest.approx(share, rel=0.1)
-        assert (found[2000 - strays :] > SCALE.suspect_from).mean() > 0.97
-        assert (found[: 2000 - strays] > SCALE.suspect_from).mean() < 0.002
+        assert (found[2000 - n :] > 0.95).mean() > 0.97
+        assert (found[: 2000 - n] > 0.95).mean() < 0.002
 
     def test_of_clean_trips_none_is_suspected(self) -> None:
         for seed in range(5):
-            assert not (somebody_elses(self.mixture(200, 0, seed), self.usual()) > SCALE.suspect_from).any()
+            assert not len(strays(somebody_elses(self.mixture(200, 0, seed), self.usual()), SCALE.mistaken))
             # Nor where the reward can hardly tell.
-            assert not (somebody_elses(self.mixture(200, 0, seed, 0.5), self.usual(0.5)) > SCALE.suspect_from).any()
+            assert not len(strays(somebody_elses(self.mixture(200, 0, seed, 0.5), self.usual(0.5)), SCALE.mistaken))
 
     def test_an_odd_trip_is_a_stray_among_a_regular_agents_trips_but_not_among_an_explorers(self) -> None:
         rng, usual = np.random.default_rng(0), Location(4.0, 2.0)
         regular, explorer = rng.normal(5.0, 0.5, 60), rng.normal(2.0, 3.0, 60)
-        assert somebody_elses(np.r_[regular, -5.0], usual)[-1] > SCALE.suspect_from
+        assert somebody_elses(np.r_[regular, -5.0], usual)[-1] > 0.95
         assert somebody_elses(np.r_[explorer, -5.0], usual)[-1] < 0.8
 
     def test_what_has_no_score_is_not_suspected(self) -> None:
         found = somebody_elses(np.r_[self.mixture(50, 5), np.nan], self.usual())
         assert found[-1] == 0.0
-        assert (found > SCALE.suspect_from).sum() == 5
+        assert strays(found, SCALE.mistaken).tolist() == [50, 51, 52, 53, 54]
         assert not somebody_elses(np.full(3, np.nan), self.usual()).any()
 
     @settings(max_examples=50, deadline=None)

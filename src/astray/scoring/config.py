@@ -24,8 +24,10 @@ class ScaleConfig:
     prior_trips: float = 10.0  # trips that everybody's centre and spread count as, beside the agent's own
     stand_in_up_to: float = 100.0  # trips behind a p-value: everybody's stand in for those that the agent lacks
     odd: float = 0.02  # share of the agent's own trips that an aspect may find odd before it counts less
+    folds: int = 10  # parts of the agent's days, each of which is held out in turn to say how new places are
     prefix: float = 0.5  # share of a past trip that says what a trip under way scores
-    suspect_from: float = 0.95  # probability of being somebody else's from which on a past trip is suspected
+    mistaken: float = 0.5  # of the agent's own trips, at most, are expected among those taken for somebody else's
+    rounds: int = 5  # looks for such trips, at most
     least_to_suspect: int = 10  # past trips, at least, for any of them to be suspected
     least_segment: float = 60.0  # seconds of a segment; what is shorter is noise
     least_segment_steps: float = 2.0  # steps of a segment, where there is no time
@@ -34,8 +36,10 @@ class ScaleConfig:
     lengths: LengthConfig = LengthConfig()
 
     def __post_init__(self) -> None:
-        for name in ("odd", "prefix", "suspect_from"):
+        for name in ("odd", "prefix"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise DataError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
-        if not (self.prior_trips > 0.0 and self.stand_in_up_to >= 0.0):
-            raise DataError("prior_trips must be above 0, stand_in_up_to 0 or more")
+        if not (self.prior_trips > 0.0 and self.stand_in_up_to >= 0.0 and self.mistaken >= 0.0):
+            raise DataError("prior_trips must be above 0, stand_in_up_to and mistaken 0 or more")
+        if self.folds < 2 or self.rounds < 1:
+            raise DataError("folds must be at least 2, rounds at least 1")

@@ -7,13 +7,14 @@ Efron and Morris 1975), and everybody's trips stand beside the agent's own where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.features.familiarity import DAY, Frame
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
@@ -25,6 +26,8 @@ from astray.scoring.normality import Calibration, Location, Sample, locate, over
 from astray.trip_ids import TripId
 
 Array = NDArray[Any]
+
+NIGHT = 4 * 3600.0  # seconds after midnight when a day begins: who comes home late comes home the same day
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +89,35 @@ def own_scores(
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them."""
+    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them.
+
+    For place the other trips of the same day are held out, too: who goes somewhere new comes back the same day, and
+    each of the two trips would make the other look familiar. A trip of a day to come has nothing of the kind behind it.
+    """
     assert reward.trip is not None
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
     made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
+    parts = (rows, rows.prefixes(np.full(rows.n_trips, config.prefix)))
     familiar, whole = featurizer.measure(rows, number, made_by)
-    half = featurizer.measure(rows.prefixes(np.full(rows.n_trips, config.prefix)), number, made_by)[1]
-    both = [trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in (whole, half)]
+    both = (whole, featurizer.measure(parts[1], number, made_by)[1])
+    found = np.stack([trip_rewards(reward.trip, statistics).mean(axis=2) for statistics in both], axis=1)
+    for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
+        by = None if made_by is None else made_by[some]
+        for k, part in enumerate(parts):
+            found[some, k, 0] = trip_rewards(reward.trip, seen.measure(part[some], None, by)[1])[:, 0].mean(axis=1)
     steps = over_heads(reward.step(featurizer.features(rows.steps, familiar)), step_weights(reward, weights))
-    return OwnScores(np.stack(both, axis=1).astype(np.float32), locate(steps) if len(steps) else None)
+    return OwnScores(found.astype(np.float32), locate(steps) if len(steps) else None)
+
+
+def _without_their_days(
+    featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
+) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
+    """Some remembered trips after the others, each time with a featurizer that remembers nothing of their days."""
+    memory, known = featurizer.memory, np.flatnonzero(number >= 0)
+    part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
+    for fold in np.unique(part[number[known]]).tolist():
+        gone = [memory.trip_ids[i] for i in np.flatnonzero(part == fold)]
+        yield known[part[number[known]] == fold], featurizer.forget(gone)
 
 
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
@@ -150,8 +173,9 @@ def own_weights(
 
     A reward of 0 says that a trip may as well be of the background. Where more than ``config.odd`` of the agent's own
     trips, held out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
-    falls. Not so place: that an agent goes to new places is told from its own scale. Nor a reward that has learned from
-    the agent itself, a pool: that knows which of its trips are odd.
+    falls. Place keeps its weight: that an agent goes to new places shows on its own scale. How an agent goes is known
+    only after some trips, so with few of them the other aspects count less. A reward that has learned from a pool's own
+    trips knows which of them are odd: its weights stay as they are.
     """
     assert reward.reference is not None
     if reward.of_a_pool:
@@ -160,10 +184,11 @@ def own_weights(
     everybody = reward.reference.trips[int(band_of(history))]
     stand_in = max(config.stand_in_up_to - len(mine), 0.0)
     shares = np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))])
+    known = (1.0 + history) / (1.0 + history + config.prior_trips)
     found = [float(weights[0])]
     for k, weight in enumerate(weights[1:], start=1):
         low = level(config.odd, Sample.of(np.concatenate([mine[:, k], everybody[:, k]]), shares))
-        found.append(float(weight * np.exp(min(low, 0.0))))
+        found.append(float(weight * known * np.exp(min(low, 0.0))))
     return tuple(found)
 
 
@@ -180,21 +205,47 @@ def scored_past(
     Gives the featurizer without them, the scores of what the featurizer remembers, and their names.
     """
     ids, rows = past.trips.ids, featurizer.rows(past)
-    found: tuple[TripId, ...] = ()
-    # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
-    comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
-    if suspect and comparable and reward.trip is not None:
-        number = featurizer.memory.number_of(ids)
-        place = trip_rewards(reward.trip, featurizer.measure(rows, number)[1])[:, 0].mean(axis=1)
-        assert reward.reference is not None
-        alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
-        usual = locate(reward.reference.rewards("trips", featurizer.memory.history, alone))
-        probability = somebody_elses(place, usual, config.prior_trips)
-        found = tuple(ids[i] for i in np.flatnonzero(probability > config.suspect_from))
-        featurizer = featurizer.forget(found)
+    found = suspected(ids, rows, featurizer, reward, config) if suspect else ()
+    featurizer = featurizer.forget(found)
     number = featurizer.memory.number_of(ids)
     fresh = own_scores(rows, featurizer, number, reward, weights, config)
     return featurizer, OwnScores.unknown(len(featurizer.memory), len(reward.aspects)).with_scores(fresh, number), found
+
+
+def suspected(
+    ids: Sequence[TripId], rows: TripRows, featurizer: Featurizer, reward: Reward, config: ScaleConfig
+) -> tuple[TripId, ...]:
+    """The remembered trips that are somebody else's, as far as that can be told without taking the agent's own.
+
+    Trips of one stranger speak for each other. So all trips are looked at without those that are rather somebody
+    else's than not, until these stay the same.
+    """
+    # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
+    comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
+    if reward.trip is None or reward.reference is None or not comparable:
+        return ()
+    place_alone = [float(aspect == reward.aspects[0]) for aspect in reward.aspects]
+    doubted, probability = np.zeros(len(ids), np.bool_), np.zeros(len(ids))
+    for _ in range(config.rounds):
+        seen = featurizer.forget(ids[i] for i in np.flatnonzero(doubted).tolist())
+        place = trip_rewards(reward.trip, seen.measure(rows, seen.memory.number_of(ids))[1])[:, 0].mean(axis=1)
+        usual = locate(reward.reference.rewards("trips", seen.memory.history, place_alone))
+        probability = somebody_elses(place, usual, config.prior_trips)
+        before, doubted = doubted, probability > 0.5
+        if np.array_equal(before, doubted):
+            break
+    return tuple(ids[i] for i in strays(probability, config.mistaken).tolist())
+
+
+def strays(probability: Array, mistaken: float) -> NDArray[np.int64]:
+    """The most probable strays, as many as there can be without ``mistaken`` of the agent's own expected among them.
+
+    >>> strays(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
+    [1, 2]
+    """
+    first = np.argsort(-probability, kind="stable")
+    taken = (np.cumsum(1.0 - probability[first]) <= mistaken) & (probability[first] > 0.5)
+    return np.sort(first[taken])
 
 
 def somebody_elses(
