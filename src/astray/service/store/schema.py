@@ -16,11 +16,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What is remembered of each agent, as a row of a fleet.
         "CREATE TABLE members (agent TEXT PRIMARY KEY, checksum BLOB NOT NULL, trips INTEGER NOT NULL, first REAL, "
         "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, data BLOB NOT NULL) STRICT",
-        # Who sends fixes, and how the last one found it. late_from: the earliest fix that came late and that the
-        # stored trips do not know of yet. closed: how the last trip ended.
+        # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
+        # late that the stored trips do not know of yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
         "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
-        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, drift TEXT) STRICT",
+        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, drift TEXT) STRICT",
         # The log: every fix, once. n counts those of an agent in the order in which they came.
         "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
         "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
