@@ -58,6 +58,7 @@ class Alert(NamedTuple):
     id: str
     agent: str
     trip: str
+    began: float  # the trip
     opened: float
     closed: float | None
     level: str  # anomaly or review
@@ -74,8 +75,8 @@ ALERT = ", ".join(Alert._fields)
 def put_alert(connection: Connection, alert: Alert) -> None:
     """Write an alert that is new."""
     connection.run(
-        f"INSERT INTO alerts ({ALERT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (*alert[:9], int(alert.late), alert.at),
+        f"INSERT INTO alerts ({ALERT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (*alert[:10], int(alert.late), alert.at),
     )
 
 

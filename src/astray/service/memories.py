@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from astray.detectors.agents import Member
+from astray.detectors.agents import Codec, Member
 from astray.detectors.configuration import aspect_weights, featurizer_config
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.inbox import Inbox
@@ -25,7 +25,7 @@ from astray.service.preferences import put_setting
 from astray.service.store import Connection
 from astray.storage import load
 from astray.storage.fleet_file import checksum
-from astray.storage.fleet_store import ANOMALOUS, PARTS, Entry, Row
+from astray.storage.fleet_store import Entry, Row
 from astray.storage.pretrained import pretrained
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
@@ -144,7 +144,7 @@ def blank_fleet() -> FleetDetector:
     fleet.popularity_ = Popularity(fleet.featurizer_config_.popularity, Visits(Counted()))
     fleet.aspect_weights_ = aspect_weights(fleet.reward_.aspects, None)
     fleet.anomalous_ = frozenset()
-    fleet.members_ = Members(fleet.codec, fleet._measured)
+    fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured)
     return fleet
 
 
@@ -168,9 +168,12 @@ def begin(connection: Connection, model: Path | None) -> None:
 
 def open_fleet(connection: Connection, version: int | None = None) -> FleetDetector:
     """The fleet in a store, by the model that is in use or by an earlier one."""
-    if version is None:
-        version = int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
-    return FleetDetector.from_store(FleetTables(connection, version))
+    return FleetDetector.from_store(FleetTables(connection, version or version_in_use(connection)))
+
+
+def version_in_use(connection: Connection) -> int:
+    """The version of the model that new trips are scored by."""
+    return int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
 
 
 def as_of(fleet: FleetDetector, agent: str, data: bytes) -> FleetDetector:
@@ -254,5 +257,3 @@ def forget(fleet: FleetDetector, agent: str) -> None:
     assert isinstance(tables, FleetTables)
     fleet.save_changes()
 
-
-__all__ = ["ANOMALOUS", "PARTS", "FleetTables", "Lesson", "as_of", "begin", "blank_fleet", "forget", "learn", "open_fleet"]

@@ -74,6 +74,7 @@ class Scorer:
         self.preferences = prefs.load(connection)
         self.now = 0.0
         self.touched: dict[str, Tracked] = {}  # agents that this transaction has changed
+        self.news: list[tuple[str, str]] = []  # what else it has changed: alert or review, and its id
         self.refused: dict[str, list[float]] = {}  # reason to how often, and when last
         self._agents: OrderedDict[str, Tracked] = OrderedDict()
         self._held = 0
@@ -85,7 +86,7 @@ class Scorer:
         self.fleet = memories.open_fleet(self.connection)
         self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
         self._agents.clear()
-        self.touched.clear()
+        self.touched, self.news = {}, []
         self._held = 0
         self.known = int(self.connection.value("SELECT count(*) FROM agents"))
 
@@ -184,6 +185,10 @@ class Scorer:
         self._agents[agent] = tracked
         return tracked
 
+    def replace(self, tracked: Tracked) -> None:
+        """Go on with another session of an agent."""
+        self._agents[tracked.agent] = tracked
+
     def _restore(self, tracked: Tracked, row: dict[str, Any]) -> None:
         """Bring a session to where the log of its agent ends."""
         agent = tracked.agent
@@ -211,6 +216,17 @@ class Scorer:
         tracked.ended = self.ended
         tracked.kept, tracked.n = tracked.n, int(row["n"])
         tracked.turned = False
+
+    def end_silent(self, now: float) -> None:
+        """End the trips of agents from whom nothing came for so long that a trip is over."""
+        self.now = now
+        gap = self.fleet.featurizer_config_.faults.gap
+        asked = "SELECT agent FROM agents WHERE trip IS NOT NULL AND arrived < ? AND time < ? ORDER BY agent LIMIT 200"
+        for (agent,) in self.connection.rows(asked, (now - gap, now - gap)):
+            tracked = self.tracked(str(agent))
+            if tracked is not None and tracked.late is None:
+                tracked.close("gap")
+                self.touched[str(agent)] = tracked
 
     def write_agents(self) -> None:
         """Write the rows of the agents that were changed, their snapshots where one is due, and what was learned."""
@@ -273,14 +289,24 @@ class Scorer:
         """Write an alert; who is told of it is decided when its words are there."""
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
-            *(trip.agent, trip.trip, time, time if late else None, level, cause(trip), "", "", late, self.now),
+            *(trip.agent, trip.trip, trip.start, time, time if late else None, level, cause(trip), "", "", late, self.now),
         )
         put_alert(self.connection, alert)
+        self.news.append(("alert", alert.id))
         told = {"alert": alert.id, "level": level, "normality": finite(trip.normality), "p_value": finite(trip.p_value)}
         put_event(self.connection, trip.agent, trip.trip, "alert_opened", ordinal, time, told)
 
+    def tell(self, alert: str, words: str) -> None:
+        """Say in words what an alert is about, and decide who is told of it."""
+        self.connection.run(
+            "UPDATE alerts SET words = CASE WHEN ? = '' THEN words ELSE ? END, told = 'no' WHERE id = ? AND told = ''",
+            (words, words, alert),
+        )
+        self.news.append(("alert", alert))
+
     def _close_alert(self, tracked: Tracked, time: float, why: str) -> None:
         self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, tracked.alert))
+        self.news.append(("alert", str(tracked.alert)))
         event = {"alert": tracked.alert, "why": why}
         name = tracked.open_trip or ""
         put_event(self.connection, tracked.agent, name, "alert_closed", tracked.alerts, time, event)
@@ -292,6 +318,7 @@ class Scorer:
         """A trip is over: store it, learn from it or let it wait for review."""
         if tracked.alert is not None:
             self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (trip.end, tracked.alert))
+            self.news.append(("alert", tracked.alert))
             told = {"alert": tracked.alert, "why": "trip ended"}
             put_event(self.connection, trip.agent, trip.trip, "alert_closed", tracked.alerts, trip.end, told)
         tracked.alert, tracked.alerts = None, 0

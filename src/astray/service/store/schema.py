@@ -41,8 +41,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE events (number INTEGER PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, kind TEXT NOT NULL, "
         "ordinal INTEGER NOT NULL, time REAL NOT NULL, data TEXT NOT NULL, "
         "UNIQUE (agent, trip, kind, ordinal)) STRICT",
-        "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, opened REAL NOT NULL, "
-        "closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, reason TEXT NOT NULL, "
+        "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, began REAL NOT NULL, "
+        "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, reason TEXT NOT NULL, "
         "late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
         "CREATE INDEX alerts_by_time ON alerts (opened)",
         "CREATE TABLE outbox (id TEXT PRIMARY KEY, agent TEXT NOT NULL, outlet TEXT NOT NULL, payload TEXT NOT NULL, "
