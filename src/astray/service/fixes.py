@@ -41,6 +41,7 @@ class Receipt(NamedTuple):
     accepted: int  # fixes that are stored, those that were stored before among them
     refused: list[RefusedRow]
     duplicates: int = 0  # fixes that were stored before
+    failed: str = ""  # why nothing of it could be stored; the sender should send it again
 
 
 class Busy(AstrayError):

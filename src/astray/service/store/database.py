@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from astray.errors import AstrayError
 from astray.service.store.schema import MIGRATIONS
@@ -63,15 +63,26 @@ class Connection(ABC):
         """Roll the open transaction back, if there still is one."""
 
 
+class Address(NamedTuple):
+    """Where a store is: a file, or a URL."""
+
+    file: Path | None
+    url: str | None
+
+
 class Store(ABC):
     """A database that holds the service's tables."""
 
     kind: str
+    address: Address
     writer: Connection  # of the thread that writes
 
-    @abstractmethod
     def reader(self) -> Connection:
         """A new connection that only reads."""
+        return open_reader(self.address)
+
+    def revive(self) -> None:
+        """Make the connection that writes anew, if it was lost."""
 
     @abstractmethod
     def bytes(self) -> int:
@@ -120,4 +131,19 @@ def open_store(folder: Path, url: str | None = None) -> Store:
         from astray.service.store.postgres import PostgresStore
 
         return PostgresStore(url)
-    raise StoreError(f"no store is called {url!r:.60}", remedy="give postgresql://user@host/database, or leave it out")
+    raise _unknown(url)
+
+
+def open_reader(address: Address) -> Connection:
+    """A connection to a store that only reads."""
+    if address.file is not None:
+        from astray.service.store.sqlite import SqliteConnection
+
+        return SqliteConnection(address.file, write=False)
+    from astray.service.store.postgres import PostgresConnection
+
+    return PostgresConnection(str(address.url), write=False)
+
+
+def _unknown(url: str) -> StoreError:
+    return StoreError(f"no store is called {url!r:.60}", remedy="give postgresql://user@host/database, or leave it out")

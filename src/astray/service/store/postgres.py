@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from astray.errors import InUseError
-from astray.service.store.database import Connection, Row, Store, StoreError
+from astray.service.store.database import Address, Connection, Row, Store, StoreError
 
 try:
     import psycopg
@@ -66,8 +66,13 @@ class PostgresConnection(Connection):
         except psycopg.Error as error:
             raise _refusal(error) from error
 
+    @property
+    def lost(self) -> bool:
+        """Whether the server is no longer there for it."""
+        return self._connection.closed or self._connection.broken
+
     def _take_back(self) -> None:
-        if not self._connection.closed and not self._connection.broken:
+        if not self.lost:
             self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
@@ -79,24 +84,34 @@ class PostgresStore(Store):
     """A schema of a PostgreSQL database; one process at a time has it."""
 
     kind = "PostgreSQL"
+    writer: PostgresConnection
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self.writer = PostgresConnection(url, write=True)
+        self.address = Address(None, url)
+        self._connect()
+        try:
+            self.upgrade()
+        except BaseException:
+            self.writer.close()
+            raise
+
+    def _connect(self) -> None:
+        self.writer = PostgresConnection(str(self.address.url), write=True)
         try:
             schema = self.writer.value("SELECT current_schema()")
             if schema is None:
                 raise StoreError("the schema of the search_path is not there", remedy="create it first")
             if not self.writer.value("SELECT pg_try_advisory_lock(?, hashtext(?))", (LOCK, schema)):
                 raise InUseError("another astray serve has this store", remedy="end it, or name another schema")
-            self.upgrade()
         except BaseException:
             self.writer.close()
             raise
 
-    def reader(self) -> Connection:
-        """A new connection that only reads."""
-        return PostgresConnection(self._url, write=False)
+    def revive(self) -> None:
+        """Connect anew if the connection was lost, and hold the store again."""
+        if self.writer.lost:
+            self.writer.close()
+            self._connect()
 
     def bytes(self) -> int:
         """How large its tables are."""

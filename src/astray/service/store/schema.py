@@ -16,11 +16,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What is remembered of each agent, as a row of a fleet.
         "CREATE TABLE members (agent TEXT PRIMARY KEY, checksum BLOB NOT NULL, trips INTEGER NOT NULL, first REAL, "
         "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, data BLOB NOT NULL) STRICT",
-        # Who sends fixes, and how the last one found it. late_from: the earliest fix that came late and that the
-        # stored trips do not know of yet. closed: how the last trip ended.
+        # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
+        # late that the stored trips do not know of yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
         "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
-        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, drift TEXT) STRICT",
+        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, drift TEXT) STRICT",
         # The log: every fix, once. n counts those of an agent in the order in which they came.
         "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
         "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
@@ -41,8 +41,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE events (number INTEGER PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, kind TEXT NOT NULL, "
         "ordinal INTEGER NOT NULL, time REAL NOT NULL, data TEXT NOT NULL, "
         "UNIQUE (agent, trip, kind, ordinal)) STRICT",
-        "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, opened REAL NOT NULL, "
-        "closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, reason TEXT NOT NULL, "
+        "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, began REAL NOT NULL, "
+        "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, reason TEXT NOT NULL, "
         "late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
         "CREATE INDEX alerts_by_time ON alerts (opened)",
         "CREATE TABLE outbox (id TEXT PRIMARY KEY, agent TEXT NOT NULL, outlet TEXT NOT NULL, payload TEXT NOT NULL, "

@@ -12,7 +12,7 @@ from typing import Any
 
 from astray.atomic import alone
 from astray.errors import DataError, InUseError
-from astray.service.store.database import Connection, Row, Store, StoreError
+from astray.service.store.database import Address, Connection, Row, Store, StoreError
 
 NAME = "astray.db"
 APPLICATION = 0x61737376  # "assv": a store of the service
@@ -74,6 +74,7 @@ class SqliteStore(Store):
             )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = folder / NAME
+        self.address = Address(self.path, None)
         with ExitStack() as held:
             try:
                 held.enter_context(alone(self.path))
@@ -100,10 +101,6 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise DataError(f"not a store of astray serve ({error})", place=self.path) from error
         return writer
-
-    def reader(self) -> Connection:
-        """A new connection that only reads."""
-        return SqliteConnection(self.path, write=False)
 
     def bytes(self) -> int:
         """How large it is, with what was written ahead."""
