@@ -23,7 +23,7 @@ class FeedFix(NamedTuple):
 class RefusedRow(NamedTuple):
     """A row of a message that cannot be used: its position, why, and whose it is if that is known."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
     reason: str
     agent: str | None = None
 

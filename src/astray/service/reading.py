@@ -63,12 +63,33 @@ def _agent(row: Sequence[Any], now: float) -> Json:
     }
 
 
-def agents(connection: Connection, now: float, query: str = "", limit: int = 1000, offset: int = 0) -> Json:
+def among(column: str, only: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """A condition that lets only some agents through, and its values; None: all.
+
+    >>> among("agent", None), among("agent", ["ana", "bob"])
+    (('true', ()), ('agent IN (?, ?)', ('ana', 'bob')))
+    """
+    if only is None:
+        return "true", ()
+    return (f"{column} IN ({', '.join('?' * len(only))})", tuple(only)) if only else ("false", ())
+
+
+def agents(
+    connection: Connection,
+    now: float,
+    query: str = "",
+    limit: int = 1000,
+    offset: int = 0,
+    only: Sequence[str] | None = None,
+) -> Json:
     """The agents whose names have something in them, by name."""
+    where, values = among("agent", only)
     # Without it the name is another one: so nothing in it is special, as it would be in a pattern.
-    where, values = ("WHERE replace(lower(agent), ?, '') <> lower(agent)", (query.lower(),)) if query else ("", ())
-    rows = connection.rows(f"SELECT {AGENT} FROM agents {where} ORDER BY agent LIMIT ? OFFSET ?", (*values, limit, offset))
-    total = connection.value(f"SELECT count(*) FROM agents {where}", values)
+    if query:
+        where, values = f"{where} AND replace(lower(agent), ?, '') <> lower(agent)", (*values, query.lower())
+    asked = f"SELECT {AGENT} FROM agents WHERE {where} ORDER BY agent LIMIT ? OFFSET ?"
+    rows = connection.rows(asked, (*values, limit, offset))
+    total = connection.value(f"SELECT count(*) FROM agents WHERE {where}", values)
     return {"agents": [_agent(row, now) for row in rows], "total": total}
 
 
@@ -200,12 +221,16 @@ def ways(connection: Connection, agent: str) -> Json:
 _REVIEW = "SELECT r.item, r.kind, r.agent, r.trips, r.opened, a.zone FROM reviews r JOIN agents a ON a.agent = r.agent"
 
 
-def review(connection: Connection, limit: int = 100) -> Json:
+def review(connection: Connection, limit: int = 100, only: Sequence[str] | None = None) -> Json:
     """What waits for a verdict, worst first, and the verdicts that can still be undone."""
-    rows = connection.rows(f"{_REVIEW} WHERE r.verdict IS NULL ORDER BY r.score, r.item LIMIT ?", (limit,))
-    total = connection.value("SELECT count(*) FROM reviews WHERE verdict IS NULL")
+    where, values = among("r.agent", only)
+    asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} ORDER BY r.score, r.item LIMIT ?"
+    rows = connection.rows(asked, (*values, limit))
+    total = connection.value(f"SELECT count(*) FROM reviews r WHERE r.verdict IS NULL AND {where}", values)
     undoable = connection.rows(
-        "SELECT item, agent, verdict, teaches_at FROM reviews WHERE verdict IS NOT NULL AND taught_at IS NULL ORDER BY at"
+        "SELECT r.item, r.agent, r.verdict, r.teaches_at FROM reviews r "
+        f"WHERE r.verdict IS NOT NULL AND r.taught_at IS NULL AND {where} ORDER BY r.at",
+        values,
     )
     pending = [
         {"id": item, "agent": agent, "verdict": verdict, "teaches_at": at, "item": review_item(connection, item, True)}
@@ -260,9 +285,12 @@ def alert(connection: Connection, name: str) -> Json | None:
     return None if row is None else _alert_of(row)
 
 
-def alerts(connection: Connection, *, only_open: bool = False, limit: int = 100) -> Json:
+def alerts(
+    connection: Connection, *, only_open: bool = False, limit: int = 100, only: Sequence[str] | None = None
+) -> Json:
     """The alerts, the newest first."""
-    where = "WHERE al.closed IS NULL" if only_open else ""
-    rows = connection.rows(f"{_ALERT} {where} ORDER BY al.opened DESC, al.id LIMIT ?", (limit,))
-    total = connection.value(f"SELECT count(*) FROM alerts al {where}")
+    where, values = among("al.agent", only)
+    where += " AND al.closed IS NULL" if only_open else ""
+    rows = connection.rows(f"{_ALERT} WHERE {where} ORDER BY al.opened DESC, al.id LIMIT ?", (*values, limit))
+    total = connection.value(f"SELECT count(*) FROM alerts al WHERE {where}", values)
     return {"alerts": [_alert_of(row) for row in rows], "total": total}

@@ -71,19 +71,18 @@ class Scorer:
 
     def __init__(self, connection: Connection, limits: Limits | None = None) -> None:
         self.connection, self.limits = connection, limits or Limits()
-        self.preferences = prefs.load(connection)
         self.now = 0.0
         self.touched: dict[str, Tracked] = {}  # agents that this transaction has changed
         self.news: list[tuple[str, str]] = []  # what else it has changed: alert or review, and its id
         self.refused: dict[str, list[float]] = {}  # reason to how often, and when last
         self._agents: OrderedDict[str, Tracked] = OrderedDict()
         self._held = 0
-        self.known = int(connection.value("SELECT count(*) FROM agents"))
         self.reopen()
 
     def reopen(self) -> None:
         """Forget everything that is not in the store: after a transaction that failed, or with another model."""
         self.fleet = memories.open_fleet(self.connection)
+        self.preferences = prefs.load(self.connection)
         self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
         self._agents.clear()
         self.touched, self.news = {}, []
@@ -184,6 +183,17 @@ class Scorer:
             self._restore(tracked, dict(zip(AGENT, row, strict=True)))
         self._agents[agent] = tracked
         return tracked
+
+    def drop(self, agent: str) -> None:
+        """Hold nothing of an agent any more."""
+        self._agents.pop(agent, None)
+        self.touched.pop(agent, None)
+        self.known = int(self.connection.value("SELECT count(*) FROM agents"))
+
+    def set_preferences(self, wanted: prefs.Preferences) -> None:
+        """Go by other preferences from now on; trips that are under way keep their thresholds."""
+        self.preferences = wanted
+        self.fleet.false_alarm_rate = wanted.false_alarm_rate
 
     def replace(self, tracked: Tracked) -> None:
         """Go on with another session of an agent."""

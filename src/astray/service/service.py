@@ -8,6 +8,7 @@ import threading
 import time as clock
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from astray.errors import AstrayError
@@ -17,7 +18,7 @@ from astray.service.fixes import Batch, Busy, Receipt
 from astray.service.late import rescore_late
 from astray.service.push import Hub
 from astray.service.scoring import Limits, Scorer
-from astray.service.store import Store, StoreError
+from astray.service.store import Connection, Store, StoreError
 from astray.service.teaching import teach_due
 from astray.processes import Aside
 from astray.threads import one_thread
@@ -41,6 +42,7 @@ class _Fixes(NamedTuple):
 class _Request(NamedTuple):
     work: Callable[[Scorer], Any]
     result: Future[Any]
+    alone: bool = False  # whether it must not be inside a transaction
 
 
 class Service:
@@ -50,7 +52,8 @@ class Service:
         self.store, self.limits = store, limits or Limits()
         self.hub = Hub()
         self.started = clock.time()
-        self.fixes = self.groups = 0
+        self.fixes = self.groups = self.duplicates = 0
+        self.broker: Callable[[], dict[str, Any]] | None = None  # what is said of the broker, if there is one
         self._queue: queue.Queue[_Fixes | _Request | None] = queue.Queue(waiting)
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
         self._explaining: set[Task] = set()
@@ -89,6 +92,16 @@ class Service:
         """Have something done by the scoring thread, in a transaction of its own."""
         result: Future[T] = Future()
         self._queue.put(_Request(work, result))
+        return result
+
+    def write(self, work: Callable[[Connection], T]) -> Future[T]:
+        """The same for what needs the connection that writes alone."""
+        return self.do(lambda scorer: work(scorer.connection))
+
+    def scrub(self) -> Future[None]:
+        """Leave no trace of what was deleted."""
+        result: Future[None] = Future()
+        self._queue.put(_Request(lambda _: self.store.scrub(), result, alone=True))
         return result
 
     @property
@@ -159,6 +172,7 @@ class Service:
         else:
             self.failed = ""
         self.fixes += sum(receipt.accepted for receipt in receipts)
+        self.duplicates += sum(receipt.duplicates for receipt in receipts)
         self.groups += 1
         for item, receipt in zip(group, receipts, strict=True):
             item.done(receipt)
@@ -169,7 +183,7 @@ class Service:
         if not request.result.set_running_or_notify_cancel():
             return
         try:
-            with self.store.writer.transaction():
+            with nullcontext() if request.alone else self.store.writer.transaction():
                 self.scorer.now = clock.time()
                 result = request.work(self.scorer)
                 self.scorer.write_agents()
