@@ -31,13 +31,17 @@ class Log:
 
     def __init__(self, commits: bool = True) -> None:
         self.batches: list[Batch] = []
-        self.commits, self.busy = commits, 0
+        self.commits, self.busy, self.full_disk = commits, 0, 0
         self.waiting: list[Callable[[Receipt], None]] = []
 
     def submit(self, batch: Batch, done: Callable[[Receipt], None]) -> None:
         if self.busy:
             self.busy -= 1
             raise Busy("the queue is full")
+        if self.full_disk:
+            self.full_disk -= 1
+            done(Receipt(0, [], failed="the disk is full"))
+            return
         self.batches.append(batch)
         if self.commits:
             threading.Thread(target=done, args=(Receipt(len(batch.fixes), batch.refused),)).start()
@@ -249,6 +253,14 @@ def test_a_queue_that_stays_full_begins_the_connection_anew(broker: Mosquitto, m
     with feeding(broker.port, log, "fleet"):
         publish(broker.port, ("fleet/0", fix(0)))
         until(lambda: log.times == [NOW])
+
+
+def test_what_could_not_be_stored_comes_again(broker: Mosquitto):
+    log = Log()
+    log.full_disk = 1
+    with feeding(broker.port, log, "fleet"):
+        publish(broker.port, ("fleet/0", fix(0)), ("fleet/1", fix(1)))
+        until(lambda: set(log.times) == {NOW, NOW + 1})
 
 
 def test_quality_of_service_0_is_warned_of(broker: Mosquitto):

@@ -199,7 +199,11 @@ class MqttFeed:
         connection, mid, qos = self._connection, message.mid, message.qos
 
         def acknowledge(receipt: Receipt | None = None) -> None:
-            if connection == self._connection:  # on a later one, the number may be another message's
+            if connection != self._connection:
+                return  # on a later one, the number may be another message's
+            if receipt is not None and receipt.failed:
+                self._begin_anew(client)
+            else:
                 client.ack(mid, qos)
 
         if message.retain:  # how things stood, which every new subscription is told: no fix that is new
