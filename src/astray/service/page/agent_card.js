@@ -45,7 +45,7 @@ export class AgentCard {
     this.agent = agent;
     const trip = agent.trip ? make("a", { href: `/trip/${inPath(agent.trip)}` }, "Trip under way") : null;
     this.facts.replaceChildren(
-      make("p", { class: "row" }, stateMark(agent.state), stateOf(agent.state).words),
+      make("p", { class: "row" }, stateMark(agent.state), sentence(stateOf(agent.state).words)),
       make("p", { class: "soft" }, agent.time ? `Last fix ${ago(agent.time)}: ${moment(agent.time, agent.local)} ${zoneName(agent.zone)}` : "No fix yet"),
       make("p", { class: "soft" }, count(agent.trips, "past trip"), " known", agent.trips < 5 ? "; below five nothing is called an anomaly" : ""),
       ...(trip ? [make("p", {}, trip, agent.normality === null ? "" : `, normality ${signed(agent.normality)}`)] : []));

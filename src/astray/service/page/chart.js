@@ -44,7 +44,7 @@ export class NormalityChart {
         height: this.height,
         padding: [8, 12, 0, 0],
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false }, points: { size: 13, width: 2.5, stroke: () => colour("ink"), fill: "transparent" } },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: (_, series) => (series === 3 ? 13 : 0), width: (_, series) => (series === 3 ? 2.5 : 0), stroke: () => colour("ink"), fill: "transparent" } },
         scales: { x: { time: false }, y: { range } },
         axes: [
           { ...axis, size: 30, grid: { show: false }, splits: (u, k, from, to) => timesBetween(from, to, u.width), values: (_, splits) => splits.map((t) => clock(t, trip.ahead, t % 60 !== 0)) },

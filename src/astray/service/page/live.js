@@ -11,6 +11,7 @@ const WITH_WAYS = 40; // agents whose habitual ways are drawn, the worst first
 const AT_ONCE = 4; // requests for ways under way
 const TRAIL = 60; // last places of an agent that are drawn behind it
 const PAGE = 1000; // agents asked for at once
+const REDRAW = 500; // milliseconds between two drawings of the agents
 const REORDER = 2000; // milliseconds between two orderings of the list
 
 const worstFirst = (a, b) =>
@@ -161,7 +162,7 @@ export class Live {
         const { rank } = stateOf(agent.state);
         const chosen = agent.agent === this.chosen;
         const name = few || chosen || agent.state === "alert" ? agent.agent : "";
-        return point([agent.lon, agent.lat], { agent: agent.agent, name, state: agent.state in STATES ? agent.state : "at rest", rank: chosen ? -1 : rank, chosen });
+        return point([agent.lon, agent.lat], { agent: agent.agent, name, state: agent.state in STATES ? agent.state : "at rest", rank: chosen ? 1 : -rank, chosen });
       });
   }
 
@@ -207,12 +208,14 @@ export class Live {
       if (agent.agent === this.card.agent?.agent) this.card.update(agent);
     }
     this.waiting ??= setTimeout(() => this.settle(), REORDER);
-    this.drawing ??= requestAnimationFrame(() => {
-      this.drawing = null;
-      if (this.left) return;
-      map.set("agents", this.places());
-      map.set("trails", this.trailLines());
-    });
+    this.drawing ??= setTimeout(() => this.redraw(), REDRAW);
+  }
+
+  redraw() {
+    this.drawing = null;
+    if (this.left) return;
+    map.set("agents", this.places());
+    map.set("trails", this.trailLines());
   }
 
   /** Order the list anew, but not under somebody's hand. */
@@ -289,6 +292,7 @@ export class Live {
     this.left = true;
     clearInterval(this.clock);
     clearTimeout(this.waiting);
+    clearTimeout(this.drawing);
     this.stops.forEach((stop) => stop());
   }
 }

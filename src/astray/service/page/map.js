@@ -1,6 +1,5 @@
 // The one map of the page: habitual ways, tracks coloured by normality, agents; without tiles unless there is a local file.
 
-import * as maplibre from "./vendor/maplibre-gl.mjs";
 import { ask } from "./api.js";
 import { STATES, colour, isDark, normalityStops } from "./colours.js";
 import { make } from "./dom.js";
@@ -22,16 +21,19 @@ class PageMap {
     this.fixes = []; // [lon, lat] of the track, for pointing
     this.basemap = null;
     this.box = null;
+    this.words = "";
   }
 
   /** Show the map in a place of the page; it keeps its size and its WebGL context from view to view. */
   attach(place) {
     place.append(this.element);
-    if (!this.map) this.start();
+    this.started ??= this.start();
     this.map?.resize();
   }
 
-  start() {
+  /** The library is large: what can be read without a map does not wait for it. */
+  async start() {
+    const maplibre = await import("./vendor/maplibre-gl.mjs");
     try {
       this.map = new maplibre.Map({
         container: this.element,
@@ -69,10 +71,13 @@ class PageMap {
     map.on("resize", () => this.box && !this.moved && this.fit(this.box));
     map.on("dragstart", () => (this.moved = true));
     map.on("zoomstart", (event) => (this.moved ||= Boolean(event.originalEvent)));
-    this.localTiles();
+    this.label(this.words);
+    if (this.box) this.fit(this.box);
+    this.localTiles(maplibre);
   }
 
   label(words) {
+    this.words = words;
     this.map?.getCanvas().setAttribute("aria-label", `${words} Arrow keys move the map, plus and minus zoom, 0 shows everything.`);
   }
 
@@ -180,7 +185,7 @@ class PageMap {
   }
 
   /** A PMTiles file that the settings name is drawn under everything; it comes from the service itself. */
-  async localTiles() {
+  async localTiles(maplibre) {
     const settings = await ask("/api/settings").catch(() => null);
     if (!settings?.tiles) return;
     const [{ layers, namedFlavor }] = await Promise.all([import("./vendor/basemaps.mjs"), classic("./vendor/pmtiles.js")]);

@@ -52,6 +52,7 @@ export class Review {
   render() {
     const more = this.total > this.items.length ? ` (${this.items.length} shown)` : "";
     this.counts.textContent = this.total ? `${this.total.toLocaleString("en")}, worst first${more}` : "nothing waits";
+    this.refocus ||= this.list.contains(document.activeElement);
     this.list.replaceChildren(...this.items.map((item) => this.row(item)));
     this.mark();
     badge(this.total);
@@ -74,7 +75,10 @@ export class Review {
     for (const button of this.list.querySelectorAll("button")) {
       const here = button.dataset.id === this.chosen?.id;
       button.setAttribute("aria-current", String(here));
-      if (here) button.scrollIntoView({ block: "nearest" });
+      if (!here) continue;
+      button.scrollIntoView({ block: "nearest" });
+      if (this.refocus) button.focus();
+      this.refocus = false;
     }
   }
 
@@ -111,7 +115,9 @@ export class Review {
     this.chosen = item;
     this.mark();
     if (!item) return this.nothing();
-    this.verdict.replaceChildren(verdictButtons(item.kind, (verdict) => this.give(verdict)));
+    // The buttons stay from item to item, and with them the focus.
+    if (this.buttons !== item.kind) this.verdict.replaceChildren(verdictButtons(item.kind, (verdict) => this.give(verdict)));
+    this.buttons = item.kind;
     try {
       const trips = await Promise.all(item.trips.slice(0, TOGETHER).map((id) => this.load(id)));
       if (this.chosen !== item) return;
@@ -158,6 +164,7 @@ export class Review {
   }
 
   nothing() {
+    this.buttons = null;
     this.verdict.replaceChildren();
     this.detail.replaceChildren(
       make("div", { class: "empty" },
