@@ -24,6 +24,7 @@ from astray.service.scoring import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
 from astray.service.teaching import teach_due
 from astray.threads import one_thread
+from astray.zones import by_place
 
 log = logging.getLogger("astray.serve")
 
@@ -69,6 +70,7 @@ class Service:
 
     def start(self) -> None:
         """Open the model and begin to work."""
+        by_place(0.0, 0.0)  # the first question for a time zone takes long
         with self.store.writer.transaction():
             self.scorer = Scorer(self.store.writer, self.limits, self.address)
         self._thread.start()
