@@ -257,7 +257,9 @@ async def events(ask: Ask) -> Response:
     last = ask.request.headers.get("last-event-id", "")
     after = int(last) if last.isdecimal() and len(last) < 19 else None
     if ask.service.hub.full:
-        return answer({"error": {"reason": "too many pages listen", "remedy": "close some"}}, 429, {"retry-after": "30"})
+        return answer(
+            {"error": {"reason": "too many pages listen", "remedy": "close some"}}, 429, {"retry-after": "30"}
+        )
 
     async def lines() -> AsyncIterator[bytes]:
         async for line in ask.service.hub.listen(after, ask.only):
@@ -265,5 +267,3 @@ async def events(ask: Ask) -> Response:
 
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
-
-

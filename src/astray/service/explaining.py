@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from astray.detectors.fleet import FleetDetector
-from astray.explain import Explanation
 from astray.errors import UnknownAgentWarning
+from astray.explain import Explanation
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service.happenings import trip_name
@@ -139,13 +139,17 @@ def told(explanation: Explanation) -> Made:
         "ways": {"type": "FeatureCollection", "features": ways},
         "expected": _line(e.expected[0])["geometry"] if e.expected else None,
     }
-    words = "; ".join(reason.words for reason in e.reasons[:2]) or e.lowest or ("" if e.decision == NORMAL else "unusual")
+    words = (
+        "; ".join(reason.words for reason in e.reasons[:2]) or e.lowest or ("" if e.decision == NORMAL else "unusual")
+    )
     return Made(words, zlib.compress(msgspec.json.encode(whole), 6))
 
 
 def _line(way: Any, **properties: Any) -> dict[str, Any]:
     lat, lon = way
-    points = [[round(x, 6), round(y, 6)] for x, y in zip(np.asarray(lon).tolist(), np.asarray(lat).tolist(), strict=True)]
+    points = [
+        [round(x, 6), round(y, 6)] for x, y in zip(np.asarray(lon).tolist(), np.asarray(lat).tolist(), strict=True)
+    ]
     return {"type": "Feature", "properties": properties, "geometry": {"type": "LineString", "coordinates": points}}
 
 

@@ -17,7 +17,11 @@ from astray.service.store import Connection, Store
 from astray.trajectories import Trajectories
 from astray.writers import moments, table_writer
 
-FORMATS = {"csv": "text/csv; charset=utf-8", "geojson": "application/geo+json", "parquet": "application/vnd.apache.parquet"}
+FORMATS = {
+    "csv": "text/csv; charset=utf-8",
+    "geojson": "application/geo+json",
+    "parquet": "application/vnd.apache.parquet",
+}
 PART = 50_000  # rows that are held at a time
 
 _REAL, _TEXT, _WHOLE = pl.Float64, pl.String, pl.Int64
@@ -35,7 +39,9 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
         "agent, time, lat, lon",
     ),
     "alerts": (
-        dict.fromkeys(Alert._fields, _TEXT) | dict.fromkeys(("began", "opened", "closed", "at"), _REAL) | {"late": _WHOLE},
+        dict.fromkeys(Alert._fields, _TEXT)
+        | dict.fromkeys(("began", "opened", "closed", "at"), _REAL)
+        | {"late": _WHOLE},
         ("opened", "closed", "began", "at"),
         "opened, id",
     ),

@@ -32,11 +32,17 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
         warnings.append("some alerts could not be delivered yet")
     broker = service.broker() if service.broker is not None else None
     warnings += broker["warnings"] if broker else []
-    drift = connection.rows(f"SELECT agent, drift FROM agents WHERE drift IS NOT NULL AND {where} ORDER BY agent", values)
-    refused = [] if only is not None else [
-        {"reason": reason, "count": int(count), "last": last}
-        for reason, (count, last) in sorted(service.scorer.refused.items())
-    ]
+    drift = connection.rows(
+        f"SELECT agent, drift FROM agents WHERE drift IS NOT NULL AND {where} ORDER BY agent", values
+    )
+    refused = (
+        []
+        if only is not None
+        else [
+            {"reason": reason, "count": int(count), "last": last}
+            for reason, (count, last) in sorted(service.scorer.refused.items())
+        ]
+    )
     return {
         "status": "warning" if warnings else "ok",
         "version": __version__,
@@ -79,7 +85,9 @@ def _feeds(connection: Connection, where: str, values: Sequence[Any], now: float
     found = []
     for agent, time, delay, zone, _ in connection.rows(asked, (*values, FEEDS)):
         today = connection.value("SELECT count(*) FROM fixes WHERE agent = ? AND time > ?", (agent, now - 86_400.0))
-        found.append({"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": today})
+        found.append(
+            {"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": today}
+        )
     return found
 
 

@@ -47,9 +47,7 @@ class FleetTables:
 
     def shared(self, part: int) -> bytes:
         """What all agents share: one of the parts of a fleet."""
-        found = self._connection.value(
-            "SELECT data FROM models WHERE version = ? AND part = ?", (self.version, part)
-        )
+        found = self._connection.value("SELECT data FROM models WHERE version = ? AND part = ?", (self.version, part))
         if found is None:
             raise self.wrong(f"part {part} of model {self.version} is missing")
         return bytes(found)
@@ -256,4 +254,3 @@ def forget(fleet: FleetDetector, agent: str) -> None:
     tables = fleet.members_.store
     assert isinstance(tables, FleetTables)
     fleet.save_changes()
-

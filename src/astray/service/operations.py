@@ -18,8 +18,8 @@ from starlette.routing import Route
 
 from astray.errors import AstrayError, spelled
 from astray.service.access import EVERYBODY, Identity
-from astray.service.readers import Readers
 from astray.service.preferences import PreferencesError
+from astray.service.readers import Readers
 from astray.service.reviewing import TaughtError
 from astray.service.scoring import Scorer
 from astray.service.service import Service
@@ -191,5 +191,3 @@ def _told(error: AstrayError, **more: Any) -> Json:
 
 def _error(reason: str, remedy: str, **more: Any) -> Json:
     return {"error": {"reason": harmless(reason), "remedy": remedy, **more}}
-
-

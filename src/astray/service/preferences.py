@@ -61,7 +61,11 @@ _CHECKS: tuple[tuple[str, Any, str], ...] = (
     ("alerts_a_week.all", lambda p: 0 <= p.alerts_a_week.all <= 1_000_000, "give 0 or more"),
     ("quiet_hours.from", lambda p: not p.quiet_hours or CLOCK.fullmatch(p.quiet_hours.since), "write it as 22:00"),
     ("quiet_hours.to", lambda p: not p.quiet_hours or CLOCK.fullmatch(p.quiet_hours.until), "write it as 07:00"),
-    ("outlets", lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets), "give an address each"),
+    (
+        "outlets",
+        lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets),
+        "give an address each",
+    ),
     ("false_alarm_rate", lambda p: 0 < p.false_alarm_rate <= 0.5, "give a share between 0 and 0.5, such as 0.02"),
     ("undo_minutes", lambda p: 0 <= p.undo_minutes <= 10_080, "give 0 to 10080 minutes"),
     ("retention_days", lambda p: p.retention_days is None or 1 <= p.retention_days <= 36_500, "give 1 or more days"),

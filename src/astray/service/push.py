@@ -84,9 +84,7 @@ class Hub:
         for page in pages:
             page.loop.call_soon_threadsafe(page.put, sent)
 
-    def changed(
-        self, connection: Connection, touched: Mapping[str, Tracked], news: Sequence[tuple[str, str]]
-    ) -> None:
+    def changed(self, connection: Connection, touched: Mapping[str, Tracked], news: Sequence[tuple[str, str]]) -> None:
         """Say what a transaction has changed."""
         if not self.listening and not self._kept:
             return

@@ -115,7 +115,9 @@ def _trip(row: Sequence[Any], zone: str) -> Json:
         "local": where.iso(t["started"]),
         "zone": zone,
         "minutes": round((t["ended"] - t["started"]) / 60.0, 1),
-        **{key: t[key] for key in ("score", "p_value", "uncertainty", "decision", "aspect", "fixes", "faults", "state")},
+        **{
+            key: t[key] for key in ("score", "p_value", "uncertainty", "decision", "aspect", "fixes", "faults", "state")
+        },
         "words": t["words"] or "",
         "late": bool(t["late"]),
     }
@@ -144,7 +146,14 @@ def trip(connection: Connection, name: str, explanation: Json | None = None) -> 
     data = connection.value("SELECT data FROM scores WHERE agent = ? AND trip = ?", (agent, trajectory))
     told = unpacked(bytes(data)) if data is not None else explanation or {}
     one_line = found["words"]
-    found |= {"eps": None, "leave": None, "history": row[12], "segments": [], "ways": ways_none(), "expected": None} | told
+    found |= {
+        "eps": None,
+        "leave": None,
+        "history": row[12],
+        "segments": [],
+        "ways": ways_none(),
+        "expected": None,
+    } | told
     found["words"] = told.get("words") or ([one_line] if one_line else [])
     if "track" not in found:
         found["track"] = _track(connection, TripId(agent, trajectory), found["start"], found["end"])
@@ -161,7 +170,7 @@ def _track(connection: Connection, trip: TripId, start: float, end: float) -> Js
     asked = "SELECT time, lat, lon FROM fixes WHERE agent = ? AND time >= ? AND time <= ? ORDER BY time, n"
     rows = connection.rows(asked, (trip.agent, start, end))
     nothing = [None] * len(rows)
-    numbers = {name: nothing for name in ("n", "low", "high")}
+    numbers = dict.fromkeys(("n", "low", "high"), nothing)
     of_fixes = {name: [row[i] for row in rows] for i, name in enumerate(("time", "lat", "lon"))}
     return of_fixes | numbers | {"fault": [""] * len(rows), "passed": []}
 

@@ -76,6 +76,4 @@ def undo_verdict(connection: Connection, item: str) -> None:
         raise LookupError(item)
     if found[0] is not None:
         raise TaughtError("the verdict has taught already", remedy="nothing is changed any more")
-    connection.run(
-        "UPDATE reviews SET verdict = NULL, by = NULL, at = NULL, teaches_at = NULL WHERE item = ?", (item,)
-    )
+    connection.run("UPDATE reviews SET verdict = NULL, by = NULL, at = NULL, teaches_at = NULL WHERE item = ?", (item,))

@@ -218,7 +218,9 @@ class Scorer:
             tracked.detector = self.fleet
         since = -math.inf if tracked.settled is None else tracked.settled
         tracked.ended = _not_again
-        asked = "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? AND n > ? ORDER BY n"
+        asked = (
+            "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? AND n > ? ORDER BY n"
+        )
         for time, lat, lon, trip, *to in self.connection.rows(asked, (agent, max(since, -1e300), tracked.n)):
             fix = FeedFix(agent, time, lat, lon, trip or "", None if to[0] is None else (to[0], to[1]))
             if not tracked.is_late(fix):
@@ -299,7 +301,19 @@ class Scorer:
         """Write an alert; who is told of it is decided when its words are there."""
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
-            *(trip.agent, trip.trip, trip.start, time, time if late else None, level, cause(trip), "", "", late, self.now),
+            *(
+                trip.agent,
+                trip.trip,
+                trip.start,
+                time,
+                time if late else None,
+                level,
+                cause(trip),
+                "",
+                "",
+                late,
+                self.now,
+            ),
         )
         put_alert(self.connection, alert)
         self.news.append(("alert", alert.id))
@@ -348,7 +362,9 @@ class Scorer:
         self.connection.run(PUT_TRIP, (*of_trip, *rest))
         put_event(self.connection, *trip.id, "trip_ended", 0, trip.end, {"decision": decision, "why": trip.ended})
         if flagged:
-            self.connection.run(_upsert("scores", ("agent", "trip", "data", "member"), ["agent", "trip"]), (*trip.id, None, known))
+            self.connection.run(
+                _upsert("scores", ("agent", "trip", "data", "member"), ["agent", "trip"]), (*trip.id, None, known)
+            )
             if lesson.became == WAITING:
                 wait_for_review(self.connection, trip, self.now)
         self.ask(trip.agent, lesson.questions)

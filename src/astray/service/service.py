@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from astray.errors import AstrayError
+from astray.processes import Aside
 from astray.service import memories
 from astray.service.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
 from astray.service.fixes import Batch, Busy, Receipt
@@ -20,7 +21,6 @@ from astray.service.push import Hub
 from astray.service.scoring import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
 from astray.service.teaching import teach_due
-from astray.processes import Aside
 from astray.threads import one_thread
 
 log = logging.getLogger("astray.serve")
@@ -45,6 +45,9 @@ class _Request(NamedTuple):
     alone: bool = False  # whether it must not be inside a transaction
 
 
+_Item = _Fixes | _Request
+
+
 class Service:
     """What feeds and pages talk to. Every change goes through its one thread, in the order in which it came."""
 
@@ -54,11 +57,12 @@ class Service:
         self.started = clock.time()
         self.fixes = self.groups = self.duplicates = 0
         self.broker: Callable[[], dict[str, Any]] | None = None  # what is said of the broker, if there is one
-        self._queue: queue.Queue[_Fixes | _Request | None] = queue.Queue(waiting)
+        self._queue: queue.Queue[_Item | None] = queue.Queue(waiting)
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
         self._explaining: set[Task] = set()
         self.explainer = Aside(Explainer(store.address))
         self.failed = ""  # why the store refuses at present
+        self.on_end: Callable[[], object] = lambda: None  # called if the scoring thread ends unasked
         self.scorer: Scorer
 
     def start(self) -> None:
@@ -117,27 +121,38 @@ class Service:
     # ---------------------------------------------------------------- the scoring thread
 
     def _run(self) -> None:
-        due, silence = 0.0, clock.monotonic() + SILENCE
-        with one_thread():
-            while True:
-                now = clock.monotonic()
-                if now >= due:
-                    self._look_around(now >= silence)
-                    due, silence = clock.monotonic() + TICK, silence if now < silence else now + SILENCE
-                try:
-                    first = self._queue.get(timeout=max(due - clock.monotonic(), 0.001))
-                except queue.Empty:
-                    continue
-                if first is None:
-                    break
-                if isinstance(first, _Request):
-                    self._perform(first)
-                elif not self._work(first):
-                    break
+        try:
+            with one_thread():
+                self._loop()
+        except BaseException:
+            log.exception("the service cannot go on")
+            self.failed = "the scoring thread has ended"
+            self.on_end()
+            raise
 
-    def _work(self, first: _Fixes) -> bool:
-        """Score a group of batches; False if the service is to stop after it."""
-        group, fixes, request = [first], len(first.batch.fixes), None
+    def _loop(self) -> None:
+        due, silence = 0.0, clock.monotonic() + SILENCE
+        item: _Item | None
+        while True:
+            now = clock.monotonic()
+            if now >= due:
+                self._look_around(now >= silence)
+                due, silence = clock.monotonic() + TICK, silence if now < silence else now + SILENCE
+            try:
+                item = self._queue.get(timeout=max(due - clock.monotonic(), 0.001))
+            except queue.Empty:
+                continue
+            if isinstance(item, _Fixes):
+                group, item = self._group(item)
+                self._score(group)
+            if isinstance(item, _Request):
+                self._perform(item)
+            elif item is None:
+                return
+
+    def _group(self, first: _Fixes) -> tuple[list[_Fixes], _Item | None]:
+        """Batches that came about together, and what came after them if that is something else."""
+        group, fixes = [first], len(first.batch.fixes)
         until = clock.monotonic() + GROUP_SECONDS
         while fixes < GROUP_FIXES:
             try:
@@ -145,30 +160,24 @@ class Service:
             except queue.Empty:
                 break
             if not isinstance(item, _Fixes):
-                request = item
-                break
+                return group, item
             group.append(item)
             fixes += len(item.batch.fixes)
-        else:
-            item = group[-1]
-        if not self._score(group) and len(group) > 1:
-            for one in group:  # so that one that cannot be stored does not keep the others out
-                self._score([one], again=False)
-        if isinstance(request, _Request):
-            self._perform(request)
-        return not (request is None and fixes < GROUP_FIXES and item is None)
+        return group, first  # nothing else came
 
-    def _score(self, group: list[_Fixes], again: bool = True) -> bool:
-        """One transaction; whether it was committed, or whoever sent the batches was told that it was not."""
+    def _score(self, group: list[_Fixes]) -> None:
+        """Score and store batches in one transaction, and tell whoever sent them."""
         try:
             with self.store.writer.transaction():
                 receipts = self.scorer.take([item.batch for item in group], clock.time())
                 self.scorer.write_agents()
         except Exception as error:
             self._failed(error)
-            if again and len(group) > 1:
-                return False
-            receipts = [Receipt(0, item.batch.refused, 0, self.failed) for item in group]
+            if len(group) > 1:  # so that one that cannot be stored does not keep the others out
+                for one in group:
+                    self._score([one])
+                return
+            receipts = [Receipt(0, group[0].batch.refused, 0, self.failed)]
         else:
             self.failed = ""
         self.fixes += sum(receipt.accepted for receipt in receipts)
@@ -177,7 +186,6 @@ class Service:
         for item, receipt in zip(group, receipts, strict=True):
             item.done(receipt)
         self._push()
-        return True
 
     def _perform(self, request: _Request) -> None:
         if not request.result.set_running_or_notify_cancel():

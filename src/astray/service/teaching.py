@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from astray.service import memories
-from astray.service.reviewing import QUESTION, TRIP, sync_questions
 from astray.service.happenings import trip_name
+from astray.service.reviewing import QUESTION, TRIP, sync_questions
 from astray.service.scoring import Scorer, stored_trip
 from astray.service.store import Connection
 from astray.trajectories import Trajectories

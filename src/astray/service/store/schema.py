@@ -57,5 +57,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-OF_AN_AGENT = ("fixes", "snapshots", "pins", "trips", "scores", "events", "alerts", "outbox", "reviews", "members", "audit")
+OF_AN_AGENT = (
+    "fixes",
+    "snapshots",
+    "pins",
+    "trips",
+    "scores",
+    "events",
+    "alerts",
+    "outbox",
+    "reviews",
+    "members",
+    "audit",
+)
 """Tables in which an agent has rows, beside ``agents`` itself."""
