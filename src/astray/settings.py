@@ -393,6 +393,13 @@ class Serving:
     )
     certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
     key: str | None = setting(TEXT, None, "The key of the certificate.", metavar="FILE")
+    address: str | None = setting(
+        TEXT, None, "The address of the page for links in messages, such as https://track.example.org.", metavar="URL"
+    )
+    smtp: str | None = setting(
+        TEXT, None, "By which e-mail is sent: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
+    )
+    webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
     behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
     known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
     memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)

@@ -17,6 +17,7 @@ from astray.service.explaining import Task, unpacked
 from astray.service.exporting import FORMATS, TABLES, export
 from astray.service.happenings import trip_of
 from astray.service.operations import NOT_THERE, Ask, Json, Parameter, Refusal, answer, operation
+from astray.service.outlets import concealed, revealed
 from astray.service.reviewing import give_verdict, undo_verdict
 from astray.service.scoring import Scorer
 from astray.service.teaching import put_audit
@@ -205,7 +206,7 @@ async def health(ask: Ask) -> Json:
 @operation("GET", "/api/settings", "What is set on the page.")
 async def settings(ask: Ask) -> Response:
     """The settings."""
-    found = await ask.read(preferences.load)
+    found = concealed(await ask.read(preferences.load))
     return Response(preferences.written(found), media_type="application/json", headers={"cache-control": "no-store"})
 
 
@@ -214,15 +215,19 @@ async def set_settings(ask: Ask) -> Response:
     """Change the settings."""
     if ask.only is not None:
         raise Refusal(403, "this token is for some agents only", "use one for all")
-    wanted = preferences.parsed(await ask.request.body())
+    given = preferences.parsed(await ask.request.body())
 
-    def work(scorer: Scorer) -> None:
+    def work(scorer: Scorer) -> preferences.Preferences:
+        wanted = revealed(given, scorer.preferences)
         preferences.save(scorer.connection, wanted)
         scorer.set_preferences(wanted)
         put_audit(scorer.connection, scorer.now, ask.identity.name, "settings", None, "")
+        return wanted
 
-    await ask.do(work)
-    return Response(preferences.written(wanted), media_type="application/json", headers={"cache-control": "no-store"})
+    wanted = await ask.do(work)
+    return Response(
+        preferences.written(concealed(wanted)), media_type="application/json", headers={"cache-control": "no-store"}
+    )
 
 
 # -------------------------------------------------------------------- export and events

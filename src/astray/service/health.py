@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from astray import __version__
 from astray.service import preferences
+from astray.service.outbox import standing
 from astray.service.reading import among, zone_of
 from astray.service.store import Connection
+from astray.text import number_of
 
 if TYPE_CHECKING:
     from astray.service.service import Service
@@ -27,9 +29,11 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
     warnings = [f"the store refuses: {service.failed}"] if service.failed else []
     if service.waiting > BUSY * service.room:
         warnings.append("fixes come faster than they can be scored")
-    outbox = _outbox(connection, where, values)
+    outbox = standing(connection, where, values)
     if outbox["failing"]:
         warnings.append("some alerts could not be delivered yet")
+    if outbox["given_up"]:
+        warnings.append(f"{number_of(outbox['given_up'], 'message')} could not be delivered and were given up")
     broker = service.broker() if service.broker is not None else None
     warnings += broker["warnings"] if broker else []
     drift = connection.rows(
@@ -64,9 +68,10 @@ def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> 
     promised = preferences.load(connection).false_alarm_rate
     count = f"SELECT count(*) FROM trips WHERE {where} AND history >= 5 AND decision"
     never, flagged = (connection.value(f"{count} {what}", values) for what in ("= 'normal'", "<> 'normal'"))
-    said = dict(
+    said: dict[str, int] = dict(
         connection.rows(
-            f"SELECT verdict, count(*) FROM reviews WHERE {where} AND kind = 'trip' AND verdict IS NOT NULL GROUP BY verdict",
+            "SELECT verdict, count(*) FROM reviews WHERE kind = 'trip' AND verdict IS NOT NULL "
+            f"AND {where} GROUP BY verdict",
             values,
         )
     )
@@ -89,12 +94,6 @@ def _feeds(connection: Connection, where: str, values: Sequence[Any], now: float
             {"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": today}
         )
     return found
-
-
-def _outbox(connection: Connection, where: str, values: Sequence[Any]) -> Json:
-    asked = f"SELECT count(*), count(CASE WHEN attempts > 0 THEN 1 END), min(next_try) FROM outbox WHERE done IS NULL AND {where}"
-    waiting, failing, oldest = connection.rows(asked, values)[0]
-    return {"waiting": waiting, "failing": failing, "oldest": oldest}
 
 
 def metrics(connection: Connection, service: Service) -> str:

@@ -106,8 +106,8 @@ def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
         setattr(after, name, getattr(before, name))
     if after.open_trip == before.open_trip:
         after.alert, after.alerts = before.alert, before.alerts
-    elif before.alert is not None:
-        scorer.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (before.newest, before.alert))
+    else:
+        scorer.close_alert(before, before.open_trip or "", before.newest, "the trip is another one")
     scorer.connection.run("DELETE FROM pins WHERE agent = ?", (before.agent,))
     after.ended, after.turned = scorer.ended, True
     scorer.replace(after)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from astray.detectors.agents import Codec, Member
 from astray.detectors.configuration import aspect_weights, featurizer_config
@@ -124,10 +124,10 @@ class FleetTables:
         return ModelFileError(f"{self.name}: {what}; it is damaged: restore a backup")
 
 
-def _entry(row: Sequence[object]) -> Entry:
+def _entry(row: Sequence[Any]) -> Entry:
     told, trips, first, last, waiting, zone = row[:6]
-    times = (math.nan if time is None else float(str(time)) for time in (first, last))
-    return Entry(0, bytes(told), int(str(trips)), *times, bool(waiting), str(zone))  # type: ignore[call-overload]
+    begun, ended = (math.nan if time is None else float(time) for time in (first, last))
+    return Entry(0, bytes(told), int(trips), begun, ended, bool(waiting), str(zone))
 
 
 # -------------------------------------------------------------------- the fleet

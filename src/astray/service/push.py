@@ -89,9 +89,7 @@ class Hub:
         if not self.listening and not self._kept:
             return
         now = clock.time()
-        events: list[tuple[str, dict[str, Any]]] = []
-        for tracked in touched.values():
-            events.append(("agent", reading.agent_of(tracked, now)))
+        events = [("agent", reading.agent_of(tracked, now)) for tracked in touched.values()]
         for kind, name in dict.fromkeys(news):
             if kind == "agent":
                 events.append(("agent", {"agent": name, "removed": True}))

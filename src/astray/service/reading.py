@@ -279,7 +279,10 @@ def _item(connection: Connection, row: Sequence[Any]) -> Json | None:
     }
 
 
-_ALERT = f"SELECT {', '.join('al.' + name for name in Alert._fields)}, a.zone FROM alerts al JOIN agents a ON a.agent = al.agent"
+_ALERT = (
+    f"SELECT {', '.join('al.' + name for name in Alert._fields)}, a.zone "
+    "FROM alerts al JOIN agents a ON a.agent = al.agent"
+)
 
 
 def _alert_of(row: Sequence[Any]) -> Json:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from astray.detectors.observing import Question
 from astray.errors import AstrayError, DataError
 from astray.live.score import TripScore
 from astray.service.happenings import finite, trip_name
 from astray.service.store import Connection
-
-if TYPE_CHECKING:
-    pass
 
 TRIP, QUESTION = "trip", "question"
 VERDICTS = ("normal", "anomaly", "unsure")
@@ -40,7 +36,7 @@ def question_name(question: Question) -> str:
 def sync_questions(connection: Connection, agent: str, questions: Sequence[Question], now: float) -> None:
     """Let the queue hold the open questions about an agent, and no others without a verdict."""
     asked = "SELECT item, trips FROM reviews WHERE agent = ? AND kind = ? AND verdict IS NULL"
-    there = dict(connection.rows(asked, (agent, QUESTION)))
+    there: dict[str, str] = dict(connection.rows(asked, (agent, QUESTION)))
     wanted = {question_name(q): json.dumps([trip.trajectory for trip in q.trips]) for q in questions}
     for item in there.keys() - wanted.keys():
         connection.run("DELETE FROM reviews WHERE item = ?", (item,))

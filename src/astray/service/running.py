@@ -16,6 +16,9 @@ from astray.service.app import application
 from astray.service.connections import bounded
 from astray.service.guard import Standing
 from astray.service.limits import Limits as ClientLimits
+from astray.service.mqtt import MqttFeed
+from astray.service.outbox import Outbox
+from astray.service.outlets import Means
 from astray.service.scoring import Limits
 from astray.service.service import Service, prepare
 from astray.service.store import open_store
@@ -39,9 +42,23 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
         listening = _listening(settings.host, settings.port)
         stack.callback(listening.close)
         prepare(store, model)
-        service = Service(store, limits=Limits(agents=settings.known_agents, held=1_000_000 * settings.memory))
+        host, port = listening.getsockname()[:2]
+        address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        service = Service(
+            store,
+            limits=Limits(agents=settings.known_agents, held=1_000_000 * settings.memory),
+            address=settings.address or address,
+        )
         service.start()
         stack.callback(service.stop)
+        outbox = Outbox(store, service.write, Means(settings.smtp, settings.mqtt, settings.webhook_key))
+        outbox.start()
+        stack.callback(outbox.stop)
+        if settings.mqtt is not None:
+            feed = MqttFeed(settings.mqtt, service.submit)
+            feed.start()
+            stack.callback(feed.stop)
+            service.broker = feed.status
         limits = ClientLimits()
         proxy = settings.behind_proxy
         standing = Standing(settings.host, settings.names or (), tls or proxy, proxy)
@@ -58,9 +75,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
             ssl_keyfile=settings.key,
             timeout_graceful_shutdown=GRACE,
         )
-        host, port = listening.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        say(f"astray serve: {'https' if tls else 'http'}://{shown}:{port}/ (Ctrl-C ends it)")
+        say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         service.on_end = lambda: setattr(server, "should_exit", True)
         server.run([listening])

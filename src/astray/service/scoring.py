@@ -1,9 +1,9 @@
 """Scoring: a group of batches becomes rows, all inside one transaction. The log of fixes comes first.
 
 Everything that follows from a fix (the trip that it ends, alerts, what is learned) is written in the transaction that
-writes the fix. So a restart has nothing to write: an agent's session is restored from its last snapshot and takes in the
-few fixes that came after it, when the agent sends its next one. A snapshot is taken every :data:`SNAPSHOT_EVERY` fixes
-and whenever a trip begins or ends, so that no restart crosses the border of a trip.
+writes the fix. So a restart has nothing to write: an agent's session is restored from its last snapshot and takes in
+the few fixes that came after it, when the agent sends its next one. A snapshot is taken every :data:`SNAPSHOT_EVERY`
+fixes and whenever a trip begins or ends, so that no restart crosses the border of a trip.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
 from astray.service.happenings import Alert, alert_id, cause, finite, put_alert, put_event
 from astray.service.reviewing import sync_questions, wait_for_review
 from astray.service.store import Connection
+from astray.service.telling import tell, tell_change
 from astray.service.tracking import Tracked
 from astray.snapshot import Snapshot
 from astray.trajectories import Trajectories
+from astray.zones import Zone
 
 SNAPSHOT_EVERY = 16
 AGENT = (
@@ -69,8 +71,8 @@ class Limits:
 class Scorer:
     """The model, the agents' sessions, and the connection that writes; for the one thread that scores."""
 
-    def __init__(self, connection: Connection, limits: Limits | None = None) -> None:
-        self.connection, self.limits = connection, limits or Limits()
+    def __init__(self, connection: Connection, limits: Limits | None = None, address: str = "") -> None:
+        self.connection, self.limits, self.address = connection, limits or Limits(), address
         self.now = 0.0
         self.touched: dict[str, Tracked] = {}  # agents that this transaction has changed
         self.news: list[tuple[str, str]] = []  # what else it has changed: alert or review, and its id
@@ -280,7 +282,7 @@ class Scorer:
         if score.fault or trip is None or tracked.open_trip is None or bool(score.alert) == alerting:
             return
         if alerting:
-            self._close_alert(tracked, score.time, "back to normal")
+            self.close_alert(tracked, trip.trip, score.time, "back to normal")
         elif trip.history >= self.fleet.min_history:
             tracked.alerts += 1
             tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
@@ -322,30 +324,35 @@ class Scorer:
 
     def tell(self, alert: str, words: str) -> None:
         """Say in words what an alert is about, and decide who is told of it."""
-        self.connection.run(
-            "UPDATE alerts SET words = CASE WHEN ? = '' THEN words ELSE ? END, told = 'no' WHERE id = ? AND told = ''",
-            (words, words, alert),
+        if words:
+            self.connection.run("UPDATE alerts SET words = ? WHERE id = ?", (words, alert))
+        row = self.connection.row(
+            "SELECT al.closed, a.zone FROM alerts al JOIN agents a ON a.agent = al.agent WHERE al.id = ?", (alert,)
         )
-        self.news.append(("alert", alert))
+        if row is not None:
+            zone = Zone.of(row[1])
+            tell(self.connection, alert, zone, self.now, self.address)
+            if row[0] is not None:
+                tell_change(self.connection, alert, "closed", zone, self.now, self.address)
+            self.news.append(("alert", alert))
 
-    def _close_alert(self, tracked: Tracked, time: float, why: str) -> None:
+    def close_alert(self, tracked: Tracked, trip: str, time: float, why: str) -> None:
+        """Close the alert that is open, and tell who was told of it."""
+        if tracked.alert is None:
+            return
         self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, tracked.alert))
-        self.news.append(("alert", str(tracked.alert)))
         event = {"alert": tracked.alert, "why": why}
-        name = tracked.open_trip or ""
-        put_event(self.connection, tracked.agent, name, "alert_closed", tracked.alerts, time, event)
+        put_event(self.connection, tracked.agent, trip, "alert_closed", tracked.alerts, time, event)
+        tell_change(self.connection, tracked.alert, "closed", tracked.zone, self.now, self.address)
+        self.news.append(("alert", tracked.alert))
         tracked.alert = None
 
     # ---------------------------------------------------------------- trips
 
     def ended(self, tracked: Tracked, trip: TripScore, eps: float) -> None:
         """A trip is over: store it, learn from it or let it wait for review."""
-        if tracked.alert is not None:
-            self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (trip.end, tracked.alert))
-            self.news.append(("alert", tracked.alert))
-            told = {"alert": tracked.alert, "why": "trip ended"}
-            put_event(self.connection, trip.agent, trip.trip, "alert_closed", tracked.alerts, trip.end, told)
-        tracked.alert, tracked.alerts = None, 0
+        self.close_alert(tracked, trip.trip, trip.end, "trip ended")
+        tracked.alerts = 0
         self.store_trip(tracked, trip, eps, late=False)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 

@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from astray.errors import AstrayError
@@ -51,13 +52,13 @@ _Item = _Fixes | _Request
 class Service:
     """What feeds and pages talk to. Every change goes through its one thread, in the order in which it came."""
 
-    def __init__(self, store: Store, *, limits: Limits | None = None, waiting: int = 2000) -> None:
-        self.store, self.limits = store, limits or Limits()
+    def __init__(self, store: Store, *, limits: Limits | None = None, room: int = 2000, address: str = "") -> None:
+        self.store, self.limits, self.room, self.address = store, limits or Limits(), room, address
         self.hub = Hub()
         self.started = clock.time()
         self.fixes = self.groups = self.duplicates = 0
         self.broker: Callable[[], dict[str, Any]] | None = None  # what is said of the broker, if there is one
-        self._queue: queue.Queue[_Item | None] = queue.Queue(waiting)
+        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
         self._explaining: set[Task] = set()
         self.explainer = Aside(Explainer(store.address))
@@ -68,7 +69,7 @@ class Service:
     def start(self) -> None:
         """Open the model and begin to work."""
         with self.store.writer.transaction():
-            self.scorer = Scorer(self.store.writer, self.limits)
+            self.scorer = Scorer(self.store.writer, self.limits, self.address)
         self._thread.start()
 
     def stop(self) -> None:
@@ -87,10 +88,9 @@ class Service:
         Busy
             If too much is queued already.
         """
-        try:
-            self._queue.put_nowait(_Fixes(batch, done))
-        except queue.Full:
-            raise Busy("more fixes are queued than can be scored", remedy="send them again later") from None
+        if self.waiting >= self.room:
+            raise Busy("more fixes are queued than can be scored", remedy="send them again later")
+        self._queue.put(_Fixes(batch, done))
 
     def do(self, work: Callable[[Scorer], T]) -> Future[T]:
         """Have something done by the scoring thread, in a transaction of its own."""
@@ -112,11 +112,6 @@ class Service:
     def waiting(self) -> int:
         """How many batches and requests are queued."""
         return self._queue.qsize()
-
-    @property
-    def room(self) -> int:
-        """How many can be."""
-        return self._queue.maxsize
 
     # ---------------------------------------------------------------- the scoring thread
 
@@ -252,7 +247,7 @@ class Service:
             if task in self._explaining or len(self._explaining) > 20:
                 continue
             self._explaining.add(task)
-            self.explainer.submit(task).add_done_callback(lambda made, task=task: self._explained(task, made))
+            self.explainer.submit(task).add_done_callback(partial(self._explained, task))
 
     def _explained(self, task: Task, made: Future[Made | None]) -> None:
         def write(scorer: Scorer) -> None:
@@ -263,10 +258,7 @@ class Service:
             write_explanation(scorer, task, None if error is not None else made.result())
 
         if not made.cancelled():
-            try:
-                self._queue.put_nowait(_Request(write, Future()))
-            except queue.Full:
-                self._explaining.discard(task)  # it is asked for again
+            self._queue.put(_Request(write, Future()))
 
 
 def prepare(store: Store, model: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is held of one agent between two of its fixes: its session, where its log ends, and what was said of its trip."""
+"""What is held of an agent between two of its fixes: its session, where its log ends, what was said of its trip."""
 
 from __future__ import annotations
 

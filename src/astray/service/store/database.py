@@ -81,7 +81,7 @@ class Store(ABC):
         """A new connection that only reads."""
         return open_reader(self.address)
 
-    def revive(self) -> None:
+    def revive(self) -> None:  # noqa: B027  (a file is never lost)
         """Make the connection that writes anew, if it was lost."""
 
     @abstractmethod

@@ -20,7 +20,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # late that the stored trips do not know of yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
         "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
-        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, drift TEXT) STRICT",
+        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, "
+        "drift TEXT) STRICT",
         # The log: every fix, once. n counts those of an agent in the order in which they came.
         "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
         "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
@@ -42,8 +43,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ordinal INTEGER NOT NULL, time REAL NOT NULL, data TEXT NOT NULL, "
         "UNIQUE (agent, trip, kind, ordinal)) STRICT",
         "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, began REAL NOT NULL, "
-        "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, reason TEXT NOT NULL, "
-        "late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
+        "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, "
+        "reason TEXT NOT NULL, late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
         "CREATE INDEX alerts_by_time ON alerts (opened)",
         "CREATE TABLE outbox (id TEXT PRIMARY KEY, agent TEXT NOT NULL, outlet TEXT NOT NULL, payload TEXT NOT NULL, "
         "attempts INTEGER NOT NULL, next_try REAL NOT NULL, done REAL, error TEXT) STRICT",
@@ -51,7 +52,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE reviews (item TEXT PRIMARY KEY, kind TEXT NOT NULL, agent TEXT NOT NULL, trips TEXT NOT NULL, "
         "score REAL, opened REAL NOT NULL, verdict TEXT, by TEXT, at REAL, teaches_at REAL, taught_at REAL) STRICT",
         "CREATE INDEX reviews_of_agents ON reviews (agent)",
-        "CREATE TABLE tokens (hash TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, made REAL NOT NULL) STRICT",
+        "CREATE TABLE tokens (hash TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, "
+        "made REAL NOT NULL) STRICT",
         "CREATE TABLE audit (number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, "
         "agent TEXT, details TEXT NOT NULL) STRICT",
     ),
