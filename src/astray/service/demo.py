@@ -1,7 +1,7 @@
-"""A feed for trying the service: simulated people whose last four weeks end now, sent over HTTP as any sender would.
+"""A feed for trying the service: simulated people whose last weeks end now, sent over HTTP as any sender would.
 
 First comes what they did until yesterday, as fast as it is taken: the service learns who they are. Then the last 24
-hours are played in less than a minute. In a few of their trips something is wrong.
+hours are played in half a minute. In some of their trips somebody else has their telephone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from astray.simulate import city
 from astray.text import number_of
+from astray.trajectories import Trajectories
 
-NAMES = ("ana", "bob", "cem", "dora", "emil", "fay", "gil", "hana")
-WRONG = ("agent-swap", "new-destination")
+NAMES = ("ana", "bob", "cem", "dora", "emil")
 WEEK, DAY = 7 * 86_400.0, 86_400.0
-DAYS = 28
-BATCH = 500  # fixes of one message
-SECONDS = 40.0  # in which the last day is played
+DAYS = 14
+THINNED = 3  # of the time before only every so many-th fix is sent, which is faster
+BATCH = 1000  # fixes of one message
+SECONDS = 30.0  # in which the last day is played
 STEP = 0.25  # seconds between two messages of it
+REST = 900.0  # seconds between two trips, at least
 PAUSE = 60.0  # seconds: of a time in which nobody moves no more is played
 
 Say = Callable[[str], None]
@@ -59,29 +61,40 @@ def story(now: float, seed: int = 7) -> Story:
 
     >>> told = story(1_700_000_000.0)
     >>> round((told.day.time[0] - told.past.time[0]) / DAY), bool(told.day.time[-1] <= 1_700_000_000.0), told.wrong
-    (28, True, 4)
+    (15, True, 4)
     """
-    simulated = city(people=len(NAMES), days=DAYS + 7, seed=seed, interval=(15.0, 30.0))
+    simulated = city(people=len(NAMES), days=DAYS + 7, seed=seed, interval=(12.0, 24.0))
     trips = simulated.trips
     ahead = WEEK * np.floor((now - trips.columns["time"].min() - DAYS * DAY) / WEEK)
     start = trips.columns["time"][trips.offsets[:-1]] + ahead
     before, today = start <= now - DAY, (start > now - DAY) & (start <= now)
-    changed = simulated.inject(trips[today], WRONG, rate=0.15, seed=seed)
+    changed = simulated.inject(trips[today], ("agent-swap",), rate=0.25, seed=seed)
     wrong = int((changed.context["kind"] != "").sum())
-    return Story(_fixes(trips[before], ahead, now), _fixes(changed, ahead, now), wrong)
+    return Story(_fixes(trips[before], start[before], now, THINNED), _fixes(changed, start[today], now), wrong)
 
 
-def _fixes(trips: Any, ahead: float, now: float) -> Fixes:
+def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned: int = 1) -> Fixes:
+    """The fixes of trips that begin at these times, until now; a trip ends before the agent's next one begins."""
+    of_trip = np.repeat(np.arange(len(trips)), np.diff(trips.offsets))
+    time = trips.columns["time"] + (start - trips.columns["time"][trips.offsets[:-1]])[of_trip]
     agent = np.array([NAMES[int(person.removeprefix("p"))] for person in trips.agent_ids.tolist()])
-    whose = np.repeat(agent, np.diff(trips.offsets))
-    columns = [whose, trips.columns["time"] + ahead, trips.columns["lat"], trips.columns["lon"]]
-    order = np.argsort(columns[1], kind="stable")
-    order = order[columns[1][order] <= now]
-    return Fixes(*(column[order] for column in columns))
+    follows = np.concatenate([agent[1:] == agent[:-1], [False]])  # trips stand person by person
+    end = np.where(follows, np.concatenate([start[1:], [0.0]]) - REST, np.inf)
+    order = np.argsort(time, kind="stable")
+    nth = np.arange(len(time)) - trips.offsets[of_trip]
+    order = order[((time <= np.minimum(end[of_trip], now)) & (nth % thinned == 0))[order]]
+    return Fixes(agent[of_trip][order], time[order], trips.columns["lat"][order], trips.columns["lon"][order])
 
 
 def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECONDS) -> None:
     """Send the people's weeks, then their last day, to the service at an address; says what comes of it."""
+    try:
+        _play(address, say, stopped, seconds)
+    except (http.client.HTTPException, OSError):
+        return  # the service has ended, and we with it
+
+
+def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> None:
     told = story(time.time())
     sender = _Sender(address)
     begun = time.monotonic()
@@ -91,19 +104,20 @@ def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECO
         sender.post("/api/fixes", told.past.message(start, start + BATCH))
     took = time.monotonic() - begun
     many = number_of(len(told.past.time), "fix")
-    say(f"four weeks of {len(NAMES)} people are learned: {many} in {took:.0f} s")
-    say(f"now their last 24 hours in {seconds:.0f} s; {told.wrong} of the trips are not what they seem")
-    known = {alert["id"] for alert in sender.alerts()}
+    say(f"two weeks of {len(NAMES)} people are learned: {many} in {took:.0f} s")
+    say(f"now their last 24 hours in {seconds:.0f} s; {told.wrong} of the trips are somebody else's")
+    known: set[str] = set()
+    since = float(told.day.time[0])
     for start, end in _steps(told.day.time, seconds):
         if stopped.wait(STEP):
             return
         if end > start:
             sender.post("/api/fixes", told.day.message(start, end))
-        known |= _say_new(sender, known, say)
+        known |= _say_new(sender, since, known, say)
     for _ in range(10):  # words follow an alert after a moment
         if stopped.wait(1.0):
             return
-        known |= _say_new(sender, known, say)
+        known |= _say_new(sender, since, known, say)
     say(f"the day is over, and nothing more comes; look at {address}/review")
 
 
@@ -115,16 +129,17 @@ def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, in
     yield from zip([0, *positions[:-1].tolist()], positions.tolist(), strict=True)
 
 
-def _say_new(sender: _Sender, known: set[str], say: Say) -> set[str]:
-    """Say which alerts are new and have been decided upon; gives their names."""
-    new = [alert for alert in sender.alerts() if alert["id"] not in known and alert["told"]]
+def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[str]:
+    """Say which alerts of the day are new and have been decided upon; gives their names."""
+    found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["told"]]
+    new = [alert for alert in found if alert["id"] not in known]
     for alert in sorted(new, key=lambda alert: alert["opened"]):
         say(f"ALERT {alert['local'][11:16]} {alert['agent']}: {alert['words']}")
     return {alert["id"] for alert in new}
 
 
 class _Sender:
-    """A connection to the service that is opened again when it was closed."""
+    """A connection to the service."""
 
     def __init__(self, address: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
@@ -140,10 +155,6 @@ class _Sender:
         return msgspec.json.decode(body)["alerts"] if status == 200 else []
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        try:
-            self._connection.request(method, path, body, {"Content-Type": "application/json"})
-            answer = self._connection.getresponse()
-            return answer.status, answer.read()
-        except (http.client.HTTPException, OSError):
-            self._connection.close()
-            raise
+        self._connection.request(method, path, body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()

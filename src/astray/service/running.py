@@ -29,8 +29,10 @@ GRACE = 5  # seconds that requests under way have when the service is stopped
 Say = Callable[[str], None]
 
 
-def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
-    """Run the service until it is told to stop."""
+def run(
+    folder: Path, settings: Settings, model: Path | None, say: Say, ready: Callable[[str], None] | None = None
+) -> None:
+    """Run the service until it is told to stop; ``ready`` is called with its address when it takes requests."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     given = settings.tokens or ()
     tls = settings.certificate is not None
@@ -78,6 +80,8 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         service.on_end = lambda: setattr(server, "should_exit", True)
+        if ready is not None:
+            ready(address)  # whoever connects from now on is queued
         server.run([listening])
 
 
