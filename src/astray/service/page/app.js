@@ -15,7 +15,7 @@ const VIEWS = {
 };
 const HOME = "live";
 const KEYS = [
-  ["Review", [["N", "normal: learn it"], ["A", "anomaly: never learn it"], ["U", "unsure"], ["Z", "undo the last verdict"], ["J or ↓", "next"], ["K or ↑", "previous"], ["1 to 9", "trip of a question"]]],
+  ["Review", [["N", "normal: learn it"], ["A", "anomaly: never learn it"], ["U", "unsure: learn nothing"], ["Z", "undo the last verdict"], ["J or ↓", "next"], ["K or ↑", "previous"], ["1 to 9", "trip of a question"]]],
   ["Live", [["/", "find an agent"], ["↑ ↓", "through the list"], ["Esc", "close the card"]]],
   ["Map and chart", [["← →", "move the map, or the fix"], ["+ −", "zoom"], ["0", "show everything"]]],
   ["Everywhere", [["G then L R H S E", "go to Live, Review, Health, Settings, Export"], ["?", "these keys"]]],

@@ -32,7 +32,7 @@ export class NormalityChart {
     this.plot = null;
     if (!trip || !globalThis.uPlot || !this.element.clientWidth) return;
     const { time, n, low, high } = trip.track;
-    const known = [...low, ...high, ...SPARE, trip.eps].filter((value) => value !== null);
+    const known = [...low, ...high, ...SPARE, trip.eps].filter((value) => value !== null && value !== undefined);
     const range = [Math.min(...known) - 0.3, Math.max(...known) + 0.5];
     const [grid, soft, grey] = ["line", "soft", "grey"].map(colour);
     const font = "12px system-ui, sans-serif";
@@ -92,14 +92,16 @@ export class NormalityChart {
     const { track, eps, segments } = this.trip;
     const sharp = devicePixelRatio;
     ctx.save();
-    const y = u.valToPos(eps, "y", true);
+    const y = eps === null ? null : u.valToPos(eps, "y", true);
     ctx.strokeStyle = ctx.fillStyle = colour("ink");
     ctx.lineWidth = 1.2 * sharp;
     ctx.setLineDash([6 * sharp, 4 * sharp]);
     ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
+    if (y !== null) {
+      ctx.moveTo(bbox.left, y);
+      ctx.lineTo(bbox.left + bbox.width, y);
+      ctx.stroke();
+    }
     ctx.setLineDash([]);
     ctx.font = `${11.5 * sharp}px system-ui, sans-serif`;
     ctx.textAlign = "right";
@@ -120,7 +122,7 @@ export class NormalityChart {
     ctx.strokeStyle = colour("paper");
     ctx.lineWidth = 4 * sharp;
     ctx.lineJoin = "round";
-    for (const write of ["strokeText", "fillText"]) {
+    for (const write of y === null ? [] : ["strokeText", "fillText"]) {
       ctx.fillStyle = colour("ink");
       ctx[write](`threshold ${signed(eps, 2)}`, bbox.left + bbox.width - 4 * sharp, y - 5 * sharp);
     }

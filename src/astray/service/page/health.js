@@ -2,7 +2,7 @@
 
 import { ask, inPath, on } from "./api.js";
 import { make } from "./dom.js";
-import { ago, bytes, count, lasting, percent } from "./words.js";
+import { ago, bytes, lasting, percent, sentence } from "./words.js";
 
 const FEEDS = 50; // agents that are listed, the longest delays first
 
@@ -40,17 +40,16 @@ export class Health {
       fill.style.width = `${Math.min(100, (100 * (share ?? 0)) / most)}%`;
       return make("div", { class: "measure" }, make("span", {}, words), make("span", { class: "bar", "aria-hidden": "true" }, fill), make("b", {}, percent(share)));
     };
-    const words = alarms.words || (observed === null ? "Not yet known: it takes verdicts on flagged trips." : observed > 1.5 * promised ? "More normal trips are flagged than promised: habits may have changed." : "As promised.");
+    const words = alarms.words || "not yet known: it takes verdicts on flagged trips";
     return panel("False alarms", "Of normal trips, how many are flagged",
-      bar("promised", promised, "normal"), bar("observed", observed, observed > 1.5 * promised ? "odd" : "normal"), make("p", {}, words),
-      alarms.reviewed === undefined ? null : make("p", { class: "soft" }, `From ${count(alarms.reviewed ?? 0, "verdict")} on ${count(alarms.flagged ?? 0, "flagged trip")}, and ${count(alarms.normal ?? 0, "normal trip")}.`));
+      bar("promised", promised, "normal"), bar("observed", observed, observed > 1.5 * promised ? "odd" : "normal"), make("p", {}, sentence(words), "."));
   }
 
   state(health, warnings) {
     const facts = [
       ["Version", health.version],
       ["Running for", health.uptime === undefined ? null : lasting(health.uptime)],
-      ["Fixes that wait", health.queue && `${health.queue.waiting.toLocaleString("en")} of at most ${health.queue.limit.toLocaleString("en")}`],
+      ["Fixes that wait", health.queue && `${health.queue.waiting.toLocaleString("en")} (room for ${health.queue.limit.toLocaleString("en")})`],
       ["Messages that wait", health.outbox && `${health.outbox.waiting.toLocaleString("en")}${health.outbox.failing ? `, ${health.outbox.failing} failing` : ""}`],
       ["Broker", health.broker && `${health.broker.url ?? ""} ${health.broker.connected ? "connected" : "not connected"}`],
       ["Store", health.store && `${health.store.kind}, ${bytes(health.store.bytes)}`],

@@ -5,6 +5,7 @@ import { AgentCard } from "./agent_card.js";
 import { STATES, stateMark, stateOf } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { boxAround, line, map, point } from "./map.js";
+import { pieces } from "./trip_view.js";
 import { ago, count, signed } from "./words.js";
 
 const WITH_WAYS = 40; // agents whose habitual ways are drawn, the worst first
@@ -273,10 +274,10 @@ export class Live {
     return box && map.fit(box, true);
   }
 
-  /** The trip under way of the chosen agent, coloured by normality. */
+  /** The trip under way of the chosen agent, coloured by normality where that is known. */
   follow(trip) {
-    const { places, usable, track } = trip;
-    map.set("track", usable.slice(1).map((i, k) => line([places[usable[k]], places[i]], { n: Math.min(track.n[i] ?? 0, track.n[usable[k]] ?? 0) })));
+    const { places, usable } = trip;
+    map.set("track", pieces(trip));
     map.set("ends", usable.length ? [point(places[usable[0]], { end: false })] : []);
   }
 

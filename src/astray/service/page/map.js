@@ -217,7 +217,7 @@ export function classic(path) {
 function overlay() {
   const [ink, soft, pale, ground] = ["ink", "soft", "pale", "ground"].map(colour);
   const round = { "line-cap": "round", "line-join": "round" };
-  const normality = ["interpolate", ["linear"], ["get", "n"], ...normalityStops().flat()];
+  const normality = ["case", ["has", "n"], ["interpolate", ["linear"], ["to-number", ["get", "n"]], ...normalityStops().flat()], colour("normal")];
   const text = { "text-font": ["sans-serif"], "text-size": 12 };
   return [
     { id: "ways", type: "line", source: "ways", layout: round, paint: { "line-color": ["case", ["boolean", ["get", "chosen"], false], colour("grey"), pale], "line-width": ["interpolate", ["linear"], ["zoom"], 10, 1, 15, 2.2], "line-opacity": 0.75 } },

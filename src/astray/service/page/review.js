@@ -6,7 +6,7 @@ import { normalityColour } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { TripView, agentLink, loadTrip } from "./trip_view.js";
 import { KEYS, Pending, verdictButtons } from "./verdicts.js";
-import { DECISIONS, VERDICTS, moment, signed, zoneName } from "./words.js";
+import { DECISIONS, VERDICTS, count, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
 const TOGETHER = 12; // trips of a question that are drawn, at most
@@ -141,8 +141,7 @@ export class Review {
     view.show(trips[which], { others: trips.filter((_, i) => i !== which), title, late: item.late });
     view.tabs.hidden = !several;
     if (!several) return;
-    const words = item.words || `${trips.length} unusual trips of ${item.agent} are alike: a new habit?`;
-    view.why.prepend(make("li", { class: "lead" }, words));
+    view.why.prepend(make("li", {}, `${count(trips.length, "unusual trip")} are alike in what is new about them. Of the one that is shown:`));
     view.tabs.replaceChildren(
       ...trips.map((trip, i) =>
         make("button", { type: "button", "aria-pressed": String(i === which), "aria-keyshortcuts": i < 9 ? String(i + 1) : null, onclick: () => this.show(item, trips, i) },
@@ -187,7 +186,10 @@ export class Review {
     try {
       await this.pending.give(item, verdict);
     } catch (error) {
-      if (error.status !== 404 && error.status !== 409) this.putBack(item);
+      if (error.status !== 404 && error.status !== 409) {
+        this.putBack(item);
+        this.choose(item);
+      }
       this.pending.failed(error);
     }
   }

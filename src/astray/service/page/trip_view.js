@@ -8,7 +8,7 @@ import { boxAround, line, map, point } from "./map.js";
 import { DECISIONS, ahead, clock, count, frequency, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
 const AROUND = 0.25; // of the track's size: habitual ways as far as this beside it are in view
-const HINT = "Normality in local time; the band is its uncertainty. Point at it, or at the map, to read a fix.";
+const HINT = "Normality in local time, with its uncertainty. Point here or at the map to read a fix.";
 
 /** A trip from the service, with what the drawings need. */
 export async function loadTrip(id, signal) {
@@ -17,7 +17,16 @@ export async function loadTrip(id, signal) {
   trip.places = trip.track.lat.map((lat, i) => (lat === null ? null : [trip.track.lon[i], lat]));
   trip.usable = trip.places.map((place, i) => (place && !trip.track.fault[i] ? i : -1)).filter((i) => i >= 0);
   trip.segments ??= [];
+  if (!trip.ways?.features?.length) trip.ways = await ask(`/api/agents/${inPath(trip.agent)}/ways`, { signal }).catch(() => null);
   return trip;
+}
+
+/** The track in pieces from fix to fix, each as odd as the odder of its two ends; without n where nothing is known. */
+export function pieces({ places, usable, track }) {
+  return usable.slice(1).map((i, k) => {
+    const known = [track.n[usable[k]], track.n[i]].filter((n) => n !== null && n !== undefined);
+    return line([places[usable[k]], places[i]], known.length ? { n: Math.min(...known) } : {});
+  });
 }
 
 export class TripView {
@@ -47,10 +56,9 @@ export class TripView {
     this.heading.replaceChildren(
       ...(title ?? [make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision] ?? trip.decision), " ", agentLink(trip.agent)]),
       make("span", { class: "when" }, `${from}${until} `, make("span", { class: "soft" }, zoneName(trip.zone))),
-      late ? make("span", { class: "chip plain", title: "Its fixes arrived hours after it happened" }, "arrived late") : "",
-      trip.open ? make("span", { class: "chip plain" }, "still under way") : "");
+      late || trip.late ? make("span", { class: "chip plain", title: "Its fixes arrived long after it happened" }, "arrived late") : "");
     const words = (Array.isArray(trip.words) ? trip.words : [trip.words]).filter(Boolean);
-    const plain = trip.decision === "normal" ? "Nothing speaks against this trip." : "No single reason stands out.";
+    const plain = { normal: "Nothing speaks against this trip.", open: "The trip is under way: reasons are given when it has ended." }[trip.decision] ?? "No single reason stands out.";
     this.why.replaceChildren(...(words.length ? words : [plain]).map((reason) => make("li", {}, sentence(reason))));
     this.numbers.replaceChildren(...numbersOf(trip));
     map.attach(this.frame);
@@ -63,7 +71,6 @@ export class TripView {
   draw(others) {
     const { trip } = this;
     const { places, usable, track } = trip;
-    const pieces = usable.slice(1).map((i, k) => line([places[usable[k]], places[i]], { n: Math.min(track.n[i] ?? 0, track.n[usable[k]] ?? 0) }));
     const within = ({ start, end }) => usable.filter((i) => start <= track.time[i] && track.time[i] <= end);
     const odd = trip.segments.map(within).filter((fixes) => fixes.length);
     const around = (fixes) => (fixes.length > 1 ? fixes : [fixes[0], fixes[0]]).map((i) => places[i]);
@@ -75,7 +82,7 @@ export class TripView {
       {
         ways,
         others: tracks.map((way) => line(way)),
-        track: pieces,
+        track: pieces(trip),
         odd: odd.map((fixes) => line(around(fixes))),
         expected: trip.expected ? [asFeature(trip.expected)] : [],
         faults: places.map((place, i) => (place && track.fault[i] ? point(place) : null)).filter(Boolean),
@@ -144,10 +151,11 @@ export function agentLink(agent) {
 
 function numbersOf(trip) {
   if (trip.score === null || trip.score === undefined) return ["No usable fix, so no score."];
-  const against = trip.score <= trip.eps ? "at or under" : "above";
+  const spread = trip.uncertainty === null ? "" : ` ± ${trip.uncertainty.toFixed(1)}`;
+  const against = trip.eps === null ? (trip.open ? " so far" : "") : `, ${trip.score <= trip.eps ? "at or under" : "above"} the threshold of ${signed(trip.eps, 2)}`;
   const said = [
-    `Normality ${signed(trip.score, 1)} ± ${(trip.uncertainty ?? 0).toFixed(1)}, ${against} the threshold of ${signed(trip.eps, 2)}`,
-    sentence(frequency(trip.p_value)),
+    `Normality ${signed(trip.score, 1)}${spread}${against}`,
+    trip.open ? null : sentence(frequency(trip.p_value)),
     trip.history === undefined || trip.history === null ? null : `${count(Math.round(trip.history), "past trip")} known`,
     trip.end === null ? null : `Lasted ${lasting(trip.end - trip.start)}`,
   ];

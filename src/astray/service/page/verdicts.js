@@ -8,8 +8,8 @@ export const KEYS = { n: "normal", a: "anomaly", u: "unsure" };
 
 /** What a verdict means, on its button. */
 const MEANS = {
-  trip: { normal: ["Normal", "learn it"], anomaly: ["Anomaly", "never learn it"], unsure: ["Unsure", "neither"] },
-  question: { normal: ["A new habit", "learn them"], anomaly: ["Not a habit", "never learn them"], unsure: ["Unsure", "ask again"] },
+  trip: { normal: ["Normal", "learn it"], anomaly: ["Anomaly", "never learn it"], unsure: ["Unsure", "learn nothing"] },
+  question: { normal: ["A new habit", "learn them"], anomaly: ["Not a habit", "never learn them"], unsure: ["Unsure", "learn nothing"] },
 };
 
 export function verdictButtons(kind, give) {
@@ -63,7 +63,7 @@ export class Pending {
   }
 
   failed(error) {
-    this.trouble = error.words ?? String(error);
+    this.trouble = `Not done. ${error.words ?? error}.`;
     say(this.trouble);
     this.render();
     this.trouble = null;

@@ -3,7 +3,7 @@
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal" };
+export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal", open: "Under way" };
 export const VERDICTS = { normal: "Normal", anomaly: "Anomaly", unsure: "Unsure" };
 
 /** A number with the sign that is as wide as a plus. */
@@ -63,7 +63,7 @@ export function lasting(seconds) {
   if (s < 90) return `${s} s`;
   const minutes = Math.round(s / 60);
   if (minutes < 90) return `${minutes} min`;
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h${minutes < 600 && minutes % 60 ? ` ${minutes % 60} min` : ""}`;
   return count(Math.round(minutes / 1440), "day");
 }
 
