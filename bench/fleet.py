@@ -34,7 +34,8 @@ import numpy as np
 import astray
 from astray import FleetDetector, Trajectories
 from astray.simulate import city
-from astray.storage.fleet_file import PARTS, FleetFile, Row, write
+from astray.storage.fleet_file import FleetFile, write
+from astray.storage.fleet_store import PARTS, Row
 
 BATCH = 2_000  # agents that come together
 DAY = 86_400.0
@@ -104,10 +105,9 @@ def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
 
 def row(file: FleetFile, agent: str) -> Row:
     """An agent as the file has it."""
-    entry = file.entry(agent)
-    assert entry is not None
-    data = file.blob(agent, entry)
-    assert data is not None
+    found = file.read(agent)
+    assert found is not None
+    data, entry = found
     return Row(data, *entry[2:])
 
 

@@ -19,7 +19,7 @@ from astray import FleetDetector, IRLDetector, Trajectories
 from astray.detectors.agents import _MEMBER as MEMBER  # what a row of an agent holds
 from astray.live import watch
 from astray.simulate import city
-from astray.storage import container, fleet_file, read
+from astray.storage import container, fleet_file, fleet_store, read
 from astray.storage.compact import pack_arrays, unpack_arrays
 from astray.storage.pretrained import pretrained, write_reward
 from astray.writers import fixes_and_trips, write_table
@@ -460,7 +460,7 @@ def forged_rows(path: Path, chance: random.Random) -> None:
     """A database of which one blob is changed, and every checksum is right again."""
     connection = sqlite3.connect(path, isolation_level=None)
     if chance.random() < 0.3:
-        part = chance.choice(fleet_file.PARTS)
+        part = chance.choice(fleet_store.PARTS)
         (data,) = connection.execute("SELECT data FROM shared WHERE part = ?", (part,)).fetchone()
         new = damaged(data, chance)
         sums = fleet_file.checksum(f"shared {part}", new)

@@ -370,12 +370,47 @@ class Deciding:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class Serving:
+    """Where the service listens and keeps things, and how far it goes."""
+
+    host: str = setting(TEXT, "127.0.0.1", "Where to listen. Other machines reach it only with TLS or behind a proxy.")
+    port: int = setting(WHOLE, 8417, "The port to listen on.", ((lambda port: 0 <= port < 65_536), "0 to 65535"))
+    store: str | None = setting(
+        TEXT,
+        None,
+        "Keep everything in this PostgreSQL database instead of a file in the folder.",
+        metavar="postgresql://...",
+    )
+    mqtt: str | None = setting(
+        TEXT, None, "Also take fixes from this broker, such as mqtt://localhost.", metavar="mqtt://..."
+    )
+    tokens: tuple[str, ...] | None = setting(
+        TEXTS, None, "Tokens that allow everything, beside those of astray serve token.", metavar="A,B,..."
+    )
+    names: tuple[str, ...] | None = setting(
+        TEXTS, None, "Further names by which the service is asked for, such as track.example.org.", metavar="A,B,..."
+    )
+    certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
+    key: str | None = setting(TEXT, None, "The key of the certificate.", metavar="FILE")
+    address: str | None = setting(
+        TEXT, None, "The address of the page for links in messages, such as https://track.example.org.", metavar="URL"
+    )
+    smtp: str | None = setting(
+        TEXT, None, "By which e-mail is sent: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
+    )
+    webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
+    behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
+    known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
+    memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)
+
+
 # -------------------------------------------------------------------- what is given
 
 
 @dataclass(kw_only=True)
 class Settings(
-    Deciding, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
+    Deciding, Serving, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
 ):
     """Everything that can be set; what was not given has its default.
 

@@ -36,7 +36,7 @@ from astray.storage.compact import (
     texts,
     unpack_arrays,
 )
-from astray.storage.fleet_file import Row
+from astray.storage.fleet_store import Row
 from astray.storage.parts import sound
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId

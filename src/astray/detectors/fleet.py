@@ -43,7 +43,8 @@ from astray.settings import check_parameters
 from astray.storage import FilePath, ModelFile, plain
 from astray.storage.compact import KEYS, TEXTS, as_rising, as_texts, pack_arrays, rising, texts, unpack_arrays
 from astray.storage.container import packed, parse
-from astray.storage.fleet_file import ANOMALOUS, COUNTED, MODEL, FleetFile, write
+from astray.storage.fleet_file import FleetFile, write
+from astray.storage.fleet_store import ANOMALOUS, COUNTED, MODEL, FleetStore
 from astray.storage.parts import Packed, pack_reward, unpack_ids, unpack_popularity, unpack_reward
 from astray.storage.pretrained import pretrained, read_reward
 from astray.threads import one_thread
@@ -360,56 +361,74 @@ class FleetDetector(FleetParameters, Observing):
             nothing was written.
         """
         self._require_fitted()
-        file = self.members_.file
-        if file is None or not file.is_at(path):
+        store = self.members_.store
+        if isinstance(store, FleetFile) and store.is_at(path):
+            self.save_changes()
+        else:
             self._write(path)
-            return
+
+    def save_changes(self) -> None:
+        """Write what was changed to where the fleet was opened from, all at once or not at all.
+
+        Raises
+        ------
+        InUseError
+            If somebody else is changing the store, or has changed the same agents since they were read; nothing was
+            written.
+        """
+        self._require_fitted()
+        store = self.members_.store
+        if store is None:
+            raise ModelFileError("this fleet was not opened from anywhere", remedy="save it to a file first")
         model, popularity, anomalous = self._model_there, self.popularity_, self.anomalous_
-        with file.changing() as change:
+        with store.changing() as change:
             if self.saved_parameters != self._parameters_before:
-                if file.shared(MODEL) != model:
-                    raise _changed_meanwhile(file, "the settings of this model")
+                if store.shared(MODEL) != model:
+                    raise _changed_meanwhile(store, "the settings of this model")
                 model = self._model()
                 change.share(MODEL, model)
             for agent, row, before in self.members_.changes():
                 change.put(agent, row, before)
             # What others have changed of it meanwhile stays; only the difference is written.
             if self._uncounted:
-                counted = _unpack_counted(file, file.shared(COUNTED))
+                counted = _unpack_counted(store, store.shared(COUNTED))
                 for cells in self._uncounted:
                     counted = counted.without(cells)
                 change.share(COUNTED, _pack_counted(counted))
                 popularity = _popularity(popularity.cells, counted)
             if anomalous != self._anomalous_before:
-                there = _unpack_anomalous(file, file.shared(ANOMALOUS))
+                there = _unpack_anomalous(store, store.shared(ANOMALOUS))
                 anomalous = (there | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
                 change.share(ANOMALOUS, _pack_anomalous(anomalous))
         self.anomalous_, self.popularity_ = anomalous, popularity
-        self._opened_with(file, model)
+        self._opened_with(store, model)
 
     def _write(self, path: FilePath) -> None:
         """Write the whole fleet to a file that it is not opened from."""
-        file = self.members_.file
-        if file is not None and Path(path).resolve() == file.path and Path(path).exists():
+        store = self.members_.store
+        if isinstance(store, FleetFile) and Path(path).resolve() == store.path and Path(path).exists():
             raise InUseError(
                 "another process has put another file in its place since it was opened",
                 place=Place(str(path)),
                 remedy="open it again, or save this one under another name",
             )
-        model = self._model()
-        shared = {
-            MODEL: model,
+        shared = self._shared()
+        write(path, shared, self.members_.everybody())
+        if store is None:
+            self._opened_with(FleetFile.open(path), shared[MODEL])
+
+    def _shared(self) -> dict[int, bytes]:
+        """What all agents share, as a store keeps it."""
+        return {
+            MODEL: self._model(),
             COUNTED: _pack_counted(_counted(self.popularity_)),
             ANOMALOUS: _pack_anomalous(self.anomalous_),
         }
-        write(path, shared, self.members_.everybody())
-        if file is None:
-            self._opened_with(FleetFile.open(path), model)
 
-    def _opened_with(self, file: FleetFile | None, model: bytes = b"") -> None:
-        """Note how the file has what may be changed from now on."""
-        if file is not None:
-            self.members_.saved(file)
+    def _opened_with(self, store: FleetStore | None, model: bytes = b"") -> None:
+        """Note how the store has what may be changed from now on."""
+        if store is not None:
+            self.members_.saved(store)
         self._model_there, self._parameters_before = model, self.saved_parameters
         self._anomalous_before, self._uncounted = self.anomalous_, list[Keys]()
 
@@ -427,20 +446,29 @@ class FleetDetector(FleetParameters, Observing):
         return Packed.together([Packed(own, {}), pack_reward("reward", self.reward_)])
 
     @classmethod
-    def from_fleet_file(cls, file: FleetFile) -> Self:
-        """The fleet that a file holds; see :func:`astray.load`."""
-        data = file.shared(MODEL)
-        model = parse(BytesIO(data), len(data), file.path)
+    def from_store(cls, store: FleetStore) -> Self:
+        """The fleet that a store holds, such as a file; see :func:`astray.load`."""
+        data = store.shared(MODEL)
+        model = parse(BytesIO(data), len(data), Path(store.name))
         with _fitting_together(model):
             fleet = cls._of_shared(model)
             fleet.popularity_ = _popularity(
-                fleet.featurizer_config_.popularity, _unpack_counted(file, file.shared(COUNTED))
+                fleet.featurizer_config_.popularity, _unpack_counted(store, store.shared(COUNTED))
             )
-            fleet.anomalous_ = _unpack_anomalous(file, file.shared(ANOMALOUS))
+            fleet.anomalous_ = _unpack_anomalous(store, store.shared(ANOMALOUS))
             fleet._check_parts(model)
-            fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured, file)
-            fleet._opened_with(file, data)
+            fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured, store)
+            fleet._opened_with(store, data)
         return fleet
+
+    def to_store(self, store: FleetStore) -> None:
+        """Write everybody, and what all share, to an empty store; the fleet itself stays where it is."""
+        self._require_fitted()
+        with store.changing() as change:
+            for part, data in self._shared().items():
+                change.share(part, data)
+            for agent, row in self.members_.everybody():
+                change.put(agent, row, None)
 
     @classmethod
     def from_file(cls, model: ModelFile) -> Self:
@@ -501,8 +529,8 @@ def _pack_counted(counted: Counted) -> bytes:
     return pack_arrays([rising(counted.keys), counted.agents.astype(np.uint32), np.array([counted.total], np.int64)])
 
 
-def _unpack_counted(file: FleetFile, data: bytes) -> Counted:
-    with _of_parts(file):
+def _unpack_counted(store: FleetStore, data: bytes) -> Counted:
+    with _of_parts(store):
         steps, agents, total = unpack_arrays(data, _COUNTED)
         if len(steps) != len(agents) or len(total) != 1 or not 0 <= total[0] < 2**31 or (agents > total[0]).any():
             raise ValueError("how many agents have been where is not told")
@@ -514,18 +542,18 @@ def _pack_anomalous(trips: Iterable[TripId]) -> bytes:
     return pack_arrays([*texts(trip.agent for trip in known), *texts(trip.trajectory for trip in known)])
 
 
-def _unpack_anomalous(file: FleetFile, data: bytes) -> frozenset[TripId]:
-    with _of_parts(file):
+def _unpack_anomalous(store: FleetStore, data: bytes) -> frozenset[TripId]:
+    with _of_parts(store):
         arrays = unpack_arrays(data, (*TEXTS, *TEXTS))
         return frozenset(map(TripId, as_texts(arrays[:2]), as_texts(arrays[2:], len(arrays[0]))))
 
 
 @contextmanager
-def _of_parts(file: FleetFile) -> Iterator[None]:
+def _of_parts(store: FleetStore) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise file.wrong(f"its parts do not fit together ({error})") from error
+        raise store.wrong(f"its parts do not fit together ({error})") from error
 
 
 @contextmanager
@@ -538,9 +566,9 @@ def _fitting_together(model: ModelFile) -> Iterator[None]:
         raise model.wrong(f"its parts do not fit together ({error})") from error
 
 
-def _changed_meanwhile(file: FleetFile, what: str) -> InUseError:
+def _changed_meanwhile(store: FleetStore, what: str) -> InUseError:
     return InUseError(
         f"another process has changed {what} since it was opened",
-        place=Place(str(file.path)),
+        place=Place(store.name),
         remedy="open the model again, and repeat the change",
     )

@@ -1,4 +1,4 @@
-"""The members of a fleet by name: read from its file when they are asked for, held until they are saved if changed."""
+"""The members of a fleet by name: read from where it is kept when asked for, held until they are saved if changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 from astray.detectors.agents import Codec, Member
 from astray.errors import ModelFileError
-from astray.storage.fleet_file import FleetFile, Row
+from astray.storage.fleet_store import FleetStore, Row
 from astray.zones import Zone
 
 HELD_BYTES = 256 << 20  # of members that were changed; what is more waits on the disk until it is saved
@@ -30,12 +30,12 @@ class Members(MutableMapping[str, Member]):
         How members are written and read.
     measure
         Gives a member whose trips were counted the scores of its trips; it is asked when the member is.
-    file
-        Where they are; None if they are nowhere yet.
+    store
+        Where they are kept; None if they are nowhere yet.
     """
 
-    def __init__(self, codec: Codec, measure: Measure, file: FleetFile | None = None) -> None:
-        self.codec, self.measure, self.file = codec, measure, file
+    def __init__(self, codec: Codec, measure: Measure, store: FleetStore | None = None) -> None:
+        self.codec, self.measure, self.store = codec, measure, store
         self._lock = threading.RLock()  # several threads may score
         self._ready: OrderedDict[str, Member] = OrderedDict()
         self._ready_bytes = 0
@@ -67,19 +67,19 @@ class Members(MutableMapping[str, Member]):
             return self._changed[agent]
         if self._waiting is not None and agent in self._waiting:
             return self._unpacked(agent, self._waiting.read(agent))
-        if agent in self._gone or self.file is None:
+        if agent in self._gone or self.store is None:
             return None
-        entry = self.file.entry(agent)
+        entry = self.store.entry(agent)
         if entry is None:
             return None
         if agent in self._ready and self._known_as.get(agent) == entry.checksum:
             self._ready.move_to_end(agent)
             return self._ready[agent]
-        found = self.file.read(agent)
+        found = self.store.read(agent)
         if found is None:
             return None
         member = self._unpacked(agent, found[0])
-        self._known_as[agent] = found[1]
+        self._known_as[agent] = found[1].checksum
         self._keep_ready(agent, member)
         return member
 
@@ -95,8 +95,8 @@ class Members(MutableMapping[str, Member]):
         try:
             return self.codec.unpack(agent, data)
         except (LookupError, TypeError, ValueError) as error:
-            assert self.file is not None
-            raise self.file.wrong(f"what is known of agent {agent!r} does not fit together ({error})") from error
+            assert self.store is not None
+            raise self.store.wrong(f"what is known of agent {agent!r} does not fit together ({error})") from error
 
     def __setitem__(self, agent: str, member: Member) -> None:
         self._note(agent)
@@ -115,7 +115,7 @@ class Members(MutableMapping[str, Member]):
         if member is not None:
             self._ready_bytes -= member.nbytes
         elif agent not in self._known_as:
-            entry = None if self.file is None else self.file.entry(agent)
+            entry = None if self.store is None else self.store.entry(agent)
             self._known_as[agent] = None if entry is None else entry.checksum
 
     def _put_aside(self) -> None:
@@ -139,9 +139,9 @@ class Members(MutableMapping[str, Member]):
     def __contains__(self, agent: object) -> bool:
         if self._is_changed(agent):
             return True
-        if agent in self._gone or self.file is None:
+        if agent in self._gone or self.store is None:
             return False
-        return self.file.entry(str(agent)) is not None
+        return self.store.entry(str(agent)) is not None
 
     def _is_changed(self, agent: object) -> bool:
         return agent in self._changed or (self._waiting is not None and agent in self._waiting)
@@ -152,15 +152,15 @@ class Members(MutableMapping[str, Member]):
     def names(self) -> list[str]:
         """All agents by name, in the order of their names."""
         here = set(self._changed) | (set() if self._waiting is None else set(self._waiting.names))
-        there = () if self.file is None else (agent for agent, _ in self.file.entries() if agent not in self._gone)
+        there = () if self.store is None else (agent for agent, _ in self.store.entries() if agent not in self._gone)
         return sorted({*here, *there})
 
     def __len__(self) -> int:
-        if self.file is None:
+        if self.store is None:
             return len(self._changed) + (0 if self._waiting is None else len(self._waiting.names))
         changed = [*self._changed, *(() if self._waiting is None else self._waiting.names)]
-        new = sum(self.file.entry(agent) is None for agent in changed)
-        return len(self.file) + new - len(self._removed)
+        new = sum(self.store.entry(agent) is None for agent in changed)
+        return len(self.store) + new - len(self._removed)
 
     @property
     def _removed(self) -> list[str]:
@@ -172,25 +172,25 @@ class Members(MutableMapping[str, Member]):
     def rows(self) -> Iterator[tuple[str, Row]]:
         """All agents with what the directory says of them, in the order of their names; blobs are left empty."""
         for agent in self.names():
-            entry = None if self.file is None or self._is_changed(agent) else self.file.entry(agent)
+            entry = None if self.store is None or self._is_changed(agent) else self.store.entry(agent)
             yield agent, self.codec.row(self[agent]) if entry is None else Row(b"", *entry[2:])
 
     def zone(self, agent: str) -> Zone | None:
         """By which clocks an agent lives; None if it is not known."""
         with self._lock:
             here = self._is_changed(agent)
-            entry = None if self.file is None or here or agent in self._gone else self.file.entry(agent)
+            entry = None if self.store is None or here or agent in self._gone else self.store.entry(agent)
         if entry is not None:
             return Zone.of(entry.zone) if entry.zone else None
         return self[agent].zone if here else None
 
     def with_waiting_trips(self) -> Iterator[str]:
         """The agents of whom flagged trips wait."""
-        if self.file is None or self._waiting is not None:
+        if self.store is None or self._waiting is not None:
             yield from (agent for agent, row in self.rows() if row.waiting)
             return
         known = {
-            a for a, entry in self.file.entries() if entry.waiting and a not in self._gone and a not in self._changed
+            a for a, entry in self.store.entries() if entry.waiting and a not in self._gone and a not in self._changed
         }
         here = {a for a, m in self._changed.items() if len(m.inbox.waiting) or m.inbox.asked}
         yield from sorted(known | here)
@@ -218,22 +218,20 @@ class Members(MutableMapping[str, Member]):
                 yield agent, fresh[agent] if agent in fresh else self._as_it_is(agent)
 
     def _as_it_is(self, agent: str) -> Row:
-        assert self.file is not None
-        entry = self.file.entry(agent)
-        data = None if entry is None else self.file.blob(agent, entry)
-        if entry is not None and data is not None:
-            return Row(data, *entry[2:])
-        if agent not in self:
-            raise ModelFileError(f"{self.file.path}: agent {agent!r} is gone; another process has changed the file")
-        return self.codec.row(self[agent])  # another process has changed it meanwhile
+        assert self.store is not None
+        found = self.store.read(agent)
+        if found is None:
+            raise ModelFileError(f"{self.store.name}: agent {agent!r} is gone; another process has changed the file")
+        data, entry = found
+        return Row(data, *entry[2:])
 
     def _new_rows(self, agents: Iterable[str]) -> Iterator[tuple[str, Row]]:
         for agent in agents:
             yield agent, self.codec.row(self[agent])
 
-    def saved(self, file: FleetFile) -> None:
-        """Go on from a file that holds all this."""
-        self.file = file
+    def saved(self, store: FleetStore) -> None:
+        """Go on from a store that holds all this."""
+        self.store = store
         self._ready.clear()
         self._ready_bytes = 0
         self._clear()

@@ -20,7 +20,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -30,6 +30,7 @@ from astray import atomic
 from astray.errors import InUseError, ModelFileError, Place
 from astray.storage.compact import TEXTS, as_texts, pack_arrays, texts, unpack_arrays
 from astray.storage.container import FilePath
+from astray.storage.fleet_store import Entry, Row
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -47,23 +48,7 @@ SCHEMA = (
     "data BLOB NOT NULL) STRICT",
     "CREATE TABLE agents (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT",
 )
-MODEL, COUNTED, ANOMALOUS = 0, 1, 2
-"""The parts that are shared: reward and settings, how many agents have been where, and which trips were anomalous."""
-PARTS = (MODEL, COUNTED, ANOMALOUS)
-
 READ_ONLY, BUSY, NOT_A_DATABASE = 8, (5, 6), 26  # SQLite's codes of errors
-
-
-class Entry(NamedTuple):
-    """What the directory says of an agent."""
-
-    number: int  # of its row
-    checksum: bytes  # of its blob
-    trips: int  # that are remembered
-    first: float  # when the first of them began, and the last; not a number if there is none
-    last: float
-    waiting: bool  # whether flagged trips wait
-    zone: str
 
 
 _ENTRY = (np.int64, np.uint8, np.uint32, np.float64, np.float64, np.uint8)
@@ -124,17 +109,6 @@ def _unpack_shard(data: bytes) -> dict[str, Entry]:
         name: Entry(row[0], whole[16 * i : 16 * i + 16], row[1], row[2], row[3], bool(row[4]), row[5])
         for i, (name, row) in enumerate(zip(names, columns, strict=True))
     }
-
-
-class Row(NamedTuple):
-    """An agent as it is written: its blob, and what the directory says beside."""
-
-    data: bytes
-    trips: int
-    first: float
-    last: float
-    waiting: bool
-    zone: str
 
 
 def _entry(agent: str, number: int, row: Row) -> Entry:
@@ -201,6 +175,11 @@ class FleetFile:
             raise self.wrong("its tables are not those that astray makes")
         if ask("PRAGMA journal_mode").fetchone() != ("delete",):
             raise self.wrong("it keeps its journal in another way than astray does")
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages: its path."""
+        return str(self.path)
 
     def close(self) -> None:
         """Close the file."""
@@ -274,7 +253,7 @@ class FleetFile:
             raise self.wrong("its directory does not say how many agents there are")
         return found
 
-    def blob(self, agent: str, entry: Entry) -> bytes | None:
+    def _blob(self, agent: str, entry: Entry) -> bytes | None:
         """What is known of an agent; None if another process has changed it since the entry was read."""
         with self._reading() as connection:
             found = connection.execute("SELECT data FROM agents WHERE number = ?", (entry.number,)).fetchone()
@@ -284,12 +263,12 @@ class FleetFile:
                 return None
         raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
 
-    def read(self, agent: str) -> tuple[bytes, bytes] | None:
-        """What is known of an agent, and its checksum; None if it is not there."""
+    def read(self, agent: str) -> tuple[bytes, Entry] | None:
+        """What is known of an agent, and its entry; None if it is not there."""
         while (entry := self.entry(agent)) is not None:
-            data = self.blob(agent, entry)
+            data = self._blob(agent, entry)
             if data is not None:
-                return data, entry.checksum
+                return data, entry
         return None
 
     def _whole(self, unpack: Callable[[bytes], T], data: bytes) -> T:

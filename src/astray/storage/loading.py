@@ -34,7 +34,7 @@ def load(path: FilePath) -> IRLDetector | FleetDetector:
 
     file = FleetFile.open(path)
     if file is not None:
-        return FleetDetector.from_fleet_file(file)
+        return FleetDetector.from_store(file)
     model = read(path)
     kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
     if model.kind not in kinds:

@@ -1,0 +1,135 @@
+"""A running service for tests: the real command in a process of its own, on a free port of this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from astray import Trajectories
+
+POSTGRES = os.environ.get("ASTRAY_POSTGRES", "postgresql://127.0.0.1:5432/test")
+PATIENCE = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Running:
+    """A service that was started, and a client of it."""
+
+    def __init__(self, folder: Path, *flags: str, port: int | None = None, store: str | None = None) -> None:
+        self.folder, self.flags, self.port = folder, flags, port or free_port()
+        self.store = store
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=60.0)
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "astray.cli", "serve", str(self.folder), "--port", str(self.port), *self.flags]
+        command += [] if self.store is None else ["--store", self.store]
+        self.folder.mkdir(exist_ok=True, parents=True)
+        with open(self.folder.parent / f"{self.folder.name}.log", "ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log)
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended with {self.process.returncode}: {self.log}")
+            try:
+                if self.client.get("/healthz").status_code == 200:
+                    return self.process
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"it did not answer: {self.log}")
+
+    @property
+    def log(self) -> str:
+        return (self.folder.parent / f"{self.folder.name}.log").read_text()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def post(self, fixes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        answer = self.client.post("/api/fixes", json=list(fixes))
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def until(self, path: str, holds: Any, seconds: float = PATIENCE) -> Any:
+        """What a path gives, once something holds of it."""
+        until = time.monotonic() + seconds
+        while True:
+            found = self.get(path)
+            if holds(found):
+                return found
+            assert time.monotonic() < until, found
+            time.sleep(0.1)
+
+
+@contextmanager
+def serving(folder: Path, *flags: str, store: str | None = None) -> Iterator[Running]:
+    running = Running(folder, *flags, store=store)
+    try:
+        yield running
+    finally:
+        running.client.close()
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+
+
+def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
+    """Trips as fixes of a feed, in the order of time."""
+    rows = []
+    for trip in trips:
+        (agent,) = trip.agents
+        columns = (trip.columns[name].tolist() for name in ("time", "lat", "lon"))
+        rows += [{"agent": agent, "time": t, "lat": lat, "lon": lon} for t, lat, lon in zip(*columns, strict=True)]
+    return sorted(rows, key=lambda row: row["time"])
+
+
+def why_no_postgres() -> str:
+    """Why the tests of PostgreSQL are left out; empty if they are not."""
+    try:
+        import psycopg
+
+        psycopg.connect(POSTGRES, connect_timeout=2).close()
+    except Exception as error:
+        return f"no PostgreSQL answers at {POSTGRES}: {error}"
+    return ""
+
+
+@contextmanager
+def schema() -> Iterator[str]:
+    """The URL of a new schema of the test server, which is removed afterwards."""
+    import psycopg
+
+    name = f"astray_test_{secrets.token_hex(6)}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+        try:
+            yield f"{POSTGRES}?options=-csearch_path%3D{name}"
+        finally:
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
