@@ -194,11 +194,15 @@ class PageMap {
     this.basemap = () => ({
       sources: { tiles: { type: "vector", url } },
       // Icons would need a picture from elsewhere; names are drawn with the fonts of this computer.
-      layers: layers("tiles", namedFlavor(isDark() ? "dark" : "light"), { lang: "en" }).filter((layer) => !layer.layout?.["icon-image"]),
+      layers: layers("tiles", namedFlavor(isDark() ? "dark" : "light"), { lang: "en" }).map((layer) => ({ ...layer, layout: withoutIcon(layer.layout) })),
     });
     this.map.addControl(new maplibre.AttributionControl({ compact: true, customAttribution: "© OpenStreetMap" }));
     this.restyle();
   }
+}
+
+function withoutIcon(layout = {}) {
+  return Object.fromEntries(Object.entries(layout).filter(([name]) => !name.startsWith("icon-")));
 }
 
 /** A script that is no module, once. */

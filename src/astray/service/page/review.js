@@ -11,7 +11,8 @@ import { DECISIONS, VERDICTS, count, moment, signed, zoneName } from "./words.js
 const MOST = 500; // items in the list
 const TOGETHER = 12; // trips of a question that are drawn, at most
 
-const worstFirst = (a, b) => (a.score ?? 0) - (b.score ?? 0) || a.start - b.start;
+// As the service orders them; what has no score comes last.
+const worstFirst = (a, b) => (a.score ?? Infinity) - (b.score ?? Infinity) || (a.id < b.id ? -1 : Number(a.id > b.id));
 
 export class Review {
   title = "Review";

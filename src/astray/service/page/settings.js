@@ -41,7 +41,7 @@ export class Settings {
           field("quiet_hours.from", "From", make("input", { type: "time", value: quiet?.from ?? "22:00", required: true })),
           field("quiet_hours.to", "Until", make("input", { type: "time", value: quiet?.to ?? "07:00", required: true })))),
       group("Who is told",
-        make("p", { class: "hint" }, "Alerts go to each of these. Passwords and tokens are set where the service is started, and are not shown here."),
+        make("p", { class: "hint" }, "Alerts go to each of these. What is secret in an address is shown as ***, and stays as it is unless you write something else."),
         this.outlets,
         make("p", { class: "error", "data-error": "outlets", hidden: true }),
         make("button", { type: "button", onclick: () => this.addOutlet() }, "Add an outlet")),
