@@ -515,20 +515,19 @@ def field(number: int, value: int | bytes) -> bytes:
 def map_file() -> bytes:
     """The smallest PMTiles file: one tile of the world, all of it land, with a town in its middle."""
 
-    def layer(name: str, feature: bytes, **tags: str | int) -> bytes:
+    def layer(called: str, feature: bytes, **tags: str | int) -> bytes:
         names = b"".join(field(3, key.encode()) for key in tags)
         said = [field(1, value.encode()) if isinstance(value, str) else field(5, value) for value in tags.values()]
         values = b"".join(field(4, value) for value in said)
-        return field(3, field(15, 2) + field(1, name.encode()) + field(2, feature) + names + values + field(5, 4096))
+        return field(3, field(15, 2) + field(1, called.encode()) + field(2, feature) + names + values + field(5, 4096))
 
     def zigzag(*numbers: int) -> bytes:
         return b"".join(varint(n << 1 if n >= 0 else (-n << 1) - 1) for n in numbers)
 
     square = varint(9) + zigzag(0, 0) + varint(26) + zigzag(4096, 0, 0, 4096, -4096, 0) + varint(15)
     town = field(2, bytes([0, 0, 1, 1, 2, 2, 3, 3])) + field(3, 1) + field(4, varint(9) + zigzag(2048, 2048))
-    tile = layer("earth", field(3, 3) + field(4, square)) + layer(
-        "places", town, kind="locality", name="Testhausen", population_rank=12, min_zoom=1
-    )
+    place = layer("places", town, kind="locality", name="Testhausen", population_rank=12, min_zoom=1)
+    tile = layer("earth", field(3, 3) + field(4, square)) + place
     directory = b"".join(map(varint, (1, 0, 1, len(tile), 1)))
     notes = b"{}"
     starts = np.cumsum([127, len(directory), len(notes)]).tolist()
