@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -59,6 +62,12 @@ class Running:
     def log(self) -> str:
         return (self.folder.parent / f"{self.folder.name}.log").read_text()
 
+    def end(self) -> None:
+        """Be gone, whatever it is doing."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.kill()
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -94,10 +103,7 @@ def serving(folder: Path, *flags: str, store: str | None = None) -> Iterator[Run
     try:
         yield running
     finally:
-        running.client.close()
-        if running.process.poll() is None:
-            running.process.kill()
-            running.process.wait()
+        running.end()
 
 
 def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
@@ -108,6 +114,59 @@ def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
         columns = (trip.columns[name].tolist() for name in ("time", "lat", "lon"))
         rows += [{"agent": agent, "time": t, "lat": lat, "lon": lon} for t, lat, lon in zip(*columns, strict=True)]
     return sorted(rows, key=lambda row: row["time"])
+
+
+def sent_through_kills(
+    running: Running, batches: Sequence[Sequence[dict[str, Any]]], kills: int, chance: random.Random
+) -> int:
+    """Send batches one after the other, each until it is acknowledged, while the service is killed so many times.
+
+    Gives how often a batch was sent again.
+    """
+    every = len(batches) // (kills + 1)
+    again = 0
+    for i, batch in enumerate(batches):
+        if kills and i and i % every == 0 and i // every <= kills:
+            killer = threading.Timer(chance.uniform(0.0, 0.05), running.kill)
+            killer.start()
+            with contextlib.suppress(httpx.TransportError):
+                running.client.post("/api/fixes", json=list(batch))
+            killer.join()
+            running.start()
+            again += 1
+        running.post(batch)
+    return again
+
+
+TABLES = {
+    "agents": "agent, n, time, lat, lon, trip, normality, alert, trips, zone, late_from, drift",
+    "fixes": "agent, time, lat, lon, n",
+    "trips": "*",
+    "events": "agent, trip, kind, ordinal, time, data",
+    "alerts": "id, agent, trip, began, opened, closed, level, words, late",
+    "reviews": "item, kind, agent, trips, score, verdict",
+    "members": "agent, checksum, trips, waiting, zone",
+    "scores": "*",
+    "pins": "agent",
+}
+"""What must not depend on kills: all but the times of our own clock."""
+
+
+def settled_tables(running: Running) -> dict[str, list[Any]]:
+    """The tables when nothing is left to be explained, after the service has ended well."""
+    from astray.service.store import Address, open_reader
+
+    address = Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
+    reader = open_reader(address)
+    until = time.monotonic() + PATIENCE
+    asked = "SELECT (SELECT count(*) FROM scores WHERE data IS NULL) + (SELECT count(*) FROM alerts WHERE told = '')"
+    while reader.value(asked):
+        assert time.monotonic() < until, running.log
+        time.sleep(0.1)
+    assert running.stop() == 0, running.log
+    found = {name: sorted(reader.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in TABLES.items()}
+    reader.close()
+    return found
 
 
 def why_no_postgres() -> str:

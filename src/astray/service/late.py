@@ -89,7 +89,7 @@ def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, eps: float) -> Non
         memories.teach(scorer.fleet, scorer.fixes_of(trip), verdict == "normal")
     alerted = "SELECT 1 FROM alerts WHERE agent = ? AND trip = ?"
     if flagged and trip.history >= scorer.fleet.min_history and not scorer.connection.rows(alerted, trip.id):
-        scorer.open_alert(trip, 1, trip.end, trip.decision, late=True)
+        scorer.open_alert(trip, 1, trip.end, trip.decision, closed=True, late=True)
 
 
 def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
@@ -107,7 +107,7 @@ def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
     if after.open_trip == before.open_trip:
         after.alert, after.alerts = before.alert, before.alerts
     else:
-        scorer.close_alert(before, before.open_trip or "", before.newest, "the trip is another one")
+        scorer.close_alert(before, before.open_trip or "", before.newest, "the trip is another one", before.alerts)
     scorer.connection.run("DELETE FROM pins WHERE agent = ?", (before.agent,))
     after.ended, after.turned = scorer.ended, True
     scorer.replace(after)

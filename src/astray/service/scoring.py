@@ -282,11 +282,11 @@ class Scorer:
         if score.fault or trip is None or tracked.open_trip is None or bool(score.alert) == alerting:
             return
         if alerting:
-            self.close_alert(tracked, trip.trip, score.time, "back to normal")
+            self.close_alert(tracked, trip.trip, score.time, "back to normal", tracked.alerts)
         elif trip.history >= self.fleet.min_history:
             tracked.alerts += 1
             tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
-            self.open_alert(trip, tracked.alerts, score.time, score.alert, late=False)
+            self.open_alert(trip, tracked.alerts, score.time, score.alert)
 
     def _note(self, tracked: Tracked, score: Score) -> None:
         """Know of an alert that was opened or closed before a restart."""
@@ -299,8 +299,10 @@ class Scorer:
             tracked.alerts += 1
             tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
 
-    def open_alert(self, trip: TripScore, ordinal: int, time: float, level: str, *, late: bool) -> None:
-        """Write an alert; who is told of it is decided when its words are there."""
+    def open_alert(
+        self, trip: TripScore, ordinal: int, time: float, level: str, *, closed: bool = False, late: bool = False
+    ) -> None:
+        """Write an alert, of a trip that is over a closed one; who is told is decided when its words are there."""
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
             *(
@@ -308,7 +310,7 @@ class Scorer:
                 trip.trip,
                 trip.start,
                 time,
-                time if late else None,
+                time if closed else None,
                 level,
                 cause(trip),
                 "",
@@ -336,13 +338,13 @@ class Scorer:
                 tell_change(self.connection, alert, "closed", zone, self.now, self.address)
             self.news.append(("alert", alert))
 
-    def close_alert(self, tracked: Tracked, trip: str, time: float, why: str) -> None:
+    def close_alert(self, tracked: Tracked, trip: str, time: float, why: str, ordinal: int) -> None:
         """Close the alert that is open, and tell who was told of it."""
         if tracked.alert is None:
             return
         self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, tracked.alert))
         event = {"alert": tracked.alert, "why": why}
-        put_event(self.connection, tracked.agent, trip, "alert_closed", tracked.alerts, time, event)
+        put_event(self.connection, tracked.agent, trip, "alert_closed", ordinal, time, event)
         tell_change(self.connection, tracked.alert, "closed", tracked.zone, self.now, self.address)
         self.news.append(("alert", tracked.alert))
         tracked.alert = None
@@ -351,9 +353,11 @@ class Scorer:
 
     def ended(self, tracked: Tracked, trip: TripScore, eps: float) -> None:
         """A trip is over: store it, learn from it or let it wait for review."""
-        self.close_alert(tracked, trip.trip, trip.end, "trip ended")
-        tracked.alerts = 0
-        self.store_trip(tracked, trip, eps, late=False)
+        alerts, tracked.alerts = tracked.alerts, 0
+        self.close_alert(tracked, trip.trip, trip.end, "trip ended", alerts)
+        flagged = self.store_trip(tracked, trip, eps, late=False)
+        if flagged and not alerts and trip.history >= self.fleet.min_history:  # only the whole trip shows it
+            self.open_alert(trip, 1, trip.end, trip.decision, closed=True)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
     def store_trip(self, tracked: Tracked, trip: TripScore, eps: float, *, late: bool) -> bool:

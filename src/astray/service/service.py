@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from astray.errors import AstrayError
 from astray.processes import Aside
 from astray.service import memories
+from astray.service.erasing import remove_old
 from astray.service.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
 from astray.service.fixes import Batch, Busy, Receipt
 from astray.service.late import rescore_late
@@ -229,7 +230,7 @@ class Service:
             lambda: rescore_late(self.scorer, now),
         ]
         if silence:
-            steps.append(lambda: self.scorer.end_silent(now))
+            steps += [lambda: self.scorer.end_silent(now), lambda: remove_old(self.scorer, now)]
         for step in steps:
             try:
                 with self.store.writer.transaction():
