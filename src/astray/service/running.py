@@ -48,6 +48,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             store,
             limits=Limits(agents=settings.known_agents, held=1_000_000 * settings.memory),
             address=settings.address or address,
+            refresh_hours=settings.refresh,
         )
         service.start()
         stack.callback(service.stop)
