@@ -29,10 +29,8 @@ GRACE = 5  # seconds that requests under way have when the service is stopped
 Say = Callable[[str], None]
 
 
-def run(
-    folder: Path, settings: Settings, model: Path | None, say: Say, ready: Callable[[str], None] | None = None
-) -> None:
-    """Run the service until it is told to stop; ``ready`` is called with its address when it takes requests."""
+def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: Say = lambda address: None) -> None:
+    """Run the service until it is told to stop; ``ready`` is called with its address just before it answers."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     given = settings.tokens or ()
     tls = settings.certificate is not None
@@ -50,6 +48,7 @@ def run(
             store,
             limits=Limits(agents=settings.known_agents, held=1_000_000 * settings.memory),
             address=settings.address or address,
+            refresh_hours=settings.refresh,
         )
         service.start()
         stack.callback(service.stop)
@@ -80,8 +79,7 @@ def run(
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         service.on_end = lambda: setattr(server, "should_exit", True)
-        if ready is not None:
-            ready(address)  # whoever connects from now on is queued
+        ready(address)
         server.run([listening])
 
 

@@ -197,6 +197,14 @@ class Scorer:
         self.preferences = wanted
         self.fleet.false_alarm_rate = wanted.false_alarm_rate
 
+    def use_model(self, version: int) -> None:
+        """Score new trips by another model; those under way keep the one that they began with."""
+        memories.write(self.fleet)
+        self.fleet = memories.open_fleet(self.connection, version)
+        self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
+        for tracked in self._agents.values():
+            tracked.detector = self.fleet
+
     def replace(self, tracked: Tracked) -> None:
         """Go on with another session of an agent."""
         self._agents[tracked.agent] = tracked

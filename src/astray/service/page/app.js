@@ -15,10 +15,41 @@ const VIEWS = {
 };
 const HOME = "live";
 const KEYS = [
-  ["Review", [["N", "normal: learn it"], ["A", "anomaly: never learn it"], ["U", "unsure"], ["Z", "undo the last verdict"], ["J or ↓", "next"], ["K or ↑", "previous"], ["1 to 9", "trip of a question"]]],
-  ["Live", [["/", "find an agent"], ["↑ ↓", "through the list"], ["Esc", "close the card"]]],
-  ["Map and chart", [["← →", "move the map, or the fix"], ["+ −", "zoom"], ["0", "show everything"]]],
-  ["Everywhere", [["G then L R H S E", "go to Live, Review, Health, Settings, Export"], ["?", "these keys"]]],
+  [
+    "Review",
+    [
+      ["N", "normal: learn it"],
+      ["A", "anomaly: never learn it"],
+      ["U", "unsure: learn nothing"],
+      ["Z", "undo the last verdict"],
+      ["J or ↓", "next"],
+      ["K or ↑", "previous"],
+      ["1 to 9", "trip of a question"],
+    ],
+  ],
+  [
+    "Live",
+    [
+      ["/", "find an agent"],
+      ["↑ ↓", "through the list"],
+      ["Esc", "close the card"],
+    ],
+  ],
+  [
+    "Map and chart",
+    [
+      ["← →", "move the map, or the fix"],
+      ["+ −", "zoom"],
+      ["0", "show everything"],
+    ],
+  ],
+  [
+    "Everywhere",
+    [
+      ["G then L R H S E", "go to Live, Review, Health, Settings, Export"],
+      ["?", "these keys"],
+    ],
+  ],
 ];
 
 let view = null;
@@ -62,9 +93,14 @@ function titled(title) {
 function trouble(error) {
   if (!(error instanceof Error) || error.status === undefined) console.error(error);
   part("view").replaceChildren(
-    make("div", { class: "empty", role: "alert" },
-      make("h1", {}, error.status === 404 ? "Not found" : "This cannot be shown"), make("p", {}, error.words ?? "The page met something that it did not expect. Load it again."),
-      make("button", { type: "button", onclick: show }, "Try again")));
+    make(
+      "div",
+      { class: "empty", role: "alert" },
+      make("h1", {}, error.status === 404 ? "Not found" : "This cannot be shown"),
+      make("p", {}, error.words ?? "The page met something that it did not expect. Load it again."),
+      make("button", { type: "button", onclick: show }, "Try again"),
+    ),
+  );
 }
 
 function go(path) {
@@ -76,9 +112,19 @@ function go(path) {
 addEventListener("popstate", show);
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.hasAttribute("download")) return;
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.shiftKey ||
+    link.hasAttribute("download")
+  )
+    return;
   const url = new URL(link.href);
-  if (url.origin !== location.origin || !(url.pathname.split("/")[1] in VIEWS) || link.classList.contains("skip")) return;
+  if (url.origin !== location.origin || !(url.pathname.split("/")[1] in VIEWS) || link.classList.contains("skip"))
+    return;
   event.preventDefault();
   if (url.pathname + url.search !== location.pathname + location.search) go(url.pathname + url.search);
 });
@@ -92,7 +138,8 @@ onConnection(async (state) => {
   const gone = part("gone");
   if (state === "gone") {
     wasGone = true;
-    gone.textContent = "The service does not answer. What you see may be old; the page goes on by itself when it is back.";
+    gone.textContent =
+      "The service does not answer. What you see may be old; the page goes on by itself when it is back.";
     gone.hidden = false;
   } else if (state === "up") {
     gone.hidden = true;
@@ -147,7 +194,10 @@ function shade() {
   const dark = theme === "dark" || (theme === "auto" && prefersDark.matches);
   document.documentElement.dataset.shade = dark ? "dark" : "light";
   const [sign, words] = SHADES[theme];
-  part("theme").replaceChildren(make("span", { "aria-hidden": "true" }, sign), make("span", { class: "unseen" }, `Colours: ${words}`));
+  part("theme").replaceChildren(
+    make("span", { "aria-hidden": "true" }, sign),
+    make("span", { class: "unseen" }, `Colours: ${words}`),
+  );
   part("theme").title = `Colours: ${words}`;
 }
 
@@ -173,9 +223,33 @@ prefersDark.addEventListener("change", reshade);
 
 function showKeys() {
   part("keys").replaceChildren(
-    make("form", { method: "dialog" }, make("div", { class: "row top" }, make("h2", { id: "keys-title", class: "fill" }, "Keys"), make("button", { "aria-label": "Close", class: "close" }, "×"))),
-    make("div", { class: "key-groups" }, KEYS.map(([title, keys]) =>
-      make("section", {}, make("h3", {}, title), make("dl", {}, keys.flatMap(([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)]))))));
+    make(
+      "form",
+      { method: "dialog" },
+      make(
+        "div",
+        { class: "row top" },
+        make("h2", { id: "keys-title", class: "fill" }, "Keys"),
+        make("button", { "aria-label": "Close", class: "close" }, "×"),
+      ),
+    ),
+    make(
+      "div",
+      { class: "key-groups" },
+      KEYS.map(([title, keys]) =>
+        make(
+          "section",
+          {},
+          make("h3", {}, title),
+          make(
+            "dl",
+            {},
+            keys.flatMap(([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)]),
+          ),
+        ),
+      ),
+    ),
+  );
   part("keys").showModal();
 }
 part("show-keys").addEventListener("click", showKeys);

@@ -12,7 +12,13 @@ export class NormalityChart {
   constructor(onFix) {
     this.onFix = onFix;
     this.shown = null;
-    this.element = make("div", { class: "chart", tabindex: "0", role: "slider", "aria-label": "Fixes of the trip in time", onkeydown: (event) => this.key(event) });
+    this.element = make("div", {
+      class: "chart",
+      tabindex: "0",
+      role: "slider",
+      "aria-label": "Fixes of the trip in time",
+      onkeydown: (event) => this.key(event),
+    });
     new ResizeObserver(() => this.resized()).observe(this.element);
     this.silent = false;
   }
@@ -32,7 +38,7 @@ export class NormalityChart {
     this.plot = null;
     if (!trip || !globalThis.uPlot || !this.element.clientWidth) return;
     const { time, n, low, high } = trip.track;
-    const known = [...low, ...high, ...SPARE, trip.eps].filter((value) => value !== null);
+    const known = [...low, ...high, ...SPARE, trip.eps].filter((value) => value !== null && value !== undefined);
     const range = [Math.min(...known) - 0.3, Math.max(...known) + 0.5];
     const [grid, soft, grey] = ["line", "soft", "grey"].map(colour);
     const font = "12px system-ui, sans-serif";
@@ -44,20 +50,39 @@ export class NormalityChart {
         height: this.height,
         padding: [8, 12, 0, 0],
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false }, points: { size: (_, series) => (series === 3 ? 13 : 0), width: (_, series) => (series === 3 ? 2.5 : 0), stroke: () => colour("ink"), fill: "transparent" } },
+        cursor: {
+          y: false,
+          drag: { x: false, y: false },
+          points: {
+            size: (_, series) => (series === 3 ? 13 : 0),
+            width: (_, series) => (series === 3 ? 2.5 : 0),
+            stroke: () => colour("ink"),
+            fill: "transparent",
+          },
+        },
         scales: { x: { time: false }, y: { range } },
         axes: [
-          { ...axis, size: 30, grid: { show: false }, splits: (u, k, from, to) => timesBetween(from, to, u.width), values: (_, splits) => splits.map((t) => clock(t, trip.ahead, t % 60 !== 0)) },
-          { ...axis, size: 40, values: (_, splits) => splits.map((value) => signed(value, 0)), incrs: [1, 2, 5, 10, 20, 50] },
+          {
+            ...axis,
+            size: 30,
+            grid: { show: false },
+            splits: (u, k, from, to) => timesBetween(from, to, u.width),
+            values: (_, splits) => splits.map((t) => clock(t, trip.ahead, t % 60 !== 0)),
+          },
+          {
+            ...axis,
+            size: 40,
+            values: (_, splits) => splits.map((value) => signed(value, 0)),
+            incrs: [1, 2, 5, 10, 20, 50],
+          },
         ],
-        series: [
-          {},
-          { ...band },
-          { ...band },
-          { stroke: grey, width: 1, spanGaps: false, points: { show: false } },
-        ],
+        series: [{}, { ...band }, { ...band }, { stroke: grey, width: 1, spanGaps: false, points: { show: false } }],
         bands: [{ series: [1, 2], fill: colour("band") }],
-        hooks: { drawClear: [(u) => this.segments(u)], draw: [(u) => this.marks(u)], setCursor: [(u) => this.moved(u)] },
+        hooks: {
+          drawClear: [(u) => this.segments(u)],
+          draw: [(u) => this.marks(u)],
+          setCursor: [(u) => this.moved(u)],
+        },
       },
       [time, high, low, n],
       this.element,
@@ -70,7 +95,10 @@ export class NormalityChart {
 
   resized() {
     if (!this.plot) this.draw();
-    else if (this.element.clientWidth && (this.plot.width !== this.element.clientWidth || this.plot.height !== this.height)) {
+    else if (
+      this.element.clientWidth &&
+      (this.plot.width !== this.element.clientWidth || this.plot.height !== this.height)
+    ) {
       this.plot.setSize({ width: this.element.clientWidth, height: this.height });
     }
   }
@@ -92,14 +120,16 @@ export class NormalityChart {
     const { track, eps, segments } = this.trip;
     const sharp = devicePixelRatio;
     ctx.save();
-    const y = u.valToPos(eps, "y", true);
+    const y = eps === null ? null : u.valToPos(eps, "y", true);
     ctx.strokeStyle = ctx.fillStyle = colour("ink");
     ctx.lineWidth = 1.2 * sharp;
     ctx.setLineDash([6 * sharp, 4 * sharp]);
     ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
+    if (y !== null) {
+      ctx.moveTo(bbox.left, y);
+      ctx.lineTo(bbox.left + bbox.width, y);
+      ctx.stroke();
+    }
     ctx.setLineDash([]);
     ctx.font = `${11.5 * sharp}px system-ui, sans-serif`;
     ctx.textAlign = "right";
@@ -120,7 +150,7 @@ export class NormalityChart {
     ctx.strokeStyle = colour("paper");
     ctx.lineWidth = 4 * sharp;
     ctx.lineJoin = "round";
-    for (const write of ["strokeText", "fillText"]) {
+    for (const write of y === null ? [] : ["strokeText", "fillText"]) {
       ctx.fillStyle = colour("ink");
       ctx[write](`threshold ${signed(eps, 2)}`, bbox.left + bbox.width - 4 * sharp, y - 5 * sharp);
     }
@@ -168,7 +198,11 @@ export class NormalityChart {
     if (!plot) return;
     this.silent = true;
     if (i === null) plot.setCursor({ left: -10, top: -10 });
-    else plot.setCursor({ left: plot.valToPos(trip.track.time[i], "x"), top: trip.track.n[i] === null ? 0 : plot.valToPos(trip.track.n[i], "y") });
+    else
+      plot.setCursor({
+        left: plot.valToPos(trip.track.time[i], "x"),
+        top: trip.track.n[i] === null ? 0 : plot.valToPos(trip.track.n[i], "y"),
+      });
     this.silent = false;
   }
 
@@ -182,7 +216,9 @@ export class NormalityChart {
 function timesBetween(from, to, width) {
   const most = Math.max(2, width / 90);
   const fits = (seconds) => (to - from) / seconds <= most;
-  const step = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find(fits) ?? 86400 * Math.ceil((to - from) / 86400 / most);
+  const step =
+    [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find(fits) ??
+    86400 * Math.ceil((to - from) / 86400 / most);
   const times = [];
   for (let t = Math.ceil(from / step) * step; t <= to; t += step) times.push(t);
   return times;

@@ -17,7 +17,8 @@ export function makeSvg(tag, attributes = {}, ...children) {
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false)
+      element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
@@ -36,11 +37,17 @@ export function confirmed(question, does) {
     const box = make(
       "dialog",
       { class: "ask", "aria-label": question, onclose: () => (answered(box.returnValue === "yes"), box.remove()) },
-      make("form", { method: "dialog" },
+      make(
+        "form",
+        { method: "dialog" },
         make("p", {}, question),
-        make("div", { class: "row end" },
+        make(
+          "div",
+          { class: "row end" },
           make("button", { value: "no", autofocus: true }, "Cancel"),
-          make("button", { value: "yes", class: "danger" }, does))),
+          make("button", { value: "yes", class: "danger" }, does),
+        ),
+      ),
     );
     document.body.append(box);
     box.showModal();
@@ -50,6 +57,12 @@ export function confirmed(question, does) {
 /** Whether keys that are pressed now belong to what has the focus. */
 export function typing(event) {
   const { target } = event;
-  return event.ctrlKey || event.metaKey || event.altKey || target.isContentEditable
-    || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || document.querySelector("dialog[open]") !== null;
+  return (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    target.isContentEditable ||
+    /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) ||
+    document.querySelector("dialog[open]") !== null
+  );
 }

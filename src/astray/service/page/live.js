@@ -1,48 +1,45 @@
-// Live: every agent with its state, worst first, in a list that can be searched and on a map over their habitual ways.
+// Live: every agent with its state, worst first, in a list and on a map over their habitual ways.
 
 import { ask, inPath, on } from "./api.js";
 import { AgentCard } from "./agent_card.js";
-import { STATES, stateMark, stateOf } from "./colours.js";
+import { AgentList } from "./agent_list.js";
+import { STATES, stateOf } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { boxAround, line, map, point } from "./map.js";
-import { ago, count, signed } from "./words.js";
+import { pieces } from "./trip_view.js";
+import { count } from "./words.js";
 
 const WITH_WAYS = 40; // agents whose habitual ways are drawn, the worst first
 const AT_ONCE = 4; // requests for ways under way
 const TRAIL = 60; // last places of an agent that are drawn behind it
+const LABELLED = 60; // agents that all have their names on the map; of more only those with an alert
 const PAGE = 1000; // agents asked for at once
-const REDRAW = 500; // milliseconds between two drawings of the agents
+const REDRAW = 500; // milliseconds between two drawings of what has arrived
 const REORDER = 2000; // milliseconds between two orderings of the list
 
-const worstFirst = (a, b) =>
-  stateOf(a.state).rank - stateOf(b.state).rank || (a.normality ?? 0) - (b.normality ?? 0) || a.agent.localeCompare(b.agent);
+const placed = ({ lat }) => lat !== null && lat !== undefined;
 
 export class Live {
   title = "Live";
 
   constructor() {
     this.agents = new Map();
-    this.rows = new Map();
+    this.arrivals = new Map(); // agents that have changed since the last drawing
     this.trails = new Map();
     this.ways = new Map();
-    this.states = new Set();
     this.chosen = new URLSearchParams(location.search).get("agent");
-    this.search = make("input", { type: "search", placeholder: "Find an agent  ( / )", "aria-label": "Find an agent", autocomplete: "off", spellcheck: "false", oninput: () => this.filter() });
-    this.chips = make("div", { class: "chips", role: "group", "aria-label": "Only these states" });
-    this.counts = make("p", { class: "soft", role: "status" });
-    this.list = make("ul", { class: "agents", "aria-label": "Agents, worst first", onkeydown: (event) => this.walk(event) });
+    this.list = new AgentList({ choose: (name) => this.choose(name), narrowed: () => this.drawAgents() });
     this.frame = make("div", { class: "map-frame" });
     this.card = new AgentCard({ close: () => this.choose(null), track: (trip) => this.follow(trip) });
-    this.element = make("div", { class: "live" },
-      make("aside", { class: "side", "aria-label": "Agents" }, make("div", { class: "side-head" }, make("h1", { class: "unseen" }, "Live"), this.search, this.chips, this.counts), this.list),
-      make("section", { class: "stage", "aria-label": "Map of the agents" }, this.frame, this.card.element));
+    const stage = make("section", { class: "stage", "aria-label": "Map of the agents" }, this.frame, this.card.element);
+    this.element = make("div", { class: "live" }, this.list.element, stage);
     this.stops = [on("agent", (agent) => this.arrived(agent)), on("alert", () => this.card.refresh())];
   }
 
   async enter() {
     map.attach(this.frame);
     await this.reload();
-    this.clock = setInterval(() => this.tick(), 15_000);
+    this.clock = setInterval(() => this.list.tick(), 15_000);
   }
 
   async reload() {
@@ -52,124 +49,106 @@ export class Live {
       for (const agent of agents) known.set(agent.agent, agent);
       if (!agents.length || known.size >= total) break;
     }
+    if (this.left) return;
     this.agents = known;
-    this.rows.clear();
-    this.order();
-    map.show({ agents: this.places() }, { box: boxAround(this.positions()), onAgent: (name) => this.choose(name) });
-    map.label(`Map of ${count(this.agents.size, "agent")}.`);
+    map.show({}, { box: boxAround(this.positions()), onAgent: (name) => this.choose(name) });
+    map.label(`Map of ${count(known.size, "agent")}.`);
+    this.list.show(known);
     if (this.chosen !== null) this.choose(this.chosen);
     this.loadWays();
   }
 
-  // ------------------------------------------------------------------ the list
+  // ------------------------------------------------------------------ what arrives
+
+  arrived(agent) {
+    const before = this.arrivals.get(agent.agent) ?? this.agents.get(agent.agent);
+    if (before?.state !== "alert" && agent.state === "alert") say(`Alert: ${agent.agent}.`);
+    this.arrivals.set(agent.agent, agent);
+    if (!agent.removed) this.trail(agent, before);
+    this.drawing ??= setTimeout(() => this.redraw(), REDRAW);
+    this.ordering ??= setTimeout(() => this.order(), REORDER);
+  }
+
+  redraw() {
+    this.drawing = null;
+    for (const [name, agent] of this.arrivals) {
+      if (agent.removed) this.forget(name);
+      else {
+        this.agents.set(name, agent);
+        this.list.update(agent);
+        if (name === this.card.agent?.agent) this.card.update(agent);
+      }
+    }
+    this.arrivals.clear();
+    this.drawAgents();
+    map.set("trails", this.trailLines());
+  }
 
   order() {
-    this.ordered = [...this.agents.values()].sort(worstFirst);
-    if (!this.agents.size) return this.teach();
-    this.list.replaceChildren(...this.ordered.map((agent) => this.row(agent)));
-    this.chooseStates();
-    return this.filter();
-  }
-
-  row(agent) {
-    let row = this.rows.get(agent.agent);
-    if (!row) {
-      const button = make("button", { type: "button", onclick: () => this.choose(agent.agent) });
-      row = make("li", {}, button);
-      this.rows.set(agent.agent, row);
+    this.ordering = null;
+    const same = this.agents.size === this.list.rows.size;
+    if (this.list.busy && same) {
+      this.ordering = setTimeout(() => this.order(), REORDER);
+      return;
     }
-    this.fillRow(row.firstChild, agent);
-    return row;
+    const first = this.list.rows.size === 0;
+    this.list.show(this.agents);
+    if (!same) this.loadWays();
+    if (first) map.whole(boxAround(this.positions()));
   }
 
-  fillRow(button, agent) {
-    const is = agent.normality === null || agent.normality === undefined ? "" : signed(agent.normality);
-    button.replaceChildren(
-      stateMark(agent.state),
-      make("span", { class: "fill" }, make("span", { class: "name" }, agent.agent), make("span", { class: "soft" }, `${agent.state}, ${ago(agent.time)}`)),
-      make("span", { class: "score", title: is ? "normality of the trip under way" : null }, is));
-    button.title = stateOf(agent.state).words;
-    button.setAttribute("aria-current", String(agent.agent === this.chosen));
+  forget(name) {
+    this.agents.delete(name);
+    this.ways.delete(name);
+    this.trails.delete(name);
+    if (name === this.chosen) this.choose(null);
+    this.drawWays();
+    this.list.show(this.agents);
   }
 
-  chooseStates() {
-    const numbers = {};
-    for (const { state } of this.agents.values()) numbers[state] = (numbers[state] ?? 0) + 1;
-    const focused = document.activeElement?.dataset?.state;
-    this.chips.replaceChildren(
-      ...Object.keys(STATES).filter((state) => numbers[state]).map((state) =>
-        make("button", { type: "button", "data-state": state, title: STATES[state].words, "aria-pressed": String(this.states.has(state)), onclick: () => this.only(state) },
-          stateMark(state), `${state} `, make("b", {}, numbers[state].toLocaleString("en")))));
-    if (focused) this.chips.querySelector(`[data-state="${focused}"]`)?.focus();
-  }
-
-  only(state) {
-    if (!this.states.delete(state)) this.states.add(state);
-    this.chooseStates();
-    this.filter();
-  }
-
-  matches(agent) {
-    const wanted = this.search.value.trim().toLowerCase();
-    return (!this.states.size || this.states.has(agent.state)) && agent.agent.toLowerCase().includes(wanted);
-  }
-
-  filter() {
-    let shown = 0;
-    for (const agent of this.agents.values()) {
-      const hidden = !this.matches(agent);
-      this.rows.get(agent.agent).hidden = hidden;
-      shown += hidden ? 0 : 1;
-    }
-    const all = count(this.agents.size, "agent");
-    this.counts.textContent = shown === this.agents.size ? `${all}, worst first` : `${shown.toLocaleString("en")} of ${all}`;
-    map.set("agents", this.places());
-  }
-
-  /** Arrow keys walk through the list. */
-  walk(event) {
-    const rows = [...this.list.children].filter((row) => !row.hidden);
-    const at = rows.indexOf(event.target.closest("li"));
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
-    if (to === undefined || !rows[to]) return;
-    event.preventDefault();
-    rows[to].firstChild.focus();
-  }
-
-  teach() {
-    this.chips.replaceChildren();
-    this.counts.textContent = "";
-    const example = `curl ${location.origin}/api/fixes -H 'Content-Type: application/json' \\\n  -d '{"agent": "ana", "time": ${Math.round(Date.now() / 1000)}, "lat": 52.52, "lon": 13.405}'`;
-    this.list.replaceChildren(
-      make("li", { class: "empty" },
-        make("h2", {}, "No agents yet"),
-        make("p", {}, "An agent appears with its first fix. Send one:"),
-        make("pre", { tabindex: "0" }, example),
-        make("p", {}, "Or point OwnTracks to /pub, Overland to /overland, Traccar to /traccar, OsmAnd to /osmand. With a token, add ", make("code", {}, "-H 'Authorization: Bearer TOKEN'"), ".")));
+  trail(agent, before) {
+    if (!placed(agent)) return;
+    const underWay = agent.state !== "at rest" && agent.state !== "silent";
+    const trail = this.trails.get(agent.agent) ?? (before && placed(before) ? [[before.lon, before.lat]] : []);
+    if (underWay) this.trails.set(agent.agent, [...trail, [agent.lon, agent.lat]].slice(-TRAIL));
+    else this.trails.delete(agent.agent);
   }
 
   // ------------------------------------------------------------------ the map
 
   positions() {
-    return [...this.agents.values()].filter(({ lat }) => lat !== null && lat !== undefined).map(({ lon, lat }) => [lon, lat]);
+    return [...this.agents.values()].filter(placed).map(({ lon, lat }) => [lon, lat]);
   }
 
-  places() {
-    const few = this.agents.size <= 60;
-    return [...this.agents.values()]
-      .filter((agent) => agent.lat !== null && agent.lat !== undefined && this.matches(agent))
-      .map((agent) => {
-        const { rank } = stateOf(agent.state);
-        const chosen = agent.agent === this.chosen;
-        const name = few || chosen || agent.state === "alert" ? agent.agent : "";
-        return point([agent.lon, agent.lat], { agent: agent.agent, name, state: agent.state in STATES ? agent.state : "at rest", rank: chosen ? 1 : -rank, chosen });
-      });
+  drawAgents() {
+    const few = this.agents.size <= LABELLED;
+    const shown = [...this.agents.values()].filter((agent) => placed(agent) && this.list.matches(agent));
+    map.set(
+      "agents",
+      shown.map(({ agent, state, lon, lat }) => {
+        const chosen = agent === this.chosen;
+        return point([lon, lat], {
+          agent,
+          name: few || chosen || state === "alert" ? agent : "",
+          state: state in STATES ? state : "at rest",
+          rank: chosen ? 1 : -stateOf(state).rank,
+          chosen,
+        });
+      }),
+    );
+  }
+
+  trailLines() {
+    return [...this.trails]
+      .filter(([, trail]) => trail.length > 1)
+      .map(([agent, trail]) => line(trail, { alert: this.agents.get(agent)?.state === "alert" }));
   }
 
   async loadWays() {
-    const wanted = this.ordered?.slice(0, WITH_WAYS).map(({ agent }) => agent).filter((agent) => !this.ways.has(agent)) ?? [];
+    const wanted = this.list.ordered.slice(0, WITH_WAYS).map(({ agent }) => agent);
     const next = async () => {
       for (let agent = wanted.shift(); agent !== undefined && !this.left; agent = wanted.shift()) {
+        if (this.ways.has(agent)) continue;
         await this.loadWay(agent);
         this.drawWays();
       }
@@ -178,79 +157,19 @@ export class Live {
   }
 
   async loadWay(agent) {
+    this.ways.set(agent, []);
     const { features } = await ask(`/api/agents/${inPath(agent)}/ways`).catch(() => ({ features: [] }));
     this.ways.set(agent, features);
   }
 
   drawWays() {
     if (this.left) return;
-    const all = [...this.ways].sort(([a], [b]) => (a === this.chosen) - (b === this.chosen));
-    map.set("ways", all.flatMap(([agent, ways]) => ways.map((way) => ({ ...way, properties: { ...way.properties, chosen: agent === this.chosen } }))));
-  }
-
-  // ------------------------------------------------------------------ what arrives
-
-  arrived(agent) {
-    if (agent.removed) {
-      this.agents.delete(agent.agent);
-      this.rows.get(agent.agent)?.remove();
-      this.rows.delete(agent.agent);
-      this.ways.delete(agent.agent);
-      this.trails.delete(agent.agent);
-      if (agent.agent === this.chosen) this.choose(null);
-      this.drawWays();
-    } else {
-      const before = this.agents.get(agent.agent);
-      this.agents.set(agent.agent, agent);
-      if (before?.state !== "alert" && agent.state === "alert") say(`Alert: ${agent.agent}.`);
-      this.trail(agent, before);
-      if (this.rows.has(agent.agent)) this.fillRow(this.rows.get(agent.agent).firstChild, agent);
-      if (agent.agent === this.card.agent?.agent) this.card.update(agent);
-    }
-    this.waiting ??= setTimeout(() => this.settle(), REORDER);
-    this.drawing ??= setTimeout(() => this.redraw(), REDRAW);
-  }
-
-  redraw() {
-    this.drawing = null;
-    if (this.left) return;
-    map.set("agents", this.places());
-    map.set("trails", this.trailLines());
-  }
-
-  /** Order the list anew, but not under somebody's hand. */
-  settle() {
-    this.waiting = null;
-    if (this.left) return;
-    const busy = this.list.matches(":hover") || this.list.contains(document.activeElement);
-    const grown = this.agents.size !== this.rows.size;
-    if (busy && !grown) this.waiting = setTimeout(() => this.settle(), REORDER);
-    else {
-      const first = this.rows.size === 0;
-      const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
-      this.order();
-      focused?.focus();
-      if (first) map.whole(boxAround(this.positions()));
-    }
-  }
-
-  trail(agent, before) {
-    if (agent.lat === null || agent.lat === undefined) return;
-    if (agent.state !== "moving" && agent.state !== "alert" && agent.state !== "learning") return void this.trails.delete(agent.agent);
-    const trail = this.trails.get(agent.agent) ?? (before?.lat ? [[before.lon, before.lat]] : []);
-    this.trails.set(agent.agent, [...trail, [agent.lon, agent.lat]].slice(-TRAIL));
-  }
-
-  trailLines() {
-    return [...this.trails].filter(([, trail]) => trail.length > 1).map(([agent, trail]) => line(trail, { alert: this.agents.get(agent)?.state === "alert" }));
-  }
-
-  tick() {
-    for (const [name, row] of this.rows) {
-      const said = row.querySelector(".soft");
-      const agent = this.agents.get(name);
-      if (said && agent) said.textContent = `${agent.state}, ${ago(agent.time)}`;
-    }
+    const chosenLast = [...this.ways].sort(([a], [b]) => (a === this.chosen) - (b === this.chosen));
+    const marked = (way, chosen) => ({ ...way, properties: { ...way.properties, chosen } });
+    map.set(
+      "ways",
+      chosenLast.flatMap(([agent, ways]) => ways.map((way) => marked(way, agent === this.chosen))),
+    );
   }
 
   // ------------------------------------------------------------------ one agent
@@ -259,30 +178,29 @@ export class Live {
     this.chosen = name;
     const agent = this.agents.get(name) ?? null;
     history.replaceState(null, "", name === null ? "/live" : `/live?agent=${inPath(name)}`);
-    for (const [other, row] of this.rows) row.firstChild.setAttribute("aria-current", String(other === name));
-    this.rows.get(name)?.scrollIntoView({ block: "nearest" });
+    this.list.mark(name);
     this.card.show(agent, name);
-    map.set("agents", this.places());
-    for (const part of ["track", "odd", "ends"]) map.set(part, []);
+    this.drawAgents();
+    for (const part of ["track", "ends"]) map.set(part, []);
     if (agent === null) return this.drawWays();
-    if (!this.ways.has(name)) await this.loadWay(name);
-    if (this.chosen !== name) return undefined;
+    await this.loadWay(name);
+    if (this.chosen !== name || this.left) return undefined;
     this.drawWays();
     const near = this.ways.get(name).flatMap((way) => way.geometry.coordinates);
-    const box = boxAround([...near, ...(agent.lat === null ? [] : [[agent.lon, agent.lat]])]);
+    const box = boxAround([...near, ...(placed(agent) ? [[agent.lon, agent.lat]] : [])]);
     return box && map.fit(box, true);
   }
 
-  /** The trip under way of the chosen agent, coloured by normality. */
+  /** The trip under way of the chosen agent, coloured by normality where that is known. */
   follow(trip) {
-    const { places, usable, track } = trip;
-    map.set("track", usable.slice(1).map((i, k) => line([places[usable[k]], places[i]], { n: Math.min(track.n[i] ?? 0, track.n[usable[k]] ?? 0) })));
-    map.set("ends", usable.length ? [point(places[usable[0]], { end: false })] : []);
+    if (this.left) return;
+    map.set("track", pieces(trip));
+    map.set("ends", trip.usable.length ? [point(trip.places[trip.usable[0]], { end: false })] : []);
   }
 
   key(event) {
     if (typing(event)) return;
-    if (event.key === "/") this.search.focus();
+    if (event.key === "/") this.list.search.focus();
     else if (event.key === "Escape" && this.chosen !== null) this.choose(null);
     else return;
     event.preventDefault();
@@ -291,8 +209,8 @@ export class Live {
   leave() {
     this.left = true;
     clearInterval(this.clock);
-    clearTimeout(this.waiting);
     clearTimeout(this.drawing);
+    clearTimeout(this.ordering);
     this.stops.forEach((stop) => stop());
   }
 }

@@ -7,7 +7,14 @@ export class Login {
   title = "Log in";
 
   constructor(done) {
-    this.token = make("input", { type: "password", id: "token", name: "token", autocomplete: "current-password", required: true, "aria-describedby": "login-error" });
+    this.token = make("input", {
+      type: "password",
+      id: "token",
+      name: "token",
+      autocomplete: "current-password",
+      required: true,
+      "aria-describedby": "login-error",
+    });
     this.error = make("p", { class: "error", id: "login-error", role: "alert", hidden: true });
     const submit = async (event) => {
       event.preventDefault();
@@ -21,11 +28,23 @@ export class Login {
         this.token.select();
       }
     };
-    this.element = make("div", { class: "sheet narrow" },
+    this.element = make(
+      "div",
+      { class: "sheet narrow" },
       make("h1", {}, "Log in"),
       make("p", {}, "This service asks for a token."),
-      make("form", { onsubmit: submit }, make("div", { class: "field" }, make("label", { for: "token" }, "Token"), this.token, this.error), make("button", { class: "primary", type: "submit" }, "Log in")),
-      make("p", { class: "soft" }, "Whoever runs the service makes tokens, for some agents or for all, to read or to write."));
+      make(
+        "form",
+        { onsubmit: submit },
+        make("div", { class: "field" }, make("label", { for: "token" }, "Token"), this.token, this.error),
+        make("button", { class: "primary", type: "submit" }, "Log in"),
+      ),
+      make(
+        "p",
+        { class: "soft" },
+        "Whoever runs the service makes tokens, for some agents or for all, to read or to write.",
+      ),
+    );
   }
 
   async enter() {

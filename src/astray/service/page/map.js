@@ -1,16 +1,37 @@
 // The one map of the page: habitual ways, tracks coloured by normality, agents; without tiles unless there is a local file.
 
 import { ask } from "./api.js";
-import { STATES, colour, isDark, normalityStops } from "./colours.js";
+import { STATES, colour, isDark } from "./colours.js";
 import { make } from "./dom.js";
+import { overlay } from "./map_layers.js";
 
 const NEAR = 24; // pixels from the pointer within which a fix is meant
 const NOTHING = { type: "FeatureCollection", features: [] };
-const SOURCES = ["ways", "trails", "others", "expected", "odd", "track", "faults", "ends", "numbers", "agents", "pointed"];
+const SOURCES = [
+  "ways",
+  "trails",
+  "others",
+  "expected",
+  "odd",
+  "track",
+  "faults",
+  "ends",
+  "numbers",
+  "agents",
+  "pointed",
+];
 
 export const collection = (features) => ({ type: "FeatureCollection", features });
-export const line = (coordinates, properties = {}) => ({ type: "Feature", properties, geometry: { type: "LineString", coordinates } });
-export const point = (coordinates, properties = {}) => ({ type: "Feature", properties, geometry: { type: "Point", coordinates } });
+export const line = (coordinates, properties = {}) => ({
+  type: "Feature",
+  properties,
+  geometry: { type: "LineString", coordinates },
+});
+export const point = (coordinates, properties = {}) => ({
+  type: "Feature",
+  properties,
+  geometry: { type: "Point", coordinates },
+});
 
 class PageMap {
   constructor() {
@@ -49,7 +70,9 @@ class PageMap {
         renderWorldCopies: true,
       });
     } catch {
-      this.element.append(make("p", { class: "empty" }, "No map: this browser offers no WebGL 2. The words and the chart say the same."));
+      this.element.append(
+        make("p", { class: "empty" }, "No map: this browser offers no WebGL 2. The words and the chart say the same."),
+      );
       return;
     }
     const { map } = this;
@@ -57,7 +80,19 @@ class PageMap {
     map.keyboard.disableRotation();
     map.addControl(new maplibre.NavigationControl({ showCompass: false }), "top-right");
     map.addControl(new maplibre.ScaleControl({ maxWidth: 120 }), "bottom-left");
-    this.element.append(make("button", { type: "button", class: "whole", title: "Show everything (0)", "aria-label": "Show everything", onclick: () => this.whole() }, "⤢"));
+    this.element.append(
+      make(
+        "button",
+        {
+          type: "button",
+          class: "whole",
+          title: "Show everything (0)",
+          "aria-label": "Show everything",
+          onclick: () => this.whole(),
+        },
+        "⤢",
+      ),
+    );
     map.getCanvas().addEventListener("keydown", (event) => event.key === "0" && this.whole());
     map.on("style.load", () => this.refill());
     map.on("idle", () => (this.element.dataset.ready = "yes"));
@@ -78,7 +113,9 @@ class PageMap {
 
   label(words) {
     this.words = words;
-    this.map?.getCanvas().setAttribute("aria-label", `${words} Arrow keys move the map, plus and minus zoom, 0 shows everything.`);
+    this.map
+      ?.getCanvas()
+      .setAttribute("aria-label", `${words} Arrow keys move the map, plus and minus zoom, 0 shows everything.`);
   }
 
   // ------------------------------------------------------------------ what is shown
@@ -118,12 +155,19 @@ class PageMap {
     const animate = slowly && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     const small = Math.min(this.element.clientWidth, this.element.clientHeight);
     const padding = Math.min(48, small / 8);
-    this.map.fitBounds(box, { padding: { top: padding, right: padding, bottom: padding, left: padding + this.covered() }, maxZoom: 16, animate, duration: 350 });
+    this.map.fitBounds(box, {
+      padding: { top: padding, right: padding, bottom: padding, left: padding + this.covered() },
+      maxZoom: 16,
+      animate,
+      duration: 350,
+    });
   }
 
   /** Pixels at the left that a card lies over. */
   covered() {
-    const card = this.element.parentElement.parentElement?.querySelector(":scope > .card:not([hidden])")?.getBoundingClientRect();
+    const card = this.element.parentElement.parentElement
+      ?.querySelector(":scope > .card:not([hidden])")
+      ?.getBoundingClientRect();
     const { left, top, bottom, width } = this.element.getBoundingClientRect();
     return card && card.top < bottom && card.bottom > top && card.width < width / 2 ? card.right - left : 0;
   }
@@ -147,7 +191,10 @@ class PageMap {
 
   agentAt({ point: at }) {
     if (!this.onAgent || !this.map.getLayer("agents")) return null;
-    const near = [[at.x - 8, at.y - 8], [at.x + 8, at.y + 8]];
+    const near = [
+      [at.x - 8, at.y - 8],
+      [at.x + 8, at.y + 8],
+    ];
     return this.map.queryRenderedFeatures(near, { layers: ["agents"] })[0]?.properties.agent ?? null;
   }
 
@@ -160,7 +207,12 @@ class PageMap {
   }
 
   style() {
-    const under = this.basemap ? this.basemap() : { sources: {}, layers: [{ id: "ground", type: "background", paint: { "background-color": colour("ground") } }] };
+    const under = this.basemap
+      ? this.basemap()
+      : {
+          sources: {},
+          layers: [{ id: "ground", type: "background", paint: { "background-color": colour("ground") } }],
+        };
     const sources = Object.fromEntries(SOURCES.map((name) => [name, { type: "geojson", data: this.data[name] }]));
     return { version: 8, sources: { ...under.sources, ...sources }, layers: [...under.layers, ...overlay()] };
   }
@@ -188,17 +240,27 @@ class PageMap {
   async localTiles(maplibre) {
     const settings = await ask("/api/settings").catch(() => null);
     if (!settings?.tiles) return;
-    const [{ layers, namedFlavor }] = await Promise.all([import("./vendor/basemaps.mjs"), classic("./vendor/pmtiles.js")]);
+    const [{ layers, namedFlavor }] = await Promise.all([
+      import("./vendor/basemaps.mjs"),
+      classic("./vendor/pmtiles.js"),
+    ]);
     maplibre.addProtocol("pmtiles", new globalThis.pmtiles.Protocol().tile);
     const url = `pmtiles://${location.origin}/api/tiles`;
     this.basemap = () => ({
       sources: { tiles: { type: "vector", url } },
       // Icons would need a picture from elsewhere; names are drawn with the fonts of this computer.
-      layers: layers("tiles", namedFlavor(isDark() ? "dark" : "light"), { lang: "en" }).filter((layer) => !layer.layout?.["icon-image"]),
+      layers: layers("tiles", namedFlavor(isDark() ? "dark" : "light"), { lang: "en" }).map((layer) => ({
+        ...layer,
+        layout: withoutIcon(layer.layout),
+      })),
     });
     this.map.addControl(new maplibre.AttributionControl({ compact: true, customAttribution: "© OpenStreetMap" }));
     this.restyle();
   }
+}
+
+function withoutIcon(layout = {}) {
+  return Object.fromEntries(Object.entries(layout).filter(([name]) => !name.startsWith("icon-")));
 }
 
 /** A script that is no module, once. */
@@ -212,35 +274,6 @@ export function classic(path) {
     script.addEventListener("error", () => failed(new Error(`${path} cannot be loaded`)));
     if (!there) document.head.append(script);
   });
-}
-
-function overlay() {
-  const [ink, soft, pale, ground] = ["ink", "soft", "pale", "ground"].map(colour);
-  const round = { "line-cap": "round", "line-join": "round" };
-  const normality = ["interpolate", ["linear"], ["get", "n"], ...normalityStops().flat()];
-  const text = { "text-font": ["sans-serif"], "text-size": 12 };
-  return [
-    { id: "ways", type: "line", source: "ways", layout: round, paint: { "line-color": ["case", ["boolean", ["get", "chosen"], false], colour("grey"), pale], "line-width": ["interpolate", ["linear"], ["zoom"], 10, 1, 15, 2.2], "line-opacity": 0.75 } },
-    { id: "trails", type: "line", source: "trails", layout: round, paint: { "line-color": ["case", ["get", "alert"], colour("odd"), colour("normal")], "line-width": 3, "line-opacity": 0.8 } },
-    { id: "odd", type: "line", source: "odd", layout: round, paint: { "line-color": colour("odd"), "line-opacity": 0.26, "line-width": 22 } },
-    { id: "expected-case", type: "line", source: "expected", layout: round, paint: { "line-color": ground, "line-width": 4.5 } },
-    { id: "expected", type: "line", source: "expected", paint: { "line-color": ink, "line-width": 2.5, "line-dasharray": [3, 2.4] } },
-    { id: "others-case", type: "line", source: "others", layout: round, paint: { "line-color": ground, "line-width": 5 } },
-    { id: "others", type: "line", source: "others", layout: round, paint: { "line-color": colour("review"), "line-width": 2.5 } },
-    { id: "track-case", type: "line", source: "track", layout: round, paint: { "line-color": ink, "line-width": 6.5 } },
-    { id: "track", type: "line", source: "track", layout: round, paint: { "line-color": normality, "line-width": 4.5 } },
-    { id: "faults", type: "symbol", source: "faults", layout: { ...text, "text-field": "×", "text-size": 16, "text-allow-overlap": true }, paint: { "text-color": soft, "text-halo-color": ground, "text-halo-width": 1 } },
-    { id: "start", type: "circle", source: "ends", filter: ["==", ["get", "end"], false], paint: { "circle-radius": 6, "circle-color": ground, "circle-stroke-color": ink, "circle-stroke-width": 2.5 } },
-    { id: "end", type: "symbol", source: "ends", filter: ["==", ["get", "end"], true], layout: { ...text, "text-field": "■", "text-size": 20, "text-allow-overlap": true }, paint: { "text-color": ink, "text-halo-color": ground, "text-halo-width": 2 } },
-    { id: "numbers", type: "circle", source: "numbers", paint: { "circle-radius": 10, "circle-color": colour("odd"), "circle-stroke-color": "#ffffff", "circle-stroke-width": 1.5, "circle-translate": [16, -16] } },
-    { id: "numbers-text", type: "symbol", source: "numbers", layout: { ...text, "text-field": ["get", "number"], "text-allow-overlap": true }, paint: { "text-color": "#ffffff", "text-translate": [16, -16] } },
-    { id: "chosen", type: "circle", source: "agents", filter: ["get", "chosen"], paint: { "circle-radius": 15, "circle-color": "transparent", "circle-stroke-color": ink, "circle-stroke-width": 2 } },
-    { id: "agents", type: "symbol", source: "agents",
-      layout: { ...text, "icon-image": ["get", "state"], "icon-allow-overlap": true, "text-field": ["get", "name"], "text-anchor": "top", "text-offset": [0, 0.8], "text-optional": true, "symbol-sort-key": ["get", "rank"] },
-      paint: { "text-color": ink, "text-halo-color": ground, "text-halo-width": 1.5 } },
-    { id: "pointed-case", type: "circle", source: "pointed", paint: { "circle-radius": 9, "circle-color": "transparent", "circle-stroke-color": ground, "circle-stroke-width": 6 } },
-    { id: "pointed", type: "circle", source: "pointed", paint: { "circle-radius": 9, "circle-color": "transparent", "circle-stroke-color": ink, "circle-stroke-width": 3 } },
-  ];
 }
 
 /** The smallest box around places ([lon, lat]); null if there are none. Continuous across the antimeridian. */

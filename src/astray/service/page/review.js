@@ -6,12 +6,13 @@ import { normalityColour } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { TripView, agentLink, loadTrip } from "./trip_view.js";
 import { KEYS, Pending, verdictButtons } from "./verdicts.js";
-import { DECISIONS, VERDICTS, moment, signed, zoneName } from "./words.js";
+import { DECISIONS, VERDICTS, count, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
 const TOGETHER = 12; // trips of a question that are drawn, at most
 
-const worstFirst = (a, b) => (a.score ?? 0) - (b.score ?? 0) || a.start - b.start;
+// As the service orders them; what has no score comes last.
+const worstFirst = (a, b) => (a.score ?? Infinity) - (b.score ?? Infinity) || (a.id < b.id ? -1 : Number(a.id > b.id));
 
 export class Review {
   title = "Review";
@@ -27,9 +28,22 @@ export class Review {
     this.list = make("ol", { class: "queue", "aria-label": "For review, worst first" });
     this.verdict = make("div", { class: "verdict-bar" });
     this.detail = make("div", { class: "detail" });
-    this.element = make("div", { class: "review" },
-      make("aside", { class: "side", "aria-label": "Queue" }, make("div", { class: "side-head" }, make("h2", {}, "For review"), this.counts), this.list),
-      make("section", { class: "work", "aria-label": "The chosen item" }, this.detail, make("div", { class: "foot" }, this.pending.element, this.verdict)));
+    this.element = make(
+      "div",
+      { class: "review" },
+      make(
+        "aside",
+        { class: "side", "aria-label": "Queue" },
+        make("div", { class: "side-head" }, make("h2", {}, "For review"), this.counts),
+        this.list,
+      ),
+      make(
+        "section",
+        { class: "work", "aria-label": "The chosen item" },
+        this.detail,
+        make("div", { class: "foot" }, this.pending.element, this.verdict),
+      ),
+    );
     this.stop = on("review", (item) => this.arrived(item));
   }
 
@@ -62,13 +76,26 @@ export class Review {
     const question = item.kind === "question";
     const mark = make("span", { class: "score" }, question ? "?" : signed(item.score));
     if (!question && item.score !== null) mark.style.borderColor = normalityColour(item.score);
-    return make("li", {},
-      make("button", { type: "button", "data-id": item.id, onclick: () => this.choose(item) },
+    return make(
+      "li",
+      {},
+      make(
+        "button",
+        { type: "button", "data-id": item.id, onclick: () => this.choose(item) },
         mark,
-        make("span", { class: "fill" },
+        make(
+          "span",
+          { class: "fill" },
           make("span", { class: "name" }, item.agent),
-          make("span", { class: "soft" }, question ? `New habit? ${item.trips.length} alike trips` : moment(item.start, item.local)),
-          make("span", { class: "cause" }, item.words ?? ""))));
+          make(
+            "span",
+            { class: "soft" },
+            question ? `New habit? ${item.trips.length} alike trips` : moment(item.start, item.local),
+          ),
+          make("span", { class: "cause" }, item.words ?? ""),
+        ),
+      ),
+    );
   }
 
   mark() {
@@ -116,7 +143,8 @@ export class Review {
     this.mark();
     if (!item) return this.nothing();
     // The buttons stay from item to item, and with them the focus.
-    if (this.buttons !== item.kind) this.verdict.replaceChildren(verdictButtons(item.kind, (verdict) => this.give(verdict)));
+    if (this.buttons !== item.kind)
+      this.verdict.replaceChildren(verdictButtons(item.kind, (verdict) => this.give(verdict)));
     this.buttons = item.kind;
     try {
       const trips = await Promise.all(item.trips.slice(0, TOGETHER).map((id) => this.load(id)));
@@ -129,8 +157,14 @@ export class Review {
       if (this.chosen !== item) return;
       this.loads.clear();
       this.detail.replaceChildren(
-        make("div", { class: "empty", role: "alert" }, make("h1", {}, "This trip cannot be shown"), make("p", {}, error.words ?? String(error)),
-          make("button", { type: "button", onclick: () => this.choose(item) }, "Try again")));
+        make(
+          "div",
+          { class: "empty", role: "alert" },
+          make("h1", {}, "This trip cannot be shown"),
+          make("p", {}, error.words ?? String(error)),
+          make("button", { type: "button", onclick: () => this.choose(item) }, "Try again"),
+        ),
+      );
     }
   }
 
@@ -141,12 +175,28 @@ export class Review {
     view.show(trips[which], { others: trips.filter((_, i) => i !== which), title, late: item.late });
     view.tabs.hidden = !several;
     if (!several) return;
-    const words = item.words || `${trips.length} unusual trips of ${item.agent} are alike: a new habit?`;
-    view.why.prepend(make("li", { class: "lead" }, words));
+    view.why.prepend(
+      make(
+        "li",
+        {},
+        `${count(trips.length, "unusual trip")} are alike in what is new about them. Of the one that is shown:`,
+      ),
+    );
     view.tabs.replaceChildren(
       ...trips.map((trip, i) =>
-        make("button", { type: "button", "aria-pressed": String(i === which), "aria-keyshortcuts": i < 9 ? String(i + 1) : null, onclick: () => this.show(item, trips, i) },
-          i < 9 ? make("kbd", { "aria-hidden": "true" }, String(i + 1)) : null, moment(trip.start, trip.local))));
+        make(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(i === which),
+            "aria-keyshortcuts": i < 9 ? String(i + 1) : null,
+            onclick: () => this.show(item, trips, i),
+          },
+          i < 9 ? make("kbd", { "aria-hidden": "true" }, String(i + 1)) : null,
+          moment(trip.start, trip.local),
+        ),
+      ),
+    );
     this.several = (i) => trips[i] && this.show(item, trips, i);
   }
 
@@ -167,10 +217,24 @@ export class Review {
     this.buttons = null;
     this.verdict.replaceChildren();
     this.detail.replaceChildren(
-      make("div", { class: "empty" },
+      make(
+        "div",
+        { class: "empty" },
         make("h1", {}, "Nothing waits for you"),
-        make("p", {}, "Trips that are not normal appear here by themselves, the worst first. Give each a verdict: what is normal is learned, an anomaly never is."),
-        make("p", { class: "soft" }, "To be told elsewhere, name an outlet in the ", make("a", { href: "/settings" }, "settings"), ".")));
+        make(
+          "p",
+          {},
+          "Trips that are not normal appear here by themselves, the worst first. Give each a verdict: what is normal is learned, an anomaly never is.",
+        ),
+        make(
+          "p",
+          { class: "soft" },
+          "To be told elsewhere, name an outlet in the ",
+          make("a", { href: "/settings" }, "settings"),
+          ".",
+        ),
+      ),
+    );
   }
 
   // ------------------------------------------------------------------ verdicts
@@ -181,13 +245,18 @@ export class Review {
     const at = this.items.indexOf(item);
     this.take(item.id);
     const next = this.items[at] ?? this.items[at - 1] ?? null;
-    const after = next ? `Next: ${next.agent}, ${moment(next.start, next.local)} ${zoneName(next.zone)}, ${DECISIONS[next.decision] ?? next.decision}, normality ${signed(next.score)}. ${next.words ?? ""}` : "Nothing more waits.";
+    const after = next
+      ? `Next: ${next.agent}, ${moment(next.start, next.local)} ${zoneName(next.zone)}, ${DECISIONS[next.decision] ?? next.decision}, normality ${signed(next.score)}. ${next.words ?? ""}`
+      : "Nothing more waits.";
     say(`${VERDICTS[verdict]}. ${after}`);
     this.choose(next);
     try {
       await this.pending.give(item, verdict);
     } catch (error) {
-      if (error.status !== 404 && error.status !== 409) this.putBack(item);
+      if (error.status !== 404 && error.status !== 409) {
+        this.putBack(item);
+        this.choose(item);
+      }
       this.pending.failed(error);
     }
   }
@@ -220,7 +289,13 @@ export class Review {
     const key = event.key.toLowerCase();
     const inside = event.target.closest?.(".map, .chart"); // arrows there move the map, or the fix
     const keys = { j: () => this.step(1), k: () => this.step(-1), z: () => this.pending.undo() };
-    if (!inside) Object.assign(keys, { arrowdown: () => this.step(1), arrowup: () => this.step(-1), arrowright: () => this.step(1), arrowleft: () => this.step(-1) });
+    if (!inside)
+      Object.assign(keys, {
+        arrowdown: () => this.step(1),
+        arrowup: () => this.step(-1),
+        arrowright: () => this.step(1),
+        arrowleft: () => this.step(-1),
+      });
     if (key in KEYS && !event.repeat) this.give(KEYS[key]);
     else if (/^[1-9]$/.test(key) && this.chosen?.kind === "question") this.several?.(Number(key) - 1);
     else if (key in keys) keys[key]();

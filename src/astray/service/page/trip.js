@@ -15,9 +15,12 @@ export class Trip {
     this.pending = new Pending(() => this.reload());
     this.said = make("p", { class: "soft given" });
     this.verdict = make("div", { class: "verdict-bar" });
-    this.element = make("div", { class: "single" },
+    this.element = make(
+      "div",
+      { class: "single" },
       make("div", { class: "detail" }, this.view.element),
-      make("div", { class: "foot" }, this.pending.element, this.said, this.verdict));
+      make("div", { class: "foot" }, this.pending.element, this.said, this.verdict),
+    );
     this.stop = on("review", (item) => item.id === this.id && !this.busy && this.reload());
   }
 
@@ -31,14 +34,28 @@ export class Trip {
     this.title = `Trip of ${trip.agent}`;
     this.view.show(trip);
     const given = trip.verdict;
-    const open = trip.open ? "A verdict can be given when the trip has ended." : "";
-    const taught = given?.taught ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.` : "";
-    if (given && !given.taught && !this.pending.has(this.id)) this.pending.add({ id: this.id, agent: trip.agent, verdict: given.verdict, teaches_at: given.teaches_at, item: trip });
-    this.said.textContent = open || taught;
+    const none = trip.open
+      ? "A verdict can be given when the trip has ended."
+      : trip.decision === "normal"
+        ? "Nothing was wrong with this trip, so nobody is asked: it is learned by itself."
+        : "";
+    const taught = given?.taught
+      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.`
+      : "";
+    if (given && !given.taught && !this.pending.has(this.id))
+      this.pending.add({
+        id: this.id,
+        agent: trip.agent,
+        verdict: given.verdict,
+        teaches_at: given.teaches_at,
+        item: trip,
+      });
+    this.said.textContent = none || taught;
     this.said.hidden = !this.said.textContent;
-    const may = !trip.open && !given?.taught;
+    const may = !none && !given?.taught;
     this.verdict.replaceChildren(...(may ? [verdictButtons("trip", (verdict) => this.give(verdict))] : []));
-    for (const [i, button] of this.verdict.querySelectorAll("button").entries()) button.setAttribute("aria-pressed", String(Object.values(KEYS)[i] === given?.verdict));
+    for (const [i, button] of this.verdict.querySelectorAll("button").entries())
+      button.setAttribute("aria-pressed", String(Object.values(KEYS)[i] === given?.verdict));
   }
 
   async give(verdict) {

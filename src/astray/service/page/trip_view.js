@@ -8,7 +8,7 @@ import { boxAround, line, map, point } from "./map.js";
 import { DECISIONS, ahead, clock, count, frequency, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
 const AROUND = 0.25; // of the track's size: habitual ways as far as this beside it are in view
-const HINT = "Normality in local time; the band is its uncertainty. Point at it, or at the map, to read a fix.";
+const HINT = "Normality in local time, with its uncertainty. Point here or at the map to read a fix.";
 
 /** A trip from the service, with what the drawings need. */
 export async function loadTrip(id, signal) {
@@ -17,7 +17,17 @@ export async function loadTrip(id, signal) {
   trip.places = trip.track.lat.map((lat, i) => (lat === null ? null : [trip.track.lon[i], lat]));
   trip.usable = trip.places.map((place, i) => (place && !trip.track.fault[i] ? i : -1)).filter((i) => i >= 0);
   trip.segments ??= [];
+  if (!trip.ways?.features?.length)
+    trip.ways = await ask(`/api/agents/${inPath(trip.agent)}/ways`, { signal }).catch(() => null);
   return trip;
+}
+
+/** The track in pieces from fix to fix, each as odd as the odder of its two ends; without n where nothing is known. */
+export function pieces({ places, usable, track }) {
+  return usable.slice(1).map((i, k) => {
+    const known = [track.n[usable[k]], track.n[i]].filter((n) => n !== null && n !== undefined);
+    return line([places[usable[k]], places[i]], known.length ? { n: Math.min(...known) } : {});
+  });
 }
 
 export class TripView {
@@ -31,12 +41,15 @@ export class TripView {
     this.legend = make("ul", { class: "legend", "aria-label": "What the map shows" });
     this.readout = make("p", { class: "readout" }, HINT);
     this.segments = make("ol", { class: "segments", "aria-label": "What is not normal" });
-    this.element = make("article", { class: "trip" },
+    this.element = make(
+      "article",
+      { class: "trip" },
       make("header", {}, this.heading, this.tabs),
       make("section", { class: "why-part", "aria-label": "Why" }, this.why, this.numbers),
       make("section", { class: "map-part", "aria-label": "Map" }, this.frame, this.legend),
       make("section", { class: "chart-part", "aria-label": "Normality in time" }, this.chart.element, this.readout),
-      make("section", { class: "segments-part", "aria-label": "Segments that are not normal" }, this.segments));
+      make("section", { class: "segments-part", "aria-label": "Segments that are not normal" }, this.segments),
+    );
   }
 
   /** Show a trip; with the others of its question, if it is one of several. */
@@ -45,12 +58,22 @@ export class TripView {
     const from = moment(trip.start, trip.local);
     const until = trip.end === null ? "" : `–${clock(trip.end, trip.ahead)}`;
     this.heading.replaceChildren(
-      ...(title ?? [make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision] ?? trip.decision), " ", agentLink(trip.agent)]),
+      ...(title ?? [
+        make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision] ?? trip.decision),
+        " ",
+        agentLink(trip.agent),
+      ]),
       make("span", { class: "when" }, `${from}${until} `, make("span", { class: "soft" }, zoneName(trip.zone))),
-      late ? make("span", { class: "chip plain", title: "Its fixes arrived hours after it happened" }, "arrived late") : "",
-      trip.open ? make("span", { class: "chip plain" }, "still under way") : "");
+      late || trip.late
+        ? make("span", { class: "chip plain", title: "Its fixes arrived long after it happened" }, "arrived late")
+        : "",
+    );
     const words = (Array.isArray(trip.words) ? trip.words : [trip.words]).filter(Boolean);
-    const plain = trip.decision === "normal" ? "Nothing speaks against this trip." : "No single reason stands out.";
+    const plain =
+      {
+        normal: "Nothing speaks against this trip.",
+        open: "The trip is under way: reasons are given when it has ended.",
+      }[trip.decision] ?? "No single reason stands out.";
     this.why.replaceChildren(...(words.length ? words : [plain]).map((reason) => make("li", {}, sentence(reason))));
     this.numbers.replaceChildren(...numbersOf(trip));
     map.attach(this.frame);
@@ -63,11 +86,12 @@ export class TripView {
   draw(others) {
     const { trip } = this;
     const { places, usable, track } = trip;
-    const pieces = usable.slice(1).map((i, k) => line([places[usable[k]], places[i]], { n: Math.min(track.n[i] ?? 0, track.n[usable[k]] ?? 0) }));
     const within = ({ start, end }) => usable.filter((i) => start <= track.time[i] && track.time[i] <= end);
     const odd = trip.segments.map(within).filter((fixes) => fixes.length);
     const around = (fixes) => (fixes.length > 1 ? fixes : [fixes[0], fixes[0]]).map((i) => places[i]);
-    const ends = usable.length ? [point(places[usable[0]], { end: false }), point(places[usable.at(-1)], { end: true })] : [];
+    const ends = usable.length
+      ? [point(places[usable[0]], { end: false }), point(places[usable.at(-1)], { end: true })]
+      : [];
     const tracks = others.map((other) => other.usable.map((i) => other.places[i])).filter((way) => way.length > 1);
     const own = [...usable.map((i) => places[i]), ...tracks.flat()];
     const ways = (trip.ways?.features ?? []).filter((way) => way.geometry?.coordinates?.length > 1);
@@ -75,14 +99,18 @@ export class TripView {
       {
         ways,
         others: tracks.map((way) => line(way)),
-        track: pieces,
+        track: pieces(trip),
         odd: odd.map((fixes) => line(around(fixes))),
         expected: trip.expected ? [asFeature(trip.expected)] : [],
         faults: places.map((place, i) => (place && track.fault[i] ? point(place) : null)).filter(Boolean),
         ends,
         numbers: odd.map((fixes, k) => point(places[fixes[fixes.length >> 1]], { number: String(k + 1) })),
       },
-      { fixes: places.map((place, i) => (track.fault[i] ? null : place)), box: frameOf(own, ways), onFix: (i) => this.point(i) },
+      {
+        fixes: places.map((place, i) => (track.fault[i] ? null : place)),
+        box: frameOf(own, ways),
+        onFix: (i) => this.point(i),
+      },
     );
     map.label(`Map of the trip. ${count(trip.segments.length, "segment")} not normal.`);
     this.legend.replaceChildren(...legendOf(trip, { ways, tracks, odd }));
@@ -93,18 +121,30 @@ export class TripView {
     const seconds = trip.end - trip.start < 600;
     this.segments.replaceChildren(
       ...trip.segments.map((segment, k) =>
-        make("li", {},
-          make("button", { type: "button", onclick: () => this.zoom(segment) },
+        make(
+          "li",
+          {},
+          make(
+            "button",
+            { type: "button", onclick: () => this.zoom(segment) },
             make("span", { class: "number", "aria-hidden": "true" }, String(k + 1)),
-            make("span", {},
+            make(
+              "span",
+              {},
               make("b", {}, `${clock(segment.start, trip.ahead, seconds)}–${clock(segment.end, trip.ahead, seconds)}`),
-              ` ${segment.words}`)))),
+              ` ${segment.words}`,
+            ),
+          ),
+        ),
+      ),
     );
   }
 
   zoom({ start, end }) {
     const { trip } = this;
-    const box = boxAround(trip.usable.filter((i) => start <= trip.track.time[i] && trip.track.time[i] <= end).map((i) => trip.places[i]));
+    const box = boxAround(
+      trip.usable.filter((i) => start <= trip.track.time[i] && trip.track.time[i] <= end).map((i) => trip.places[i]),
+    );
     if (!box) return;
     map.moved = true;
     map.fit(box, true);
@@ -139,16 +179,28 @@ export class TripView {
 }
 
 export function agentLink(agent) {
-  return make("a", { class: "agent", href: `/live?agent=${inPath(agent)}`, title: "Show this agent on the map" }, agent);
+  return make(
+    "a",
+    { class: "agent", href: `/live?agent=${inPath(agent)}`, title: "Show this agent on the map" },
+    agent,
+  );
 }
 
 function numbersOf(trip) {
   if (trip.score === null || trip.score === undefined) return ["No usable fix, so no score."];
-  const against = trip.score <= trip.eps ? "at or under" : "above";
+  const spread = trip.uncertainty === null ? "" : ` ± ${trip.uncertainty.toFixed(1)}`;
+  const against =
+    trip.eps === null
+      ? trip.open
+        ? " so far"
+        : ""
+      : `, ${trip.score <= trip.eps ? "at or under" : "above"} the threshold of ${signed(trip.eps, 2)}`;
   const said = [
-    `Normality ${signed(trip.score, 1)} ± ${(trip.uncertainty ?? 0).toFixed(1)}, ${against} the threshold of ${signed(trip.eps, 2)}`,
-    sentence(frequency(trip.p_value)),
-    trip.history === undefined || trip.history === null ? null : `${count(Math.round(trip.history), "past trip")} known`,
+    `Normality ${signed(trip.score, 1)}${spread}${against}`,
+    trip.open ? null : sentence(frequency(trip.p_value)),
+    trip.history === undefined || trip.history === null
+      ? null
+      : `${count(Math.round(trip.history), "past trip")} known`,
     trip.end === null ? null : `Lasted ${lasting(trip.end - trip.start)}`,
   ];
   return said.filter(Boolean).map((words) => make("span", {}, words));
@@ -173,7 +225,9 @@ function legendOf(trip, { ways, tracks, odd }) {
   ];
   return [
     make("li", {}, "odd", ramp, "normal"),
-    ...shown.filter(([, , there]) => there).map(([name, words]) => make("li", {}, make("span", { class: `key ${name}`, "aria-hidden": "true" }), words)),
+    ...shown
+      .filter(([, , there]) => there)
+      .map(([name, words]) => make("li", {}, make("span", { class: `key ${name}`, "aria-hidden": "true" }), words)),
   ];
 }
 
@@ -184,6 +238,7 @@ function frameOf(own, ways) {
   const box = boxAround(own);
   if (!box) return boxAround(ways.flatMap((way) => way.geometry.coordinates));
   const side = AROUND * Math.max(box[2] - box[0], box[3] - box[1], 0.004);
-  const near = ([lon, lat]) => lon >= box[0] - side && lon <= box[2] + side && lat >= box[1] - side && lat <= box[3] + side;
+  const near = ([lon, lat]) =>
+    lon >= box[0] - side && lon <= box[2] + side && lat >= box[1] - side && lat <= box[3] + side;
   return boxAround([...own, ...ways.flatMap((way) => way.geometry.coordinates).filter(near)]);
 }

@@ -8,16 +8,32 @@ export const KEYS = { n: "normal", a: "anomaly", u: "unsure" };
 
 /** What a verdict means, on its button. */
 const MEANS = {
-  trip: { normal: ["Normal", "learn it"], anomaly: ["Anomaly", "never learn it"], unsure: ["Unsure", "neither"] },
-  question: { normal: ["A new habit", "learn them"], anomaly: ["Not a habit", "never learn them"], unsure: ["Unsure", "ask again"] },
+  trip: { normal: ["Normal", "learn it"], anomaly: ["Anomaly", "never learn it"], unsure: ["Unsure", "learn nothing"] },
+  question: {
+    normal: ["A new habit", "learn them"],
+    anomaly: ["Not a habit", "never learn them"],
+    unsure: ["Unsure", "learn nothing"],
+  },
 };
 
 export function verdictButtons(kind, give) {
-  return make("div", { class: "verdicts", role: "group", "aria-label": "Verdict" },
+  return make(
+    "div",
+    { class: "verdicts", role: "group", "aria-label": "Verdict" },
     Object.entries(KEYS).map(([key, verdict]) =>
-      make("button", { type: "button", class: `verdict-button ${verdict}`, "aria-keyshortcuts": key.toUpperCase(), onclick: () => give(verdict) },
+      make(
+        "button",
+        {
+          type: "button",
+          class: `verdict-button ${verdict}`,
+          "aria-keyshortcuts": key.toUpperCase(),
+          onclick: () => give(verdict),
+        },
         make("kbd", { "aria-hidden": "true" }, key.toUpperCase()),
-        make("span", {}, make("b", {}, MEANS[kind][verdict][0]), make("small", {}, MEANS[kind][verdict][1])))));
+        make("span", {}, make("b", {}, MEANS[kind][verdict][0]), make("small", {}, MEANS[kind][verdict][1])),
+      ),
+    ),
+  );
 }
 
 /** Verdicts that can still be undone, newest last, and the strip that says for how long. */
@@ -63,7 +79,7 @@ export class Pending {
   }
 
   failed(error) {
-    this.trouble = error.words ?? String(error);
+    this.trouble = `Not done. ${error.words ?? error}.`;
     say(this.trouble);
     this.render();
     this.trouble = null;
@@ -75,7 +91,8 @@ export class Pending {
       this.list = this.list.filter((entry) => entry.teaches_at > now);
       this.render();
     }
-    for (const clock of this.element.querySelectorAll("[data-until]")) clock.textContent = left(Number(clock.dataset.until));
+    for (const clock of this.element.querySelectorAll("[data-until]"))
+      clock.textContent = left(Number(clock.dataset.until));
   }
 
   render() {
@@ -83,15 +100,40 @@ export class Pending {
     const trouble = this.trouble ? make("p", { class: "trouble", role: "alert" }, this.trouble) : null;
     this.element.hidden = !newest && !trouble;
     const row = (entry, newest) =>
-      make("div", { class: "row" },
-        make("span", { class: "fill" },
-          make("b", { class: `word ${entry.verdict}` }, VERDICTS[entry.verdict]), `: ${entry.agent}`, entry.item ? `, ${moment(entry.item.start, entry.item.local)}` : "", ". Can be undone for ",
-          make("span", { "data-until": String(entry.teaches_at), class: "clock" }, left(entry.teaches_at))),
-        make("button", { type: "button", onclick: () => this.undo(entry) }, newest ? make("kbd", { "aria-hidden": "true" }, "Z") : null, "Undo"));
+      make(
+        "div",
+        { class: "row" },
+        make(
+          "span",
+          { class: "fill" },
+          make("b", { class: `word ${entry.verdict}` }, VERDICTS[entry.verdict]),
+          `: ${entry.agent}`,
+          entry.item ? `, ${moment(entry.item.start, entry.item.local)}` : "",
+          ". Can be undone for ",
+          make("span", { "data-until": String(entry.teaches_at), class: "clock" }, left(entry.teaches_at)),
+        ),
+        make(
+          "button",
+          { type: "button", onclick: () => this.undo(entry) },
+          newest ? make("kbd", { "aria-hidden": "true" }, "Z") : null,
+          "Undo",
+        ),
+      );
     const earlier = this.list.slice(0, -1).reverse();
     this.element.replaceChildren(
-      ...[trouble, newest && row(newest, true),
-        earlier.length ? make("details", {}, make("summary", {}, `${earlier.length} earlier`), earlier.map((entry) => row(entry, false))) : null].filter(Boolean));
+      ...[
+        trouble,
+        newest && row(newest, true),
+        earlier.length
+          ? make(
+              "details",
+              {},
+              make("summary", {}, `${earlier.length} earlier`),
+              earlier.map((entry) => row(entry, false)),
+            )
+          : null,
+      ].filter(Boolean),
+    );
   }
 
   leave() {

@@ -3,13 +3,16 @@
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal" };
+export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal", open: "Under way" };
 export const VERDICTS = { normal: "Normal", anomaly: "Anomaly", unsure: "Unsure" };
 
 /** A number with the sign that is as wide as a plus. */
 export function signed(value, digits = 1) {
   if (value === null || value === undefined) return "–";
-  return value.toFixed(digits).replace("-", "−").replace(/^−(0(\.0*)?)$/, "$1");
+  return value
+    .toFixed(digits)
+    .replace("-", "−")
+    .replace(/^−(0(\.0*)?)$/, "$1");
 }
 
 /** With a capital letter at its beginning. */
@@ -23,7 +26,8 @@ export function count(n, what) {
 /** A p-value in words. */
 export function frequency(p) {
   if (p === null || p === undefined) return "no p-value: too few past trips";
-  if (p <= 0.25) return `about 1 normal trip in ${Math.round(1 / Math.max(p, 1e-9)).toLocaleString("en")} scores as low`;
+  if (p <= 0.25)
+    return `about 1 normal trip in ${Math.round(1 / Math.max(p, 1e-9)).toLocaleString("en")} scores as low`;
   return `about ${Math.round(100 * p)} % of normal trips score as low`;
 }
 
@@ -43,7 +47,9 @@ const shifted = (time, offset) => new Date((time + offset) * 1000);
 
 /** "08:12:30" on clocks that are so many seconds ahead of UTC. */
 export function clock(time, offset, seconds = false) {
-  return shifted(time, offset).toISOString().slice(11, seconds ? 19 : 16);
+  return shifted(time, offset)
+    .toISOString()
+    .slice(11, seconds ? 19 : 16);
 }
 
 /** "Fri 3 May, 08:12", with the year if it is another one. */
@@ -63,7 +69,8 @@ export function lasting(seconds) {
   if (s < 90) return `${s} s`;
   const minutes = Math.round(s / 60);
   if (minutes < 90) return `${minutes} min`;
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
+  if (minutes < 48 * 60)
+    return `${Math.floor(minutes / 60)} h${minutes < 600 && minutes % 60 ? ` ${minutes % 60} min` : ""}`;
   return count(Math.round(minutes / 1440), "day");
 }
 
@@ -82,6 +89,10 @@ export function left(until) {
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
-  const [size, unit] = [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"]].find(([size]) => n >= size) ?? [1, "bytes"];
+  const [size, unit] = [
+    [1e9, "GB"],
+    [1e6, "MB"],
+    [1e3, "KB"],
+  ].find(([size]) => n >= size) ?? [1, "bytes"];
   return `${(n / size).toFixed(size > 1e3 && n / size < 100 ? 1 : 0)} ${unit}`;
 }
