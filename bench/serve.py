@@ -143,7 +143,7 @@ def main() -> None:
             rate = 0.5 * len(singles) / used
             rows = interleaved(base, agents, max(each // 10, 5), begin=each + each // 10 + 5)
             singles = [msgspec.json.encode(one) for one in rows]
-            _, _, client = measured(running, lambda c: asyncio.run(c.send(singles, 256, rate)))
+            _, _, client = measured(running, lambda c: asyncio.run(c.send(singles, 200, rate)))
             p50, p99 = (1000 * float(np.percentile(client.waits, q)) for q in (50, 99))
             row(
                 f"single posts at half load ({rate:,.0f} a second): median, 99th percentile",

@@ -231,10 +231,19 @@ class Members(MutableMapping[str, Member]):
 
     def saved(self, store: FleetStore) -> None:
         """Go on from a store that holds all this."""
-        self.store = store
-        self._ready.clear()
-        self._ready_bytes = 0
+        changed, known_as, same = self._changed, self._known_as, store is self.store
+        if not same:
+            self.store = store
+            self._ready.clear()
+            self._ready_bytes = 0
         self._clear()
+        if same:  # who was read from it, or written to it, need not be read again
+            self._known_as = {agent: known_as[agent] for agent in self._ready}
+            for agent, member in changed.items():
+                entry = store.entry(agent)
+                if entry is not None:
+                    self._known_as[agent] = entry.checksum
+                    self._keep_ready(agent, member)
 
 
 class _Waiting:

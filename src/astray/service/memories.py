@@ -193,9 +193,11 @@ def write(fleet: FleetDetector) -> None:
     """Write the members that were changed to their tables."""
     tables = fleet.members_.store
     assert isinstance(tables, FleetTables)
-    for agent, row, before in fleet.members_.changes():
+    changes = list(fleet.members_.changes())
+    for agent, row, before in changes:
         tables.put(agent, row, before)
-    fleet.members_.saved(tables)
+    if changes:
+        fleet.members_.saved(tables)
 
 
 # -------------------------------------------------------------------- learning

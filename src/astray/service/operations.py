@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -24,7 +25,7 @@ from astray.service.reviewing import TaughtError
 from astray.service.scoring import Scorer
 from astray.service.service import Service
 from astray.service.store import StoreError
-from astray.text import harmless
+from astray.text import UNWRITABLE, harmless
 
 log = logging.getLogger("astray.serve")
 
@@ -57,6 +58,8 @@ class Parameter(NamedTuple):
         if text is None:
             return self.default
         if self.kind == "string":
+            if UNWRITABLE.search(text):
+                raise Refusal(422, f"{name} holds characters that cannot be shown", "leave them out")
             return text
         try:
             value: float = int(text) if self.kind == "integer" else float(text)
@@ -86,7 +89,10 @@ class Ask:
 
     def path(self, name: str) -> str:
         """A part of the path."""
-        return str(self.request.path_params[name])
+        found = str(self.request.path_params[name])
+        if UNWRITABLE.search(unquote(found)):
+            raise Refusal(404, NOT_THERE)
+        return found
 
     def about(self, agent: str, right: str = "read") -> str:
         """An agent that the asker may know of; for others it does not exist."""

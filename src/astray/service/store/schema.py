@@ -22,6 +22,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
         "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, "
         "drift TEXT) STRICT",
+        "CREATE INDEX agents_late ON agents (agent) WHERE late_from IS NOT NULL",
         # The log: every fix, once. n counts those of an agent in the order in which they came.
         "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
         "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
@@ -39,6 +40,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # The explanation of a flagged trip as JSON; until there is one, what was known of its agent.
         "CREATE TABLE scores (agent TEXT NOT NULL, trip TEXT NOT NULL, data BLOB, member BLOB, "
         "PRIMARY KEY (agent, trip)) STRICT",
+        "CREATE INDEX scores_to_explain ON scores (agent, trip) WHERE data IS NULL",
         "CREATE TABLE events (number INTEGER PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, kind TEXT NOT NULL, "
         "ordinal INTEGER NOT NULL, time REAL NOT NULL, data TEXT NOT NULL, "
         "UNIQUE (agent, trip, kind, ordinal)) STRICT",
@@ -46,12 +48,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, "
         "reason TEXT NOT NULL, late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
         "CREATE INDEX alerts_by_time ON alerts (opened)",
+        "CREATE INDEX alerts_to_tell ON alerts (at) WHERE told = ''",
         "CREATE TABLE outbox (id TEXT PRIMARY KEY, agent TEXT NOT NULL, outlet TEXT NOT NULL, payload TEXT NOT NULL, "
         "attempts INTEGER NOT NULL, next_try REAL NOT NULL, done REAL, error TEXT) STRICT",
         "CREATE INDEX outbox_to_do ON outbox (next_try) WHERE done IS NULL",
         "CREATE TABLE reviews (item TEXT PRIMARY KEY, kind TEXT NOT NULL, agent TEXT NOT NULL, trips TEXT NOT NULL, "
         "score REAL, opened REAL NOT NULL, verdict TEXT, by TEXT, at REAL, teaches_at REAL, taught_at REAL) STRICT",
         "CREATE INDEX reviews_of_agents ON reviews (agent)",
+        "CREATE INDEX reviews_to_teach ON reviews (teaches_at) WHERE taught_at IS NULL",
         "CREATE TABLE tokens (hash TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, "
         "made REAL NOT NULL) STRICT",
         "CREATE TABLE audit (number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, "
