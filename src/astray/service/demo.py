@@ -131,8 +131,8 @@ def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, in
 
 def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[str]:
     """Say which alerts of the day are new and have been decided upon; gives their names."""
-    found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["told"]]
-    new = [alert for alert in found if alert["id"] not in known]
+    found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["id"] not in known]
+    new = [alert for alert in found if alert["told"] != "no" or alert["reason"]]
     for alert in sorted(new, key=lambda alert: alert["opened"]):
         say(f"ALERT {alert['local'][11:16]} {alert['agent']}: {alert['words']}")
     return {alert["id"] for alert in new}
