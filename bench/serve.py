@@ -24,7 +24,9 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from astray.service.memories import blank_fleet
 from astray.simulate import city
+from astray.threads import one_thread
 from serving import Running, fixes_of
 
 Fixes = list[dict[str, Any]]
@@ -93,6 +95,19 @@ def measured(running: Running, work: Callable[[Client], Any]) -> tuple[float, An
     return processor(process) - before, found, client
 
 
+def alone(rows: Fixes) -> float:
+    """Fixes a second of processor time of the sessions alone, without store and learning: what this machine can do."""
+    fleet, sessions = blank_fleet(), dict[str, Any]()
+    some = [one for one in rows if int(one["agent"][1:]) < 20]
+    began = time.process_time()
+    with one_thread():
+        for one in some:
+            if one["agent"] not in sessions:
+                sessions[one["agent"]] = fleet.open(one["agent"])
+            sessions[one["agent"]].push((one["time"], one["lat"], one["lon"]))
+    return len(some) / (time.process_time() - began)
+
+
 def row(what: str, figure: str, asked: str) -> None:
     print(f"| {what} | {figure} | {asked} |", flush=True)
 
@@ -109,6 +124,7 @@ def main() -> None:
         running = Running(Path(folder) / "data", store=given.store)
         try:
             rows = interleaved(base, agents, each)
+            row("for comparison, sessions alone: fixes a second of processor time", f"{alone(rows):,.0f}", "")
             batches = [msgspec.json.encode(rows[i : i + 100]) for i in range(0, len(rows), 100)]
             used, took, _ = measured(running, lambda c: asyncio.run(c.send(batches, 8)))
             row(

@@ -2,7 +2,8 @@
 
     python bench/serve_kills.py [--kills 20] [--store postgresql] [--during-recovery]
 
-With ``--during-recovery`` it is killed once more while it starts. Prints what differs, and ends with 1 if anything does.
+With ``--during-recovery`` it is killed once more while it starts. Prints what differs, and ends with 1 if anything
+does.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -24,6 +25,25 @@ from serving import fixes_of, serving
 ENDLESS = "/api/events"  # never ends
 
 
+def asked(operation: Any, examples: int, statuses: Counter[tuple[str, int]]) -> None:
+    """Ask for one operation in many ways."""
+    name = f"{operation.method.upper()} {operation.path}"
+
+    @given(case=operation.as_strategy())
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: schemathesis.Case) -> None:
+        statuses[name, case.call(timeout=60).status_code] += 1
+
+    ask()
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--examples", type=int, default=50)
@@ -34,23 +54,8 @@ def main() -> int:
         schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
         for result in schema.get_all_operations():
             operation = result.ok()
-            if operation.path == ENDLESS:
-                continue
-            name = f"{operation.method.upper()} {operation.path}"
-
-            @given(case=operation.as_strategy())
-            @settings(
-                max_examples=wanted.examples,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def ask(case: schemathesis.Case, name: str = name) -> None:
-                statuses[name, case.call(timeout=60).status_code] += 1
-
-            ask()
+            if operation.path != ENDLESS:
+                asked(operation, wanted.examples, statuses)
         alive = running.client.get("/healthz").status_code
     for (name, status), count in sorted(statuses.items()):
         print(f"{name}: {status} x {count}")

@@ -448,6 +448,8 @@ def test_a_token_opens_the_page(tmp_path: Path, opened: Open) -> None:
         page.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Settings").wait_for()
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token").wait_for()
 
 
 def test_settings_are_checked_and_kept(empty: Running, opened: Open) -> None:

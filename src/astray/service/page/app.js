@@ -3,6 +3,7 @@
 import { ask, connect, disconnect, on, onConnection } from "./api.js";
 import { badge } from "./badge.js";
 import { make, part, say, typing } from "./dom.js";
+import { recall, remember } from "./remembered.js";
 
 // Each view is loaded when it is first shown.
 const VIEWS = {
@@ -180,16 +181,7 @@ const NEXT = { auto: "light", light: "dark", dark: "auto" };
 const SHADES = { auto: ["◐", "as the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
-function remembered() {
-  try {
-    const kept = localStorage.getItem("astray-theme");
-    return kept in NEXT ? kept : "auto";
-  } catch {
-    return "auto"; // storage is switched off
-  }
-}
-
-let theme = remembered();
+let theme = recall("theme") in NEXT ? recall("theme") : "auto";
 function shade() {
   const dark = theme === "dark" || (theme === "auto" && prefersDark.matches);
   document.documentElement.dataset.shade = dark ? "dark" : "light";
@@ -206,15 +198,11 @@ async function reshade() {
   if (!view) return;
   const { map } = await import("./map.js");
   map.restyle();
-  view.view?.chart.draw();
+  await view.reload?.().catch(trouble);
 }
 part("theme").addEventListener("click", () => {
   theme = NEXT[theme];
-  try {
-    localStorage.setItem("astray-theme", theme);
-  } catch {
-    say("The choice is forgotten when the page is closed: storage is switched off.");
-  }
+  if (!remember("theme", theme)) say("The choice is forgotten when the page is closed: storage is switched off.");
   reshade();
 });
 prefersDark.addEventListener("change", reshade);

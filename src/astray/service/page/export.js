@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 
 const WHAT = {
   trips: ["Trips", "one row a trip: scores, decision, words", ["csv", "geojson", "parquet"]],
-  fixes: ["Fixes", "one row a fix: time, place, normality", ["csv", "geojson", "parquet"]],
+  fixes: ["Fixes", "one row a fix: time, place, accuracy", ["csv", "geojson", "parquet"]],
   alerts: ["Alerts", "when, why, and who was told", ["csv", "parquet"]],
   reviews: ["Reviews", "verdicts and what they taught", ["csv", "parquet"]],
 };

@@ -2,6 +2,17 @@
 
 import { ask } from "./api.js";
 import { make } from "./dom.js";
+import { recall, remember } from "./remembered.js";
+
+/** A button to end the session; null where nobody has logged in. */
+export function logoutButton() {
+  const logout = async () => {
+    await ask("/logout", { method: "POST" }).catch(() => null);
+    remember("login", null);
+    location.reload();
+  };
+  return recall("login") ? make("button", { type: "button", onclick: logout }, "Log out") : null;
+}
 
 export class Login {
   title = "Log in";
@@ -20,6 +31,7 @@ export class Login {
       event.preventDefault();
       try {
         await ask("/login", { method: "POST", body: { token: this.token.value.trim() } });
+        remember("login", "yes");
         done();
       } catch (error) {
         this.error.textContent = error.words ?? String(error);

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { make, say } from "./dom.js";
+import { logoutButton } from "./login.js";
 
 const KINDS = {
   webhook: ["Webhook", "https://example.org/hook"],
@@ -136,7 +137,7 @@ export class Settings {
           "A PMTiles file on the machine of the service. No tile is ever asked for from elsewhere.",
         ),
       ),
-      make("div", { class: "row save" }, this.said, this.submit),
+      make("div", { class: "row save" }, this.said, logoutButton(), this.submit),
     );
   }
 
