@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
 import threading
 import time
 import uuid
@@ -15,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
 
 from astray.errors import AstrayError
 from astray.service.fixes import Batch, Busy, Receipt
 from astray.service.mqtt import Broker, MqttFeed
 from astray.service.payloads import topics
+from peers import Mosquitto, is_open, publish, until
 
 NOW = 1_700_000_000
 
@@ -53,51 +49,6 @@ class Log:
         return sorted(fix.time for batch in self.batches for fix in batch.fixes)
 
 
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-
-
-def is_open(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-class Mosquitto:
-    """A broker of our own, that can be killed."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.settings = folder / "mosquitto.conf"
-        self.settings.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
-            f"persistence_location {folder}/\nautosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\n"
-            f"user {'root' if os.geteuid() == 0 else ''}\n"
-        )
-
-    def __enter__(self) -> Mosquitto:
-        self.process = subprocess.Popen(
-            ["mosquitto", "-c", str(self.settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until(lambda: is_open(self.port))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """End it as a machine that is shut down does: it writes its queues first."""
-        self.process.terminate()
-        self.process.wait(10)
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     if shutil.which("mosquitto") is None:
@@ -116,20 +67,6 @@ def feeding(port: int, log: Log, prefix: str, version: str = "5", client: str | 
         yield feed
     finally:
         feed.stop()
-
-
-def publish(port: int, *messages: tuple[str, object], retain: bool = False, qos: int = 1) -> None:
-    client = paho.Client(CallbackAPIVersion.VERSION2, f"test-{uuid.uuid4().hex[:8]}")
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    sent = [
-        client.publish(topic, said if isinstance(said, bytes) else json.dumps(said).encode(), qos, retain)
-        for topic, said in messages
-    ]
-    for one in sent:
-        one.wait_for_publish(10)
-    client.disconnect()
-    client.loop_stop()
 
 
 def fix(i: int) -> dict[str, float]:

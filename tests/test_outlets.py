@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from email import message_from_bytes, policy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from astray.service.preferences import Budget, OutletAddress, Preferences
 from astray.service.store import Connection, Store, open_store
 from astray.service.telling import tell, tell_change
 from astray.zones import Zone
+from peers import Receiver, until
 
 NOW = time.time()
 LISBON = Zone("Europe/Lisbon")
@@ -46,41 +46,6 @@ SAID = {
     "text": "ana, 12:00: never began here before",
     "link": "http://localhost/trip/1",
 }
-
-
-class Receiver(ThreadingHTTPServer):
-    """A web server that keeps what is posted, and answers as it is told to."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-        self.answers: list[tuple[int, dict[str, str]]] = []
-        self.delay = 0.0
-        super().__init__(("127.0.0.1", 0), Posted)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def keys(self) -> list[str]:
-        return [headers["idempotency-key"] for _, headers, _ in self.got]
-
-
-class Posted(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        time.sleep(self.server.delay)
-        self.server.got.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-        status, headers = self.server.answers.pop(0) if self.server.answers else (204, {})
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -271,13 +236,6 @@ def test_secrets_are_neither_shown_nor_lost_when_the_page_sends_them_back():
 
 
 # -------------------------------------------------------------------- the outbox
-
-
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def writing(store: Store) -> Callable[[Callable[[Connection], Any]], Future[Any]]:

@@ -76,14 +76,14 @@ def story(now: float, seed: int = 7) -> Story:
 def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned: int = 1) -> Fixes:
     """The fixes of trips that begin at these times, until now; a trip ends before the agent's next one begins."""
     of_trip = np.repeat(np.arange(len(trips)), np.diff(trips.offsets))
-    time = trips.columns["time"] + (start - trips.columns["time"][trips.offsets[:-1]])[of_trip]
+    times = trips.columns["time"] + (start - trips.columns["time"][trips.offsets[:-1]])[of_trip]
     agent = np.array([NAMES[int(person.removeprefix("p"))] for person in trips.agent_ids.tolist()])
     follows = np.concatenate([agent[1:] == agent[:-1], [False]])  # trips stand person by person
     end = np.where(follows, np.concatenate([start[1:], [0.0]]) - REST, np.inf)
-    order = np.argsort(time, kind="stable")
-    nth = np.arange(len(time)) - trips.offsets[of_trip]
-    order = order[((time <= np.minimum(end[of_trip], now)) & (nth % thinned == 0))[order]]
-    return Fixes(agent[of_trip][order], time[order], trips.columns["lat"][order], trips.columns["lon"][order])
+    order = np.argsort(times, kind="stable")
+    nth = np.arange(len(times)) - trips.offsets[of_trip]
+    order = order[((times <= np.minimum(end[of_trip], now)) & (nth % thinned == 0))[order]]
+    return Fixes(agent[of_trip][order], times[order], trips.columns["lat"][order], trips.columns["lon"][order])
 
 
 def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECONDS) -> None:
@@ -131,8 +131,8 @@ def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, in
 
 def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[str]:
     """Say which alerts of the day are new and have been decided upon; gives their names."""
-    found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["told"]]
-    new = [alert for alert in found if alert["id"] not in known]
+    found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["id"] not in known]
+    new = [alert for alert in found if alert["told"] != "no" or alert["reason"]]
     for alert in sorted(new, key=lambda alert: alert["opened"]):
         say(f"ALERT {alert['local'][11:16]} {alert['agent']}: {alert['words']}")
     return {alert["id"] for alert in new}

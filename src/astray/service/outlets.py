@@ -147,7 +147,7 @@ def ntfy(to: str, delivery: Delivery, means: Means) -> None:
     note = {"topic": topic, "title": _title(delivery), "message": said["text"], "priority": 4, "tags": ["warning"]}
     if said.get("link"):
         note["click"] = said["link"]
-    _post(root, json.dumps(note).encode(), {"X-Message-ID": delivery.key})
+    _post(root, json.dumps(note).encode(), {})
 
 
 def _post(url: str, body: bytes, headers: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
@@ -60,8 +61,10 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             feed.start()
             stack.callback(feed.stop)
             service.broker = feed.status
-        limits = ClientLimits()
         proxy = settings.behind_proxy
+        limits = ClientLimits()
+        if proxy:  # whose address all of them have
+            limits = replace(limits, connections_each=limits.connections)
         standing = Standing(settings.host, settings.names or (), tls or proxy, proxy)
         app = application(service, folder, standing=standing, limits=limits, given=given)
         config = uvicorn.Config(
