@@ -41,13 +41,13 @@ class Running:
         self.client = httpx.Client(base_url=self.url, timeout=60.0)
         self.process = self.start()
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, patience: float = PATIENCE) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "astray.cli", "serve", str(self.folder), "--port", str(self.port), *self.flags]
         command += [] if self.store is None else ["--store", self.store]
         self.folder.mkdir(exist_ok=True, parents=True)
         with open(self.folder.parent / f"{self.folder.name}.log", "ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 raise AssertionError(f"it ended with {self.process.returncode}: {self.log}")
@@ -117,11 +117,15 @@ def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
 
 
 def sent_through_kills(
-    running: Running, batches: Sequence[Sequence[dict[str, Any]]], kills: int, chance: random.Random
+    running: Running,
+    batches: Sequence[Sequence[dict[str, Any]]],
+    kills: int,
+    chance: random.Random,
+    recovering: bool = False,
 ) -> int:
     """Send batches one after the other, each until it is acknowledged, while the service is killed so many times.
 
-    Gives how often a batch was sent again.
+    Gives how often a batch was sent again. ``recovering``: it is killed once more each time, while it starts.
     """
     every = len(batches) // (kills + 1)
     again = 0
@@ -132,6 +136,10 @@ def sent_through_kills(
             with contextlib.suppress(httpx.TransportError):
                 running.client.post("/api/fixes", json=list(batch))
             killer.join()
+            if recovering:
+                with contextlib.suppress(AssertionError):
+                    running.start(patience=chance.uniform(0.0, 3.0))
+                running.kill()
             running.start()
             again += 1
         running.post(batch)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -77,6 +79,22 @@ def test_an_overland_batch_of_a_thousand_points_is_read_without_a_table_for_each
     from astray.times import _USUAL
 
     assert _USUAL.fullmatch("2015-10-01T08:00:00-0700")
+
+
+def test_the_settings_in_the_documentation_are_those_that_work():
+    """Every address of the page is one that is served, and what its applications put into it is understood."""
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "feeds.md").read_text("utf-8")
+    served = {path for form in FORMATS.values() for path in form.paths if "{" not in path}
+    addresses = [urlsplit(one) for one in re.findall(r"https://gps\.example\.org/[^\s'`<]+", page)]
+    assert {one.path.removesuffix("/TOKEN") for one in addresses} == served
+    values = {"%LAT": "41.15", "%LON": "-8.61", "%TIMESTAMP": "1763380000", "%ACC": "9"}
+    values |= {"{0}": "41.15", "{1}": "-8.61", "{2}": "1763380000000", "{3}": "1", "{4}": "80", "{5}": "0"}
+    for one in addresses:
+        query = {name: values.get(value[0], value[0]) for name, value in parse_qs(one.query).items()}
+        form = next(form for form in FORMATS.values() if one.path.removesuffix("/TOKEN") in form.paths)
+        if query:
+            (fix,) = form.decode(b"", query, {}, 1_763_380_100.0).fixes
+            assert fix[:4] == ("ana", 1763380000.0, 41.15, -8.61)
 
 
 # -------------------------------------------------------------------- whatever comes

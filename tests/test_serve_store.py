@@ -54,9 +54,13 @@ def test_a_new_store_has_all_tables_and_is_opened_again_as_it_was(opening: Openi
 
 
 def test_what_a_transaction_has_written_is_gone_if_it_fails(store: Store):
-    with pytest.raises(StoreError), store.writer.transaction():
-        preferences.save(store.writer, Preferences(theme="dark"))
-        store.writer.run("INSERT INTO settings VALUES (?, ?)", (preferences.NAME, "a second one"))
+    def twice() -> None:
+        with store.writer.transaction():
+            preferences.save(store.writer, Preferences(theme="dark"))
+            store.writer.run("INSERT INTO settings VALUES (?, ?)", (preferences.NAME, "a second one"))
+
+    with pytest.raises(StoreError):
+        twice()
     assert preferences.load(store.writer).theme == "auto"
 
 

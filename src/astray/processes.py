@@ -112,7 +112,7 @@ class Aside(Generic[Task, Result]):
 
     def submit(self, task: Task) -> Future[Result]:
         """Have a task done, after those that were given before."""
-        with self._lock:
+        with self._lock, undisturbed():
             try:
                 return self._running().submit(_perform, task)
             except BrokenProcessPool:

@@ -401,6 +401,9 @@ class Serving:
     )
     webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
     behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
+    refresh: float = setting(
+        NUMBER, 24.0, "Hours between two refreshes of scales and reward; 0 is never.", NOT_NEGATIVE
+    )
     known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
     memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)
 

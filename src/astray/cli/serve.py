@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from astray.cli import options as o
-from astray.cli.console import say
+from astray.cli.console import say, tell
 from astray.cli.tokens import tokens
 from astray.errors import AstrayError
 from astray.settings import Remarks, Serving, Settings
@@ -69,7 +69,32 @@ def backup(
     copy_database(folder / NAME, target)
 
 
-FURTHER = {"backup": backup, "token": tokens}
+@o.with_settings("port", Remarks)
+def demo(settings: Settings) -> None:
+    """Try the service: simulated people, of whom some do something unusual within a minute.
+
+    Nothing stays: what it keeps goes to a temporary folder, which is removed at the end.
+    """
+    needs_extra()
+    import tempfile
+    import threading
+
+    from astray.service.demo import play
+    from astray.service.running import run
+
+    stopped = threading.Event()
+
+    def begin(address: str) -> None:
+        threading.Thread(target=play, args=(address, tell, stopped), name="demo", daemon=True).start()
+
+    with tempfile.TemporaryDirectory(prefix="astray-demo-") as folder:
+        try:
+            run(Path(folder), settings, None, tell, begin)
+        finally:
+            stopped.set()
+
+
+FURTHER = {"backup": backup, "token": tokens, "demo": demo}
 
 
 def needs_extra() -> None:

@@ -8,6 +8,7 @@ import ipaddress
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -165,6 +166,7 @@ def narrowed(identity: Identity, batch: Batch) -> Batch:
 # -------------------------------------------------------------------- where it listens
 
 
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Whether a name or an address is this machine's own, reached by nobody else.
 

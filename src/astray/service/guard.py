@@ -13,6 +13,7 @@ import binascii
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
@@ -202,7 +203,7 @@ class Guard:
         name, ours = _name_in(host), self.standing
         anything = not ours.names and not is_loopback(ours.host)
         if not name or not (anything or is_loopback(name) or name in ours.names):
-            raise Refusal(421, "the service does not go by this name", "use its address, or name it with --name")
+            raise Refusal(421, "the service does not go by this name", "use its address, or name it with --names")
 
     def _spend(self, client: str) -> None:
         wait = self._requests.wait(client, time.monotonic())
@@ -212,39 +213,32 @@ class Guard:
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """The whole body, within its limits."""
         most = self.limits.body
-        too_large = Refusal(
-            413, f"the body is larger than {most:,} bytes", "send fewer fixes at once", connection="close"
-        )
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
-            raise too_large
-        parts: list[bytes] = []
-        size = 0
+            raise _too_large(most)
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                more = True
-                while more:
+                message = await receive()
+                body = bytearray(_part(message))
+                while message.get("more_body", False) and len(body) <= most:
                     message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refusal(400, "the body is not complete")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > most:
-                        raise too_large
-                    more = message.get("more_body", False)
+                    body += _part(message)
         except TimeoutError:
             raise Refusal(408, "the body took too long", "send fewer fixes at once", connection="close") from None
-        return b"".join(parts)
+        if len(body) > most:
+            raise _too_large(most)
+        return bytes(body)
 
     def _with_headers(self, path: str, send: Send) -> Send:
-        more = [*HEADERS, HSTS] if self.standing.tls else list(HEADERS)
+        more = (*HEADERS, HSTS) if self.standing.tls else HEADERS
         if path.startswith(CLOSED) or path in FEEDS:
-            more.append((b"cache-control", b"no-store"))
+            more = (*more, (b"cache-control", b"no-store"))
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                named = {name.lower() for name, _ in message.get("headers", ())}
-                message["headers"] = [*message.get("headers", ()), *(one for one in more if one[0] not in named)]
+                own = message.get("headers", ())
+                named = {name for name, _ in own}
+                message["headers"] = [*own, *(one for one in more if one[0] not in named)]
             await send(message)
 
         return sent
@@ -299,6 +293,18 @@ def _offered(authorization: str) -> str | None:
     return None
 
 
+def _part(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise Refusal(400, "the body is not complete")
+    return bytes(message.get("body", b""))
+
+
+def _too_large(most: int) -> Refusal:
+    reason = f"the body is larger than {most:,} bytes"
+    return Refusal(413, reason, "send fewer fixes at once", connection="close")
+
+
+@lru_cache(1024)
 def _name_in(host: str) -> str:
     """The name or address in a Host header; nothing if it holds what would confuse its reader.
 

@@ -77,11 +77,12 @@ def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> 
     )
     wrong = said.get("normal", 0)
     normal = never + wrong
-    observed = wrong / normal if normal >= ENOUGH else None
-    words = f"{flagged} trips were flagged, {sum(said.values())} of them have a verdict"
+    reviewed = sum(said.values())
+    observed = wrong / normal if normal >= ENOUGH and reviewed and 2 * reviewed >= flagged else None
+    words = f"{number_of(flagged, 'trip')} flagged, {reviewed} with a verdict"
     if observed is not None:
-        words += f"; {wrong} of {normal} normal trips were flagged ({observed:.1%}, promised {promised:.1%})"
-    counts = {"normal": normal, "flagged": flagged, "reviewed": sum(said.values())}
+        words += f"; {wrong} of {normal} normal trips were flagged: {observed:.1%}, promised {promised:.1%}"
+    counts = {"normal": normal, "flagged": flagged, "reviewed": reviewed}
     return {"promised": promised, "observed": observed, **counts, "words": words}
 
 

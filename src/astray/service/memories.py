@@ -43,6 +43,7 @@ class FleetTables:
 
     def __init__(self, connection: Connection, version: int) -> None:
         self._connection, self.version = connection, version
+        self.codec: Codec | None = None
         self._known: OrderedDict[str, Entry | None] = OrderedDict()
 
     def shared(self, part: int) -> bytes:
@@ -71,13 +72,15 @@ class FleetTables:
     def read(self, agent: str) -> tuple[bytes, Entry] | None:
         """What is known of an agent, and its entry; None if it is not there."""
         found = self._connection.row(
-            "SELECT checksum, trips, first, last, waiting, zone, data FROM members WHERE agent = ?", (agent,)
+            "SELECT checksum, trips, first, last, waiting, zone, data, model FROM members WHERE agent = ?", (agent,)
         )
         if found is None:
             return None
         data, entry = bytes(found[6]), _entry(found)
         if checksum(agent, data) != entry.checksum:
             raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
+        if found[7] != self.version and self.codec is not None:  # another reward gave its trips their scores
+            data = self.codec.pack(replace(self.codec.unpack(agent, data), measured=False))
         return data, entry
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
@@ -112,10 +115,11 @@ class FleetTables:
         told = checksum(agent, row.data)
         first, last = (None if math.isnan(time) else time for time in (row.first, row.last))
         self._connection.run(
-            "INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO UPDATE SET "
-            "checksum = excluded.checksum, trips = excluded.trips, first = excluded.first, last = excluded.last, "
-            "waiting = excluded.waiting, zone = excluded.zone, data = excluded.data",
-            (agent, told, row.trips, first, last, int(row.waiting), row.zone, row.data),
+            "INSERT INTO members (agent, checksum, trips, first, last, waiting, zone, model, data) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO UPDATE SET checksum = excluded.checksum, "
+            "trips = excluded.trips, first = excluded.first, last = excluded.last, waiting = excluded.waiting, "
+            "zone = excluded.zone, model = excluded.model, data = excluded.data",
+            (agent, told, row.trips, first, last, int(row.waiting), row.zone, self.version, row.data),
         )
         self._know(agent, Entry(0, told, *row[1:]))
 
@@ -166,7 +170,10 @@ def begin(connection: Connection, model: Path | None) -> None:
 
 def open_fleet(connection: Connection, version: int | None = None) -> FleetDetector:
     """The fleet in a store, by the model that is in use or by an earlier one."""
-    return FleetDetector.from_store(FleetTables(connection, version or version_in_use(connection)))
+    tables = FleetTables(connection, version or version_in_use(connection))
+    fleet = FleetDetector.from_store(tables)
+    tables.codec = fleet.members_.codec
+    return fleet
 
 
 def version_in_use(connection: Connection) -> int:

@@ -193,7 +193,8 @@ def open_trip(connection: Connection, name: str, now: float) -> Json | None:
     entry = _agent(row, now)
     asked = "SELECT max(ended) FROM trips WHERE agent = ?"
     after = connection.value(asked, (agent,))
-    track = _track(connection, TripId(agent, trajectory), -1e300 if after is None else after, entry["time"])
+    since = -1e300 if after is None else math.nextafter(after, math.inf)
+    track = _track(connection, TripId(agent, trajectory), since, entry["time"])
     start = track["time"][0] if track["time"] else entry["time"]
     return {
         **{"id": name, "agent": agent, "open": True, "start": start, "end": entry["time"], "zone": entry["zone"]},
@@ -275,7 +276,7 @@ def _item(connection: Connection, row: Sequence[Any]) -> Json | None:
     return worst | {
         **{"id": item, "kind": QUESTION, "trips": [t["id"] for t in found], "start": start, "end": end},
         **{"local": zone_of(zone).iso(start), "minutes": round(sum(t["minutes"] for t in found), 1)},
-        "words": f"{len(found)} unusual trips are alike: a new habit? " + worst["words"],
+        "words": f"{len(found)} unusual trips are alike: a new habit?",
     }
 
 

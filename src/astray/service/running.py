@@ -29,8 +29,8 @@ GRACE = 5  # seconds that requests under way have when the service is stopped
 Say = Callable[[str], None]
 
 
-def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
-    """Run the service until it is told to stop."""
+def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: Say = lambda address: None) -> None:
+    """Run the service until it is told to stop; ``ready`` is called with its address just before it answers."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     given = settings.tokens or ()
     tls = settings.certificate is not None
@@ -48,6 +48,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
             store,
             limits=Limits(agents=settings.known_agents, held=1_000_000 * settings.memory),
             address=settings.address or address,
+            refresh_hours=settings.refresh,
         )
         service.start()
         stack.callback(service.stop)
@@ -78,6 +79,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say) -> None:
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         service.on_end = lambda: setattr(server, "should_exit", True)
+        ready(address)
         server.run([listening])
 
 

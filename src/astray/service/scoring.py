@@ -197,6 +197,14 @@ class Scorer:
         self.preferences = wanted
         self.fleet.false_alarm_rate = wanted.false_alarm_rate
 
+    def use_model(self, version: int) -> None:
+        """Score new trips by another model; those under way keep the one that they began with."""
+        memories.write(self.fleet)
+        self.fleet = memories.open_fleet(self.connection, version)
+        self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
+        for tracked in self._agents.values():
+            tracked.detector = self.fleet
+
     def replace(self, tracked: Tracked) -> None:
         """Go on with another session of an agent."""
         self._agents[tracked.agent] = tracked
@@ -363,13 +371,17 @@ class Scorer:
     def store_trip(self, tracked: Tracked, trip: TripScore, eps: float, *, late: bool) -> bool:
         """Write a trip that is over, and learn from it or let it wait; whether it was flagged."""
         flagged = bool(trip.score <= eps)
-        known = self._known_of(trip.agent) if flagged else None
+        pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (trip.agent,))
+        model = self.version if pin is None else int(pin[0])
+        known = None
+        if flagged:
+            known = self._known_of(trip.agent) if pin is None else bytes(pin[1])
         lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))
         of_trip = (*trip.id, trip.start, trip.end, trip.fixes, trip.faults, *scores)
-        rest = (decision, trip.aspect, trip.history, trip.ended, lesson.became, None, int(late), self.version)
+        rest = (decision, trip.aspect, trip.history, trip.ended, lesson.became, None, int(late), model)
         self.connection.run(PUT_TRIP, (*of_trip, *rest))
         put_event(self.connection, *trip.id, "trip_ended", 0, trip.end, {"decision": decision, "why": trip.ended})
         if flagged:
@@ -387,9 +399,6 @@ class Scorer:
 
     def _known_of(self, agent: str) -> bytes:
         """What is known of an agent, to explain a trip with later; nothing of a stranger."""
-        pin = self.connection.value("SELECT data FROM pins WHERE agent = ?", (agent,))
-        if pin is not None:
-            return bytes(pin)
         member = self.fleet.members_.get(agent)
         return b"" if member is None else self.fleet.members_.codec.pack(member)
 

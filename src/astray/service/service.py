@@ -20,10 +20,21 @@ from astray.service.explaining import Explainer, Made, Task, explanations_to_mak
 from astray.service.fixes import Batch, Busy, Receipt
 from astray.service.late import rescore_late
 from astray.service.push import Hub
+from astray.service.refreshing import (
+    Last,
+    NewReward,
+    Refresh,
+    Refresher,
+    last_refresh,
+    note_refresh,
+    swap_in,
+    to_refresh,
+)
 from astray.service.scoring import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
 from astray.service.teaching import teach_due
 from astray.threads import one_thread
+from astray.zones import by_place
 
 log = logging.getLogger("astray.serve")
 
@@ -53,7 +64,16 @@ _Item = _Fixes | _Request
 class Service:
     """What feeds and pages talk to. Every change goes through its one thread, in the order in which it came."""
 
-    def __init__(self, store: Store, *, limits: Limits | None = None, room: int = 2000, address: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        limits: Limits | None = None,
+        room: int = 2000,
+        address: str = "",
+        refresh_hours: float = 24.0,
+    ) -> None:
+        self.refresh_hours = refresh_hours
         self.store, self.limits, self.room, self.address = store, limits or Limits(), room, address
         self.hub = Hub()
         self.started = clock.time()
@@ -63,12 +83,15 @@ class Service:
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
         self._explaining: set[Task] = set()
         self.explainer = Aside(Explainer(store.address))
+        self.refresher = Aside(Refresher(store.address))
+        self._refreshing: list[Refresh] | None = None
         self.failed = ""  # why the store refuses at present
         self.on_end: Callable[[], object] = lambda: None  # called if the scoring thread ends unasked
         self.scorer: Scorer
 
     def start(self) -> None:
         """Open the model and begin to work."""
+        by_place(0.0, 0.0)  # the first question for a time zone takes long
         with self.store.writer.transaction():
             self.scorer = Scorer(self.store.writer, self.limits, self.address)
         self._thread.start()
@@ -78,6 +101,7 @@ class Service:
         self._queue.put(None)
         self._thread.join()
         self.explainer.close()
+        self.refresher.close()
 
     # ---------------------------------------------------------------- for other threads
 
@@ -231,6 +255,7 @@ class Service:
         ]
         if silence:
             steps += [lambda: self.scorer.end_silent(now), lambda: remove_old(self.scorer, now)]
+            steps.append(lambda: self._refresh(now))
         for step in steps:
             try:
                 with self.store.writer.transaction():
@@ -241,6 +266,39 @@ class Service:
                 self._failed(error)
                 return
         self._explain()
+
+    def _refresh(self, now: float) -> None:
+        """Have scales and reward made anew, one after the other, when it is time for that."""
+        connection = self.scorer.connection
+        if self._refreshing is not None or not self.refresh_hours:
+            return
+        last = last_refresh(connection)
+        if last is None:
+            note_refresh(connection, Last(now))
+        elif now - last.at >= 3600.0 * self.refresh_hours:
+            self._refreshing = to_refresh(connection, self.scorer.version)
+            trips = [task.trips for task in self._refreshing if isinstance(task, NewReward)]
+            note_refresh(connection, Last(now, *trips) if trips else Last(now, last.trips))
+            self._refresh_next()
+
+    def _refresh_next(self) -> None:
+        if self._refreshing:
+            self.refresher.submit(self._refreshing.pop()).add_done_callback(self._refreshed)
+        elif self._refreshing is not None:
+            self._refreshing = None
+            self.refresher.close()  # it has the training library in memory
+
+    def _refreshed(self, made: Future[Refresh | None]) -> None:
+        def swap(scorer: Scorer) -> None:
+            error = made.exception()
+            if error is not None:
+                log.error("something could not be refreshed: %s", error)
+            elif (result := made.result()) is not None:
+                swap_in(scorer, result)
+            threading.Thread(target=self._refresh_next, daemon=True).start()  # which may end the process
+
+        if not made.cancelled():
+            self._queue.put(_Request(swap, Future()))
 
     def _explain(self) -> None:
         """Have the flagged trips and alerts explained that are not yet."""

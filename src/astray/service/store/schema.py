@@ -13,9 +13,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What all agents share: parts of a fleet (astray.storage.fleet_store); every model that a trip is scored by.
         "CREATE TABLE models (version INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, "
         "PRIMARY KEY (version, part)) STRICT",
-        # What is remembered of each agent, as a row of a fleet.
+        # What is remembered of each agent, as a row of a fleet; by the reward of which model it was measured.
         "CREATE TABLE members (agent TEXT PRIMARY KEY, checksum BLOB NOT NULL, trips INTEGER NOT NULL, first REAL, "
-        "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, data BLOB NOT NULL) STRICT",
+        "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, model INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
         # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
         # late that the stored trips do not know of yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
