@@ -550,13 +550,26 @@ def picture(target: Path) -> None:
         quiet = [fix for fix in days.fixes if fix["agent"] != HARMFUL]
         with serving(Path(folder) / "data", "--model", str(days.model)) as running:
             feed(running, quiet)
+            queue = running.until("/api/review", lambda found: found["total"] > 20)["items"]
             page = browser.new_page(viewport=DESK, device_scale_factor=1.5)
             page.goto(f"{running.url}/review")
-            shown = page.locator(".queue button", has_text="never ended here before").first
-            shown.click()
+            page.locator(".queue [aria-current=true]").wait_for()
+            for _ in range([item["id"] for item in queue].index(leaves_the_way(running, queue))):
+                page.keyboard.press("j")
             drawn(page)
             page.wait_for_timeout(1000)
             page.screenshot(path=target)
+
+
+def leaves_the_way(running: Running, queue: list[dict[str, Any]]) -> str:
+    """The trip that was most of all both: usual for a while, and very odd for a while."""
+
+    def both(item: dict[str, Any]) -> float:
+        track = running.get(f"/api/trips/{quote(item['trips'][0], safe='')}")["track"]
+        n = np.array([value for value in track["n"] if value is not None])
+        return float(min(np.mean(n > -1.0), np.mean(n < -2.5)))
+
+    return str(max((item for item in queue if item["kind"] == "trip"), key=both)["id"])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ export class Live {
     this.arrivals = new Map(); // agents that have changed since the last drawing
     this.trails = new Map();
     this.ways = new Map();
+    this.loads = new Map(); // agent to the promise of its ways
     this.chosen = new URLSearchParams(location.search).get("agent");
     this.list = new AgentList({ choose: (name) => this.choose(name), narrowed: () => this.drawAgents() });
     this.frame = make("div", { class: "map-frame" });
@@ -100,6 +101,7 @@ export class Live {
   forget(name) {
     this.agents.delete(name);
     this.ways.delete(name);
+    this.loads.delete(name);
     this.trails.delete(name);
     if (name === this.chosen) this.choose(null);
     this.drawWays();
@@ -148,7 +150,7 @@ export class Live {
     const wanted = this.list.ordered.slice(0, WITH_WAYS).map(({ agent }) => agent);
     const next = async () => {
       for (let agent = wanted.shift(); agent !== undefined && !this.left; agent = wanted.shift()) {
-        if (this.ways.has(agent)) continue;
+        if (this.loads.has(agent)) continue;
         await this.loadWay(agent);
         this.drawWays();
       }
@@ -156,10 +158,16 @@ export class Live {
     await Promise.all(Array.from({ length: AT_ONCE }, next));
   }
 
-  async loadWay(agent) {
-    this.ways.set(agent, []);
-    const { features } = await ask(`/api/agents/${inPath(agent)}/ways`).catch(() => ({ features: [] }));
-    this.ways.set(agent, features);
+  /** The ways of an agent, asked for once. */
+  loadWay(agent) {
+    if (!this.loads.has(agent)) {
+      const asked = ask(`/api/agents/${inPath(agent)}/ways`).catch(() => ({ features: [] }));
+      this.loads.set(
+        agent,
+        asked.then(({ features }) => this.ways.set(agent, features)),
+      );
+    }
+    return this.loads.get(agent);
   }
 
   drawWays() {

@@ -203,6 +203,10 @@ function numbersOf(trip) {
       : `${count(Math.round(trip.history), "past trip")} known`,
     trip.end === null ? null : `Lasted ${lasting(trip.end - trip.start)}`,
   ];
+  const lowest = Math.min(...trip.track.n.filter((n) => n !== null));
+  if (trip.segments.length && trip.eps !== null && lowest > trip.eps) {
+    said.push("No single fix is under the threshold: what is marked is the worst of the trip");
+  }
   return said.filter(Boolean).map((words) => make("span", {}, words));
 }
 
