@@ -159,8 +159,8 @@ def test_thresholds_are_choices_of_the_moment(home: Path, capsys: Captured):
 
 
 def test_several_processes_give_what_one_gives(home: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("astray.cli.score.ALONE_ROWS", 1)
-    monkeypatch.setattr("astray.cli.score.AT_A_TIME", 1000)
+    monkeypatch.setattr("astray.cli.reading.FEW_ROWS", 1)
+    monkeypatch.setattr("astray.cli.reading.LOADED_ROWS", 1000)
     for n in (1, 2, 3):
         command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--workers", str(n), "-q"]
         assert main([*command, "-o", str(home / f"by{n}.parquet")]) == 0
@@ -171,7 +171,7 @@ def test_several_processes_give_what_one_gives(home: Path, monkeypatch: pytest.M
 def test_what_a_worker_refuses_is_said_as_if_there_were_none(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ):
-    monkeypatch.setattr("astray.cli.score.ALONE_ROWS", 1)
+    monkeypatch.setattr("astray.cli.reading.FEW_ROWS", 1)
     command = ["score", str(home / "fleet.astray"), str(home / "new.csv"), "--false-alarm-rate", "1e-9"]
     alone, together = (refused([*command, "--workers", n, "-q"], capsys) for n in ("1", "2"))
     assert "cannot be told from" in alone
@@ -1092,7 +1092,7 @@ def test_jobs_of_several_parts_do_what_one_does(
     expected = pl.read_parquet(tmp_path / "whole.parquet")
     assert found.equals(expected.sort("agent", "trajectory"), null_equal=True)
     # Trips in the order of the file, however they were put together.
-    monkeypatch.setattr("astray.cli.workers.AT_A_TIME", 500)
+    monkeypatch.setattr("astray.jobs.slabs.AT_A_TIME", 500)
     trips = astray.read(home / "new.csv")
     mixed = trips[np.random.default_rng(0).permutation(len(trips))]
     mixed.to_frame().write_parquet(tmp_path / "mixed.parquet")

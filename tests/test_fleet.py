@@ -591,3 +591,20 @@ class TestExplanations:
         assert len(found) == 1
         assert found[0][0].tolist() == [0.0, 1000.0]
         assert found[0][-1].tolist() == [0.0, 4900.0]
+
+
+def test_a_habit_near_a_line_between_solar_hours_is_one_habit():
+    """A trip that begins ten metres further east is at the same hour, wherever on the earth."""
+    trip = city(people=1, days=2, seed=0).trips[:1]
+    fleet = FleetDetector(iterations=1).fit(city(people=2, days=4, seed=0).trips)
+
+    def counted(first: float) -> set[int]:
+        east = trip.columns["lon"] - trip.columns["lon"][0] + first
+        moved = Trajectories({**trip.columns, "lon": east}, trip.offsets, trip.agent_ids, trip.trajectory_ids)
+        return set(fleet._counted(moved).keys.tolist())
+
+    def shared(east: float) -> float:
+        here, there = counted(east - 5e-5), counted(east + 5e-5)
+        return len(here & there) / len(here | there)
+
+    assert shared(7.5) > shared(7.9) - 0.05

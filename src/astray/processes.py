@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import secrets
 import signal
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -30,34 +31,67 @@ def cores(n_jobs: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spread(
-    work: Callable[[Task], Result], tasks: Iterable[Task], n_processes: int, ahead: int = AHEAD
-) -> Generator[Result, None, None]:
-    """The results of tasks, in their order; by this process if ``n_processes`` is 1.
+class Drain:
+    """In the place of a task: nothing after it is begun before everything up to it is done and was looked at."""
 
-    ``work`` is sent once to each process, which keeps it and its state. A task is made when there is room for it, so
-    that memory does not grow with their number. Close it (:func:`contextlib.closing`): what is under way is given up
-    when the iteration is left, and when this process is killed.
+
+def spread(
+    work: Callable[[Task], Result],
+    tasks: Iterable[Task | Future[Result] | Drain],
+    n_processes: int,
+    ahead: int = AHEAD,
+    executor: Executor | None = None,
+) -> Generator[Result, None, None]:
+    """The results of tasks, in their order; by this process if ``n_processes`` is 1, or by any executor.
+
+    A process keeps the work that it was given first, and its state. A task is made when there is room for it, so that
+    memory does not grow with their number; one that is a future already is waited for in its turn. Close it
+    (:func:`contextlib.closing`): what is under way is given up when the iteration is left, and when this process is
+    killed.
 
     >>> list(spread(abs, [-1, 2], 1))
     [1, 2]
     """
-    if n_processes <= 1:
-        yield from map(work, tasks)
-        return
+    if executor is not None:
+        key = secrets.token_hex(8)
+        yield from _in_turn(lambda task: executor.submit(_perform_kept, key, work, task), tasks, ahead * n_processes)
+    elif n_processes > 1:
+        with _pool(work, n_processes) as pool:
+            yield from _in_turn(lambda task: pool.submit(_perform, task), tasks, ahead * n_processes)
+    else:
+        for task in tasks:
+            if not isinstance(task, Drain):
+                yield task.result() if isinstance(task, Future) else work(task)
+
+
+def _in_turn(
+    submit: Callable[[Task], Future[Result]], tasks: Iterable[Task | Future[Result] | Drain], most: int
+) -> Generator[Result, None, None]:
+    """The results of tasks in their order, of which at most so many are under way or done before their turn."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            if not isinstance(task, Drain):
+                with undisturbed():
+                    waiting.append(task if isinstance(task, Future) else submit(task))
+            while waiting and (len(waiting) >= most or isinstance(task, Drain) or waiting[0].done()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for given_up in waiting:
+            given_up.cancel()
+
+
+@contextlib.contextmanager
+def _pool(work: Callable[[Any], Any], n_processes: int) -> Iterator[Executor]:
+    """Processes of this machine, which end when the block does, or with this process."""
     # Processes that begin anew: a fork would copy the locks that the threads of libraries hold.
     context = multiprocessing.get_context("spawn")
     lifeline, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(n_processes, context, _begin, (work, lifeline))
-    waiting: deque[Future[Result]] = deque()
     try:
-        for task in tasks:
-            with undisturbed():
-                waiting.append(pool.submit(_perform, task))
-            while len(waiting) >= ahead * n_processes or (waiting and waiting[0].done()):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield pool
     except BrokenProcessPool as error:
         raise AstrayError(
             "a worker process was killed, perhaps because memory ran out, or the program that started it has no "
@@ -162,3 +196,17 @@ def _end_with(lifeline: Connection) -> None:
 
 def _perform(task: Any) -> Any:
     return _work(task)
+
+
+MOST_KEPT = 2  # works whose state a process of an executor keeps
+_kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
+_one_at_a_time = threading.Lock()  # an executor may have several threads in a process
+
+
+def _perform_kept(key: str, work: Callable[[Any], Any], task: Any) -> Any:
+    """Do a task for an executor whose processes have no beginning of ours: the first work under a key is kept."""
+    with _one_at_a_time:
+        work = _kept.setdefault(key, work)
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
+        return work(task)

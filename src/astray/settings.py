@@ -212,6 +212,12 @@ class Streaming:
         TRUTH, False, "Load a large table instead of streaming it: for rows that are not grouped by trip."
     )
     workers: int = setting(WHOLE, 0, "Processes to work with; 0 is one for each core.", NOT_NEGATIVE)
+    cluster: str | None = setting(
+        TEXT,
+        None,
+        "Let the workers of this Dask scheduler do the work instead: tls://HOST:8786, or tcp://127.0.0.1:8786.",
+        metavar="ADDRESS",
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -228,6 +234,7 @@ class Remarks:
     quiet: bool = setting(
         TRUTH, False, "No progress and no remarks on standard error; errors and left-out rows are still said."
     )
+    verbose: bool = setting(TRUTH, False, "With the progress, say what each worker process has done.")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -476,6 +483,12 @@ class Settings(
     def given(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of some settings that were given; a name that is no setting's is an error."""
         return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
+
+    @property
+    def of_results(self) -> dict[str, Any]:
+        """What was given that a result may depend on: neither who does the work nor what is said on the way."""
+        beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}
+        return self.given(name for name in NAMES if name not in beside)
 
     def of(self, *classes: type[Any]) -> dict[str, Any]:
         """What was given for some groups of settings, or for the constructor of a detector."""

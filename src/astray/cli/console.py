@@ -8,9 +8,9 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from astray.cli.running import as_flag
 from astray.errors import some_names
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from astray.readers import Report
     from astray.trip_ids import TripId
 
-Advance = Callable[[float], None]
-"""Says which share of the work, from 0 to 1, is done."""
+
+class Advance(Protocol):
+    """Says which share of the work, from 0 to 1, is done, and what else is to be said of it."""
+
+    def __call__(self, share: float, more: str = "") -> None:
+        """Say it."""
+
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal to draw on."""
@@ -59,7 +64,7 @@ def tell_facts(facts: Mapping[str, str]) -> None:
 def progress(what: str, *, quiet: bool = False) -> Iterator[Advance]:
     """Show how far a piece of work is and how long it still takes: a bar on a terminal, else a line now and then."""
     if quiet:
-        yield lambda share: None
+        yield lambda share, more="": None
     elif sys.stderr.isatty():
         with _bar(what) as advance:
             yield advance
@@ -77,19 +82,24 @@ def _bar(what: str) -> Iterator[Advance]:
     with Progress(*columns, still, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(harmless(what), total=1.0, left="")
         pace = Pace()
-        yield lambda share: bars.update(task, completed=share, left=pace.left(time.monotonic(), share))
+
+        def advance(share: float, more: str = "") -> None:
+            left = pace.left(time.monotonic(), share)
+            bars.update(task, completed=share, left=", ".join(filter(None, (left, more))))
+
+        yield advance
 
 
 def _lines(what: str) -> Advance:
     said, pace = time.monotonic(), Pace()
 
-    def advance(share: float) -> None:
+    def advance(share: float, more: str = "") -> None:
         nonlocal said
         now = time.monotonic()
         left = pace.left(now, share)
         if now - said >= EVERY and left and share < 1:
             said = now
-            say(f"{what}: {share:.0%}, {left}")
+            say(", ".join(filter(None, (f"{what}: {share:.0%}", left, more))))
 
     return advance
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from astray.cli import options as o
-from astray.cli.console import progress, say
+from astray.cli.console import say
 from astray.errors import AstrayError
-from astray.settings import LocalTime, Reading, Settings
+from astray.settings import LocalTime, Reading, Settings, Streaming
 from astray.text import number_of
 
 
-@o.with_settings(Reading, LocalTime, "whole")
+@o.with_settings(Reading, LocalTime, Streaming, "verbose")
 @o.changes_fleet
 def command(
     settings: Settings,
@@ -22,34 +22,43 @@ def command(
 
     Nothing is trained, so this takes seconds: the fleet's reward looks at a trip through its agent's memory, and here
     memories are made. A new agent can be scored from its first trips on; until it has some history, low scores are for
-    review. Trips that the model knows already are left out.
+    review. Trips that the model knows already are left out: a command that was killed is run again.
 
     [b]Examples[/b]
 
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
-      [dim]# on four cores, or by four jobs of a cluster that share a disk[/dim]
-      for i in 1 2 3 4; do astray enroll fleet.astray all.csv --part $i/4 & done
+      [dim]# a folder of Parquet files, by the workers of a cluster[/dim]
+      astray enroll fleet.astray trips/ --cluster tls://scheduler:8786
+      [dim]# the second of four jobs that enrol everybody[/dim]
+      astray enroll fleet.astray all.csv --part 2/4
     """
-    from astray.cli.reading import Source, in_part, joined, read_part
+    from astray.cli.enrolling import enrol, in_place
+    from astray.cli.reading import Source, read_part
     from astray.detectors.fleet import FleetDetector
+    from astray.jobs.work import unfinished_work
     from astray.storage import load
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):
         reason, remedy = "a model of one agent or pool, which enrols nobody", "astray update adds trips to it"
         raise AstrayError(reason, place=model, remedy=remedy)
-    before = len(fleet.members_)
+    before, chosen = len(fleet.members_), read_part(part)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
-    counted = 0
-    with progress(f"counting {source.name}", quiet=settings.quiet) as done:
-        # Many trips at a time, so that what is known of an agent is read and written once.
-        for batch, share in joined(in_part(source.batches(), read_part(part))):
-            counted += fleet.enroll(batch)
-            done(share)
-    o.save(fleet, model, output)
+    if output is None or (output.exists() and output.samefile(model)):
+        in_place(fleet, model)
+        counted = enrol(model, source, chosen)
+        now = load(model)
+    else:
+        with unfinished_work(output, [model, *source.files], settings.of_results, part) as copy:
+            if not copy.exists():
+                fleet.save(copy)
+            counted = enrol(copy, source, chosen)
+            now = load(copy)
+            o.save(now, model, output)
     source.say_left_out()
-    now = len(fleet.members_)
-    counts = f"{number_of(counted, 'trip')} counted, {number_of(now - before, 'new agent')}"
-    say(f"{counts}; {number_of(now, 'agent')} now", quiet=settings.quiet)
+    assert isinstance(now, FleetDetector)
+    there = len(now.members_)
+    counts = f"{number_of(counted, 'trip')} counted, {number_of(there - before, 'new agent')}"
+    say(f"{counts}; {number_of(there, 'agent')} now", quiet=settings.quiet)

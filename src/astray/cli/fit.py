@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,19 +13,20 @@ from astray.atomic import changing, check_target
 from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
 from astray.errors import AstrayError
-from astray.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, Streaming, flag_of
+from astray.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
 from astray.text import harmless, number_of, shortened
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from astray.cli.reading import Source
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
 
 
-@o.with_settings(*(group for group in o.PANELS if group is not Streaming))
+@o.with_settings(*o.PANELS)
 def command(
     settings: Settings,
     file: o.Trips,
@@ -47,6 +49,7 @@ def command(
             help="A trip known to be anomalous, which is not learned from. May be repeated.",
         ),
     ] = None,
+    part: o.Part = None,
 ) -> None:
     """Learn what is normal from a file of past trips, and write a model.
 
@@ -57,6 +60,10 @@ def command(
 
     The reward that judges trips ships with astray, so one agent alone takes a second: its trips are counted. Where
     there are a dozen others with ten trips each, the reward goes on learning from them for some tens of seconds.
+
+    Of a fleet with more trips than memory holds, files are streamed: the reward goes on learning from a sample of the
+    agents, and then everybody is enrolled. With [b]--part[/b] only the agents of that part are, and the reward is the
+    same for every part. A command that was killed is run again, and goes on.
 
     The trips should be normal ones; name those you know to be wrong with --anomalous. Trips that are probably
     somebody else's are taken out of the memory, and named.
@@ -72,6 +79,8 @@ def command(
         --false-alarm-rate 0.005
       [dim]# columns with names of their own; bad rows left out and listed[/dim]
       astray fit log.csv -o me.astray --columns lat=Breite,lon=Laenge --skip-bad
+      [dim]# a folder of Parquet files; trips are counted by the workers of a cluster[/dim]
+      astray fit trips/ -o fleet.astray --cluster tls://scheduler:8786
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
@@ -83,6 +92,13 @@ def command(
     check_target(output)
     source = Source(file, settings, owner=agent, one_agent=agent is not None)
     source.keep_from(output)
+    if part is not None or (source.is_streamed and not (agent or pooled or anomalous or population)):
+        if agent or pooled or anomalous or population:
+            raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
+        learned = _streamed(source, output, part)
+        if learned is not None:
+            _say_fleet(output, learned, settings)
+            return
     past = source.load()
     source.say_left_out()
     others = None
@@ -104,8 +120,53 @@ def command(
         say(f"{output}: {said}", quiet=settings.quiet)
         say_suspected(model.suspects_, quiet=settings.quiet)
     else:
-        said = f"a fleet of {number_of(len(model.agents), 'agent')}; astray score MODEL FILE scores their new trips"
-        say(f"{output}: {said}", quiet=settings.quiet)
+        _say_fleet(output, model, settings)
+
+
+def _say_fleet(output: Path, model: FleetDetector, settings: Settings) -> None:
+    said = f"a fleet of {number_of(len(model.members_), 'agent')}; astray score MODEL FILE scores their new trips"
+    say(f"{output}: {said}", quiet=settings.quiet)
+
+
+def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector | None:
+    """A fleet of more trips than are loaded: learned from a sample of the agents, then everybody is enrolled.
+
+    None if all trips are of one agent, which makes another kind of model.
+    """
+    import numpy as np
+
+    from astray.cli.enrolling import enrol
+    from astray.cli.reading import read_part
+    from astray.detectors.fleet import FleetDetector
+    from astray.jobs.slabs import part_of, sampled
+    from astray.jobs.work import unfinished_work
+    from astray.readers import Report
+    from astray.storage import load
+
+    settings, chosen = source.settings, read_part(part)
+    with unfinished_work(output, source.files, settings.of_results, part) as unfinished:
+        if not unfinished.exists():
+            with progress(f"reading {source.name}", quiet=settings.quiet) as done:
+                first = replace(source, report=Report())  # what is left out is said once, after the second reading
+                some, is_whole = sampled(first.batches(), settings.seed, watch=done)
+            if len(some.agents) == 1 and is_whole and part is None:
+                return None
+            _check_kind(source.name, False, False, settings)
+            with leaving_at_once():
+                fleet = _fleet(some, np.ones(len(some), np.int64), settings)
+            if chosen is not None:
+                number, n = chosen
+                for who in fleet.agents:
+                    if part_of(who, n) != number:
+                        del fleet.members_[who]  # others still count where it goes: that is the same for every part
+            fleet.save(unfinished)
+        enrol(unfinished, source, chosen)
+        learned = load(unfinished)
+        assert isinstance(learned, FleetDetector)
+        with changing(output):
+            learned.save(output)
+    source.say_left_out()
+    return learned
 
 
 def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:

@@ -33,7 +33,7 @@ PANELS = {
 }
 """Under which heading the flags of a group of settings stand; in this order."""
 
-OTHER_NAMES = {"quiet": ("-q",), "time_zone": ("--timezone",)}
+OTHER_NAMES = {"quiet": ("-q",), "verbose": ("-v",), "workers": ("-w",), "time_zone": ("--timezone",)}
 """What else a flag may be called."""
 
 _READ = (

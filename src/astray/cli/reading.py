@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from astray.cli.console import progress, say_left_out
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.errors import AstrayError, DataError, Option, some_names
+from astray.jobs.slabs import Batch
 from astray.readers import Report, iter_read, read, recognise
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import SUFFIXES, listed
@@ -30,11 +28,15 @@ STREAMED_BYTES = 32 << 20
 """Files larger than this are streamed, which needs the rows of a trip to stand together; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
+"""Fixes of a streamed file that are read at a time."""
+
+LOADED_ROWS = 100_000
+"""Fixes of a loaded file that are worked on at a time, whatever the number of workers: scores do not depend on it."""
+
+FEW_ROWS = 400_000
+"""Fewer fixes than this are scored before worker processes would have begun."""
 
 PARQUET = (".parquet", ".pq")
-
-Batch = tuple[Trajectories, float]
-"""Some trips, and which share of the file had been read when they came."""
 
 
 @dataclass
@@ -101,8 +103,7 @@ class Source:
         """What is streamed: one file, or several of Parquet, each by itself; none if everything is loaded."""
         if self.settings.whole or "names" in self.options or self.kind not in ("table", "porto"):
             return []
-        paths = listed(self.path)
-        files = [file for path in paths for file in (_tables_below(path) if path.is_dir() else [path])]
+        paths, files = listed(self.path), self.files
         parquet = all(file.suffix.lower() in PARQUET for file in files)
         if not all(file.is_file() for file in files) or not (parquet or (len(files) == 1 and files == paths)):
             return []
@@ -126,7 +127,19 @@ class Source:
 
     def batches(self) -> Iterator[Batch]:
         """Everything in order, some trips at a time: streamed where the file is large, else loaded and cut."""
-        return self._streamed(BATCH_ROWS) if self.is_streamed else cut(self.load(), BATCH_ROWS)
+        return self.weighed()[0]
+
+    def weighed(self) -> tuple[Iterator[Batch], bool]:
+        """The batches, and whether they are so little that no other process would have begun before they are done."""
+        if self.is_streamed:
+            return self._streamed(BATCH_ROWS), False
+        loaded = self.load()
+        return cut(loaded, LOADED_ROWS), loaded.n_rows < FEW_ROWS
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        return [file for path in listed(self.path) for file in (_files_below(path) if path.is_dir() else [path])]
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
         shares = deque([0.0], maxlen=1)
@@ -211,49 +224,9 @@ def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -
     raise AstrayError(f"{reason}: it is of {only}", remedy=f"--agent {shlex.quote(only or '')} leaves the others out")
 
 
-def _tables_below(folder: Path) -> list[Path]:
+def _files_below(folder: Path) -> list[Path]:
     """The files below a folder that would be read."""
     return [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
-
-
-SLAB_FIXES = 8_000_000
-"""Fixes of a fleet's trips that are sorted by agent together: what is known of an agent is then read once for many."""
-
-
-def joined(batches: Iterable[Batch], fixes: int = SLAB_FIXES) -> Iterator[Batch]:
-    """Batches put together until they have so many fixes."""
-    held: list[Trajectories] = []
-    share = 0.0
-    for trips, share in batches:
-        held.append(trips)
-        if sum(part.n_rows for part in held) >= fixes:
-            yield Trajectories.concat(held), share
-            held = []
-    if held:
-        yield Trajectories.concat(held), share
-
-
-def in_part(batches: Iterable[Batch], part: tuple[int, int] | None) -> Iterator[Batch]:
-    """The trips of those agents that belong to a part (number, of how many): by a hash of the agent's name."""
-    for trips, share in batches:
-        if part is None:
-            yield trips, share
-            continue
-        number, n = part
-        mine = {agent: part_of(agent, n) == number for agent in trips.agents}
-        chosen = trips[np.array([mine[agent] for agent in trips.agent_ids.tolist()], bool)]
-        if len(chosen):
-            yield chosen, share
-
-
-def part_of(agent: str, n: int) -> int:
-    """Which of ``n`` parts, from 1 on, an agent belongs to; the same in every process and on every machine.
-
-    >>> [part_of(agent, 4) for agent in ("ana", "bob", "cem")]
-    [2, 1, 4]
-    """
-    told = hashlib.blake2b(agent.encode(), digest_size=8).digest()
-    return 1 + int.from_bytes(told, "little") % n
 
 
 def read_part(text: str | None) -> tuple[int, int] | None:

@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import progress, say
+from astray.cli.console import say
 from astray.errors import some_names
 from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
 from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
     import polars as pl
-
-ALONE_ROWS = 400_000
-"""Fewer fixes than this are scored before worker processes would have begun."""
-
-AT_A_TIME = 100_000
-"""Fixes of a loaded file that are scored at a time, whatever the number of workers: so scores do not depend on it."""
 
 SHOWN = 20
 """Trips that are shown on a terminal."""
@@ -59,33 +53,37 @@ def command(
       astray score me.astray new.csv -o scores.csv --false-alarm-rate 0.01
       [dim]# the second of four jobs that score everybody[/dim]
       astray score fleet.astray all.parquet --part 2/4 -o scores-2.parquet
+      [dim]# a folder of Parquet files, by the workers of a cluster[/dim]
+      astray score fleet.astray trips/ -o scores.parquet \\
+        --cluster tls://scheduler:8786
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, cut, in_part, only_agent, read_part
-    from astray.cli.workers import Scorer, scored
-    from astray.processes import cores
+    from astray.cli.reading import Source, only_agent, read_part
+    from astray.cli.workers import at_work
+    from astray.jobs.scoring import Scorer, scored
+    from astray.jobs.slabs import in_part
+    from astray.jobs.work import unfinished_work
     from astray.writers import table_writer
 
-    scorer = Scorer(model, settings, fixes)
+    scorer = Scorer(model.absolute(), settings, fixes)
     source = Source.of(file, settings, scorer.detector, agent)
     source.keep_from(output)
-    n = cores(settings.workers or -1)
-    if source.is_streamed:
-        batches = source.batches()
-    else:
-        loaded = source.load()
-        n = 1 if loaded.n_rows < ALONE_ROWS else n
-        batches = cut(loaded, AT_A_TIME)
-    batches = in_part(batches, read_part(part))
+    chosen = read_part(part)
+    batches, few = source.weighed()
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()
     decisions: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     shown: list[pl.DataFrame] = []
     with ExitStack() as stack:
+        kept = None
+        if output is not None and not few:
+            of = (settings.of_results, fixes, agent, part)
+            kept = stack.enter_context(unfinished_work(output, [model, *source.files], *of))
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
-        done = stack.enter_context(progress(f"scoring {source.name}", quiet=settings.quiet))
-        for table, (trips, share) in stack.enter_context(closing(scored(scorer, batches, n, done))):
+        workers, watch = stack.enter_context(at_work(f"scoring {source.name}", settings, few=few))
+        tables = scored(scorer, in_part(batches, chosen), workers, watch, kept)
+        for table, trips in stack.enter_context(closing(tables)):
             if write is None:
                 shown.append(table)
             else:
@@ -94,7 +92,6 @@ def command(
                 unknown[who] += int((trips.agent_ids == who).sum())
             if not fixes:
                 decisions.update(table["decision"].to_list())
-            done(share)
     if to_a_person:
         _show(shown)
     source.say_left_out()

@@ -48,6 +48,7 @@ Degrees = tuple[Array, Array]
 RECENT = 300  # of an agent's trips, the newest, are kept as they are, and set its scale
 PER_DEGREE, PER_SECOND = 1e7, 1e3  # of what is kept of them: centimetres and milliseconds
 CENTRES = 2.0, 1.0  # to a degree of latitude and of longitude: where metres begin
+SOLAR_SECONDS = 240.0  # that the sun is earlier a degree further east
 FARTHEST = 89.0  # degrees of latitude: at a pole there is no east
 
 
@@ -93,7 +94,8 @@ class Common:
     def seen_from(self, centre: Projection, memory: Memory, popularity: Popularity) -> Featurizer:
         """How trips that begin near a place are seen by an agent who remembers this."""
         config = self.featurizer
-        offset = centre.solar_offset if config.utc_offset is None else config.utc_offset
+        # By the sun, a little later every degree: whole hours would split a habit where one ends and the next begins.
+        offset = SOLAR_SECONDS * centre.lon if config.utc_offset is None else config.utc_offset
         encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(centre, offset))
         return Featurizer(config, centre, encoder, replace(self.context, utc_offset=offset), popularity)
 

@@ -202,20 +202,29 @@ class Members(MutableMapping[str, Member]):
         """The agents that were changed since the file was read, and are still there."""
         return {*self._changed, *(() if self._waiting is None else self._waiting.names)}
 
-    def changes(self) -> Iterator[tuple[str, Row | None, bytes | None]]:
-        """What is to be written: agents with their rows, or None for who is gone, and the checksums they had."""
+    def changes(self, *, measured: bool = True) -> Iterator[tuple[str, Row | None, bytes | None]]:
+        """What is to be written: agents with their rows, or None for who is gone, and the checksums they had.
+
+        Without ``measured`` those whose trips are still to be measured stay so.
+        """
         for agent in self._removed:
             yield agent, None, self._known_as[agent]
-        for agent, row in self._new_rows(sorted(self.changed)):
-            yield agent, row, self._known_as.get(agent)
+        for agent in sorted(self.changed):
+            member = self[agent] if measured else self.counted(agent)
+            assert member is not None
+            yield agent, self.codec.row(member), self._known_as.get(agent)
+
+    def discard(self) -> None:
+        """Be as the store is: what was changed is lost."""
+        self._ready.clear()
+        self._ready_bytes = 0
+        self._clear()
 
     def everybody(self) -> Iterator[tuple[str, Row]]:
         """All rows, in the order of the names; those that were not changed as the file has them."""
         changed = self.changed
-        for some in _some_of(self.names(), 256):
-            fresh = dict(self._new_rows([agent for agent in some if agent in changed]))
-            for agent in some:
-                yield agent, fresh[agent] if agent in fresh else self._as_it_is(agent)
+        for agent in self.names():
+            yield agent, self.codec.row(self[agent]) if agent in changed else self._as_it_is(agent)
 
     def _as_it_is(self, agent: str) -> Row:
         assert self.store is not None
@@ -225,25 +234,21 @@ class Members(MutableMapping[str, Member]):
         data, entry = found
         return Row(data, *entry[2:])
 
-    def _new_rows(self, agents: Iterable[str]) -> Iterator[tuple[str, Row]]:
-        for agent in agents:
-            yield agent, self.codec.row(self[agent])
-
     def saved(self, store: FleetStore) -> None:
         """Go on from a store that holds all this."""
-        changed, known_as, same = self._changed, self._known_as, store is self.store
-        if not same:
+        if store is not self.store:
             self.store = store
-            self._ready.clear()
-            self._ready_bytes = 0
+            self.discard()
+            return
+        changed, known_as = self._changed, self._known_as
         self._clear()
-        if same:  # who was read from it, or written to it, need not be read again
-            self._known_as = {agent: known_as[agent] for agent in self._ready}
-            for agent, member in changed.items():
-                entry = store.entry(agent)
-                if entry is not None:
-                    self._known_as[agent] = entry.checksum
-                    self._keep_ready(agent, member)
+        # Who was read from it, or written to it, need not be read again.
+        self._known_as = {agent: known_as[agent] for agent in self._ready}
+        for agent, member in changed.items():
+            entry = store.entry(agent)
+            if entry is not None:
+                self._known_as[agent] = entry.checksum
+                self._keep_ready(agent, member)
 
 
 class _Waiting:
@@ -276,8 +281,3 @@ class _Waiting:
         """Keep an agent no longer."""
         self.names.discard(agent)
         self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))
-
-
-def _some_of(names: list[str], most: int) -> Iterator[list[str]]:
-    for start in range(0, len(names), most):
-        yield names[start : start + most]

@@ -1,0 +1,24 @@
+"""What ``astray enroll`` and ``astray fit`` have in common: the trips of a source are counted for a fleet's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from astray.cli.reading import Source
+from astray.cli.workers import at_work
+from astray.detectors.fleet import FleetDetector
+from astray.jobs.enrolling import enrolled
+from astray.jobs.slabs import in_part
+
+
+def in_place(fleet: FleetDetector, model: Path) -> None:
+    """Let the file of a fleet that is of an earlier version be of this one, so that rows can be written to it."""
+    if fleet.members_.store is None:
+        fleet.save(model)
+
+
+def enrol(model: Path, source: Source, part: tuple[int, int] | None) -> int:
+    """Count the trips of a source for the fleet in a file, by whom the settings say; gives how many were counted."""
+    batches, few = source.weighed()
+    with at_work(f"counting {source.name}", source.settings, few=few) as (workers, watch):
+        return enrolled(model.absolute(), in_part(batches, part), workers, watch)

@@ -1,0 +1,29 @@
+"""Runs a command of astray with small jobs, and says on standard output when one of them is done.
+
+For tests that kill it in the middle: ``python a_run.py enroll MODEL FILE ...``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from astray.cli import main, reading, workers
+from astray.jobs import slabs
+from astray.jobs.work import Step
+
+
+class Tally(workers.Tally):
+    """Counts jobs aloud."""
+
+    def add(self, step: Step) -> None:
+        """Count a job, and say who has done it, if that was done now."""
+        super().add(step)
+        if step.worker:
+            print(f"done by {step.worker}", flush=True)
+
+
+if __name__ == "__main__":
+    slabs.AT_A_TIME, slabs.SLAB_FIXES = 2_000, 30_000
+    reading.STREAMED_BYTES, reading.BATCH_ROWS = 0, 10_000
+    workers.Tally = Tally  # type: ignore[misc]
+    sys.exit(main(sys.argv[1:]))
