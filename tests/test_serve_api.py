@@ -240,6 +240,30 @@ def test_an_agents_alerts_can_be_paused(service: Running):
 # -------------------------------------------------------------------- starting and stopping
 
 
+def test_without_the_packages_of_the_service_it_says_what_to_install(tmp_path: Path):
+    code = """
+import sys
+for name in ("msgspec", "starlette", "uvicorn", "httptools", "paho", "psycopg"):
+    sys.modules[name] = None
+from astray.cli import main
+sys.exit(main(["serve", sys.argv[1]]))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x")], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 1
+    assert 'pip install "astray[serve]"' in ended.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_it_ends_at_once_though_a_page_listens(tmp_path: Path):
+    with serving(tmp_path / "data") as running, httpx.stream("GET", f"{running.url}/api/events", timeout=60) as lines:
+        events = lines.iter_lines()
+        assert next(events) == ": astray"
+        assert running.stop() == 0
+        assert all(not line or line.startswith(":") for line in events)  # it has ended, and was not cut off
+
+
 def test_it_starts_on_nothing_learns_ends_well_and_goes_on(tmp_path: Path, life: list[dict]):
     with serving(tmp_path / "data") as running:
         running.post(life[:150])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PREFIX = "ASTRAY_"
 ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
+DATA = ("geolife", "porto")
+"""Names in the environment (``ASTRAY_PORTO``) that say where data are; they are nobody's settings."""
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
 FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
@@ -464,6 +466,8 @@ class Settings(
         of_environ = {}
         for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
             name = key.removeprefix(PREFIX).lower()
+            if name in DATA:
+                continue
             if name in NAMES:
                 of_environ[name] = environ[key], f"{key} in the environment"
             elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):

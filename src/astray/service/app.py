@@ -88,6 +88,9 @@ def _healthz(service: Service) -> Callable[[Request], Response]:
 
 def _metrics(service: Service, readers: Readers) -> Callable[[Request], Response]:
     async def figures(request: Request) -> Response:
+        identity: access.Identity = request.scope.get("state", {}).get("identity", access.EVERYBODY)
+        if not identity.of_all:
+            return refused(Refusal(403, "this token is for some agents only", "use one for all"))
         text = await run_in_threadpool(readers.use, metrics, service)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 

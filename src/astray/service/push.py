@@ -30,6 +30,7 @@ class _Event(NamedTuple):
     line: bytes
 
 
+END = _Event(0, "", b"")
 ANEW = _Event(0, "", b"event: reset\ndata: {}\n\n")
 
 
@@ -42,7 +43,7 @@ class _Page:
 
     def put(self, events: Sequence[_Event]) -> None:
         for event in events:
-            if self.only is not None and event.agent not in self.only and event is not ANEW:
+            if self.only is not None and event.agent not in self.only and event.number:
                 continue
             if self.queue.full():
                 while not self.queue.empty():
@@ -102,6 +103,13 @@ class Hub:
                 events.append(("review", item or {"id": name, "agent": whose, "removed": True}))
         self.say(events)
 
+    def close(self) -> None:
+        """Let all pages go; the service ends."""
+        with self._lock:
+            pages = list(self._pages)
+        for page in pages:
+            page.loop.call_soon_threadsafe(page.put, [END])
+
     async def listen(self, after: int | None, only: Sequence[str] | None = None) -> AsyncIterator[bytes]:
         """Events for one page, from the one after a number on, or from now on; about some agents, or all."""
         page = _Page(asyncio.get_running_loop(), only)
@@ -116,9 +124,12 @@ class Hub:
             yield b": astray\n\n"
             while True:
                 try:
-                    yield await asyncio.wait_for(page.queue.get(), KEEP_ALIVE)
+                    line = await asyncio.wait_for(page.queue.get(), KEEP_ALIVE)
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    line = b": still here\n\n"
+                if line == END.line:
+                    return
+                yield line
         finally:
             with self._lock:
                 self._pages.discard(page)

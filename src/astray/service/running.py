@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -81,13 +82,21 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
         )
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
+        server.before_end = service.hub.close
         service.on_end = lambda: setattr(server, "should_exit", True)
         ready(address)
         server.run([listening])
 
 
 class _Server(uvicorn.Server):
-    """A server that ends well when it is told to: uvicorn would raise the signal again afterwards."""
+    """A server that ends well when it is told to: uvicorn would wait for open pages, and raise the signal again."""
+
+    before_end: Callable[[], object] = staticmethod(lambda: None)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, at a signal."""
+        self.before_end()
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
