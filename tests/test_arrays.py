@@ -72,10 +72,10 @@ S, A = np.zeros((5, 3)), np.zeros((5, 1))
     ("states", "actions", "said"),
     [
         ([S], [np.zeros(4)], "trajectory 0 has 5 states and 4 actions"),
-        ([S, np.zeros((5, 2))], [A, A], "the states of trajectory 1 have 2 columns, those of trajectory 0 3"),
-        ([S, S], [A, np.zeros((5, 2))], "the actions of trajectory 1 have 2 columns, those of trajectory 0 1"),
+        ([S, np.zeros((5, 2))], [A, A], "trajectory 1 has 2 columns of states, trajectory 0 has 3"),
+        ([S, S], [A, np.zeros((5, 2))], "trajectory 1 has 2 columns of actions, trajectory 0 has 1"),
         ([S], [A, A], "1 arrays of states but 2 of actions"),
-        ([], [], "at least one is needed"),
+        ([], [], "give at least one"),
         ([S, S[:0]], [A, A[:0]], "trajectory 1 is empty"),
         ([S, []], [A, []], "trajectory 1 is empty"),
         (S, A, r"one array of the shape \(5, 3\).*\[states\]"),

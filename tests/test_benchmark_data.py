@@ -258,7 +258,7 @@ def test_rates_are_ten_anomalies_among_as_many_normal_trips_as_it_takes(people: 
     for rate, normal in ((0.5, 10), (0.4, 15), (0.25, 30)):
         trial = draw(people, Case(Setting(rate=rate), "001", 3))
         assert ((trial.kind == "").sum(), (trial.kind != "").sum()) == (normal, 10)
-    with pytest.raises(DataError, match=r"'001' has 40 trips and needs 190"):
+    with pytest.raises(DataError, match=r"'001' has 40 trips; the test takes 190"):
         draw(people, Case(Setting(rate=0.05), "001", 3))
 
 
@@ -486,7 +486,7 @@ def test_injections_into_porto_have_every_kind_and_the_truth_of_every_fix(porto:
 
 
 def test_what_porto_cannot_give_is_refused(porto: Porto, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="P2"):
+    with pytest.raises(DataError, match="a protocol that Porto does not have; give p2"):
         porto.trial(Case(Setting(), "pool", 0))
     with pytest.raises(DataError, match="no reading 'guessed'"):
         porto.trial(Case(Setting(reading="guessed"), "pool", 0))

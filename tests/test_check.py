@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from astray.cli import main
+from astray.cli.console import say, without_panics
+from astray.errors import DataError
 from astray.plots.fixes import text_map
 
 DATA = Path(__file__).parent / "data"
 ODD = "Fahrer;Tag;Breite;Laenge;Typ\n" + "".join(f"ana;06.01.2025 09:4{i}:40;45,1{i};107,1{i};x\n" for i in range(5))
+
+
+def test_what_a_library_writes_about_a_refused_file_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    def panic() -> None:
+        with without_panics():
+            os.write(2, b"thread panicked at some line\n")
+            raise DataError("not a whole file", remedy="write it again")
+
+    with pytest.raises(DataError):
+        panic()
+    assert capfd.readouterr().err == ""
+    with without_panics():
+        os.write(2, b"a warning\n")
+        say("a remark")
+    assert capfd.readouterr().err == "a remark\na warning\n"
+
+
+def test_places_that_may_be_swapped_are_said_where_the_numbers_do_not_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lon, told in ((7.0, True), (107.0, False)):
+        (tmp_path / "a.csv").write_text(
+            "time,lat,lon\n" + "".join(f"{1736150927 + i},45.{i},{lon}\n" for i in range(9))
+        )
+        assert main(["check", str(tmp_path / "a.csv")]) == 0
+        assert ("swapped?" in capsys.readouterr().out) == told
 
 
 def test_what_is_read_is_told_and_nothing_is_wrong(
@@ -26,7 +55,7 @@ def test_what_is_read_is_told_and_nothing_is_wrong(
     assert told["not used"].startswith("event-id, sensor-type")
     assert told["times"] == "date-times without a zone, read as UTC"
     assert told["agents"] == "2: Redrunner, Borni"
-    assert told["trips"] == "2, 2 of them cut at gaps and stays"
+    assert told["trips"] == "2, cut at gaps and stays"
     assert told["fixes"] == "3, about one every 300 s"
     assert (told["from"], told["to"]) == ("2014-06-20 14:00:16", "2014-06-20 14:05:16")
     assert told["zone"] == "Europe/Berlin"

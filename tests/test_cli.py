@@ -312,7 +312,7 @@ def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
     assert main(["score", str(home / "p00.astray"), pattern, "--agent", "p00"]) == 0
     said = capsys.readouterr()
     assert {agent for agent, _ in decisions(said.out)} == {"p00"}
-    assert "it does not say whose trips these are, so they are taken for p00's" in said.err
+    assert "it does not say whose trips these are, so they are taken as trips of p00" in said.err
     assert main(["fit", str(tracks / "p01"), "-o", str(home / "me.astray"), "--agent", "me"]) == 0
     assert astray.load(home / "me.astray").agents == ["me"]
 
@@ -324,7 +324,7 @@ def test_merging_everybody_needs_to_be_asked_for(home: Path, tmp_path: Path, cap
     said = refused(command, capsys)
     assert "'Bus ID' has 4 different values; if these are the agents, pass --columns 'agent=Bus ID'" in said
     assert main([*command, "--agent", "me"]) == 0
-    assert "so they are taken for me's" in capsys.readouterr().err
+    assert "so they are taken as trips of me" in capsys.readouterr().err
     assert astray.load(tmp_path / "m.astray").agents == ["me"]
 
 
@@ -619,6 +619,51 @@ def test_trips_are_observed_questions_listed_and_answers_taken(home: Path, tmp_p
     assert f"no trip named '{asked[0]}' is among the" in refused(["answer", model, asked[0], "--mine"], capsys)
 
 
+KILLED_AT = """
+import os, signal, sys
+from astray.cli import main
+
+folder, n, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+
+def hook(event, told):
+    global n
+    writes = event == "os.rename" or (event == "open" and told[1] is not None and set(told[1]) & set("wxa"))
+    if writes and str(told[0]).startswith(folder):
+        n -= 1
+        if n == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+sys.exit(main(arguments))
+"""
+"""Runs a command and is killed when it is about to write into a folder for the n-th time."""
+
+
+def test_killed_while_it_answers_a_model_holds_all_of_the_answer_or_nothing(home: Path, tmp_path: Path):
+    model = tmp_path / "p00.astray"
+    detector = astray.load(home / "p00.astray")
+    theirs = astray.read(home / "new.csv").agent("p02")[:6]
+    detector.observe(Trajectories(theirs.columns, theirs.offsets, ["p00"] * 6, [f"x{i}" for i in range(6)]))
+    waiting = [str(trip) for trip in detector.waiting_]
+    detector.save(model)
+    before = model.read_bytes()
+    codes = []
+    for n in range(1, 20):
+        model.write_bytes(before)
+        command = [sys.executable, "-c", KILLED_AT, str(tmp_path), str(n), "answer", str(model), waiting[0], "--mine"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        codes.append(ran.returncode)
+        still = [str(trip) for trip in astray.load(model).waiting_]
+        if ran.returncode == 0:
+            assert waiting[0] not in still
+            break
+        # What was not saved is not said to be done.
+        assert (model.read_bytes(), still, ran.stderr) == (before, waiting, "")
+    assert codes[-1] == 0
+    assert codes.count(-signal.SIGKILL) == len(codes) - 1 >= 2
+    assert [path.name for path in tmp_path.iterdir()] == ["p00.astray"]  # what the killed ones left is gone
+
+
 @pytest.fixture
 def shared(home: Path, tmp_path: Path) -> Path:
     """New trips of two people who call one of theirs the same, and of a third who has one with a slash."""
@@ -745,6 +790,26 @@ def test_teaching_what_would_be_flagged_is_said_and_what_it_changed(home: Path, 
     theirs = trips.filter(pl.col("agent") == "p01")["trajectory"].unique().to_list()
     names = [argument for name in theirs for argument in ("--anomalous", name)]
     assert main(["update", model, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
+    assert "would have been flagged" not in capsys.readouterr().err
+
+
+def test_each_trip_of_a_slow_drip_is_said_when_it_is_learned(home: Path, capsys: Captured, tmp_path: Path):
+    theirs = pl.read_csv(home / "new.csv").filter(pl.col("agent") == "p01").with_columns(agent=pl.lit("p00"))
+    for name, command in (("p00", "update"), ("fleet", "update"), ("fleet", "enroll")):
+        model, said = tmp_path / f"{name}.astray", []
+        shutil.copy(home / model.name, model)
+        for trip in theirs.partition_by("trajectory", maintain_order=True)[:4]:
+            trip.write_csv(tmp_path / "one.csv")
+            assert main([command, str(model), str(tmp_path / "one.csv")]) == 0
+            said.append(" ".join(capsys.readouterr().err.split()))
+        assert sum("1 trip of 1 would have been flagged: in the median" in text for text in said) >= 2, (command, said)
+
+
+def test_newcomers_are_enrolled_without_a_word_about_drift(home: Path, capsys: Captured, tmp_path: Path):
+    trips = pl.read_csv(home / "new.csv").with_columns(agent=pl.lit("new-") + pl.col("agent"))
+    trips.write_csv(tmp_path / "newcomers.csv")
+    shutil.copy(home / "fleet.astray", tmp_path / "fleet.astray")
+    assert main(["enroll", str(tmp_path / "fleet.astray"), str(tmp_path / "newcomers.csv")]) == 0
     assert "would have been flagged" not in capsys.readouterr().err
 
 

@@ -146,7 +146,7 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"preset": "kdd20"}, "preset is 'kdd20'; give one of default, own, kdd19"),
+            ({"preset": "kdd20"}, "preset is 'kdd20'; give one of default, shared, own, kdd19"),
             ({"encoder": "cosine"}, "encoder is 'cosine'; give one of familiarity"),
             ({"featurizer": {"encoder": "cosine"}}, "no encoder named 'cosine'"),
             ({"objective": "steps"}, "objective is 'steps'; give one of step, trajectory"),
@@ -172,16 +172,6 @@ class TestParameters:
         assert detector.posterior_.n_heads == 3
         assert detector.featurizer_ is not None
         assert detector.featurizer_.config.interval == 60.0
-
-    def test_a_reward_of_its_own_is_learned_from_the_trips_alone(self, mine: Trajectories, tmp_path: Path) -> None:
-        detector = IRLDetector(preset="own", iterations=2).fit(mine[:12])
-        assert not detector.is_shared
-        assert detector.reward_.trip is None
-        assert detector.reward_.aspects == ("place", "route", "manner", "time")
-        assert detector.training_history_.height == 2
-        detector.save(tmp_path / "own.astray")
-        again = astray.load(tmp_path / "own.astray")
-        assert again.score(mine[12:20]).equals(detector.score(mine[12:20]), null_equal=True)
 
     def test_the_paper_s_preset_sees_raw_coordinates_and_means_plain_means(self, mine: Trajectories) -> None:
         config = {"updates": 2, "rollouts": 8}

@@ -277,6 +277,26 @@ def test_fit_that_is_damaged_or_no_recording_is_refused(tmp_path: Path) -> None:
         read(file)
 
 
+def test_of_a_fit_file_that_breaks_off_what_stands_before_is_read_if_that_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("fitdecode")
+    begin = 1_400_000_000 - FIT_EPOCH
+    (tmp_path / "ride.fit").write_bytes(fit(*((begin + i, HALF, HALF + i) for i in range(9)))[:-20])
+    with pytest.raises(DataError, match="the FIT file is damaged"):
+        read(tmp_path / "ride.fit")
+    report = Report()
+    assert read(tmp_path / "ride.fit", skip_bad=True, report=report).n_rows == 7
+    assert (list(report.counts), report.refused) == (["the rest of a broken file"], 1)
+
+
+def test_fit_files_that_are_joined_in_one_are_read_where_they_are_recordings(tmp_path: Path) -> None:
+    pytest.importorskip("fitdecode")
+    begin = 1_400_000_000 - FIT_EPOCH
+    settings, ride = fit(kind=2), fit((begin, HALF, HALF))
+    for content in (ride + settings, settings + ride):
+        (tmp_path / "ride.fit").write_bytes(content)
+        assert read(tmp_path / "ride.fit").n_rows == 1
+
+
 def test_fit_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fitdecode", None)
     (tmp_path / "ride.fit").write_bytes(fit((1, HALF, HALF)))

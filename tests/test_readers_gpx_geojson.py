@@ -112,7 +112,18 @@ def test_broken_or_foreign_xml_is_refused_and_its_neighbours_are_read(tmp_path: 
         read(tmp_path / "kml.gpx")
     report = Report()
     assert read(tmp_path, skip_bad=True, report=report).trajectory_ids.tolist() == ["good"]
-    assert [Path(s.file).name for s in report.skipped] == ["cut.gpx", "kml.gpx"]
+    assert [Path(s.file).name for s in report.skipped if s.row is None] == ["cut.gpx", "kml.gpx"]
+
+
+def test_of_a_track_that_is_cut_off_what_stands_before_is_read_if_that_is_asked_for(tmp_path: Path) -> None:
+    whole = GPX.format(f"<trk>{segment(point(1) + point(2) + point(3))}</trk>")
+    file = tmp_path / "ride.gpx"
+    file.write_text(whole[: whole.rindex("<trkpt")])
+    with pytest.raises(DataError, match="the XML is broken"):
+        read(file)
+    report = Report()
+    assert read(file, skip_bad=True, report=report).n_rows == 2
+    assert (list(report.counts), report.refused) == (["the rest of a broken file"], 1)
 
 
 @settings(deadline=None)

@@ -42,6 +42,7 @@ LOCATION = '{"_type": "location", "tid": "ja", "tst": 1497476456, "lat": 48.8583
     ("name", "content", "agent"),
     [
         ("rec/jane/phone/2017-06.rec", f"2017-06-14T21:40:56Z\t*                 \t{LOCATION}\n", "jane/phone"),
+        ("rec/jane/tablet/2023-02.rec", f"2023-02-20T18:46:22Z  *                   {LOCATION}\n", "jane/tablet"),
         ("mosquitto.txt", f"owntracks/jane/phone {LOCATION}\n", "jane/phone"),
         ("phone.json", '{"count": 1, "data": [' + LOCATION + "]}", "ja"),
     ],
@@ -128,7 +129,6 @@ def test_what_simulate_writes_as_json_lines_is_read_back(tmp_path: Path) -> None
     [
         "# Timestamp,Type of mobile,MMSI,Latitude,Longitude",  # of the Danish Maritime Authority
         "date_time_utc,source,mmsi,lat,lon",  # of Statsat
-        "base_date_time,transceiver,mmsi,latitude,longitude",  # of MarineCadastre, from 2025 on
     ],
 )
 def test_tables_of_ships_are_read_under_their_own_names(header: str, tmp_path: Path) -> None:
@@ -140,7 +140,11 @@ def test_tables_of_ships_are_read_under_their_own_names(header: str, tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "agents"),
-    [("movebank.csv", ["Redrunner", "Borni"]), ("marinecadastre.csv", ["538009563", "367481660"])],
+    [
+        ("movebank.csv", ["Redrunner", "Borni"]),
+        ("marinecadastre.csv", ["538009563", "367481660"]),
+        ("marinecadastre-2025.csv", ["538009563", "367481660"]),  # new names, and longitude before latitude
+    ],
 )
 def test_tables_of_trackers_are_read_under_their_own_names(name: str, agents: list[str]) -> None:
     report = Report()
@@ -148,3 +152,17 @@ def test_tables_of_trackers_are_read_under_their_own_names(name: str, agents: li
     assert (trips.agents, trips.lengths.tolist()) == (agents, [2, 1])
     outliers = {"marked as not visible, which is how Movebank marks outliers": 1}
     assert report.counts == (outliers if name == "movebank.csv" else {})
+
+
+def test_a_list_of_fixes_may_stand_in_an_object(tmp_path: Path) -> None:
+    fixes = [{"lat": 52.52 + i / 1000, "lon": 13.405, "time": f"2024-06-01T10:0{i}:00Z"} for i in range(3)]
+    (tmp_path / "locations.json").write_text(json.dumps({"locations": fixes}, indent=2))
+    assert read(tmp_path / "locations.json").columns["lat"].tolist() == [fix["lat"] for fix in fixes]
+
+
+def test_a_date_is_the_time_of_a_fix_that_has_no_other_in_files_and_live(tmp_path: Path) -> None:
+    fix = {"agent": "ana", "lat": 52.5, "lon": 13.4, "date": "2024-06-01T10:00:00Z"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(fix))
+    live = parse(json.dumps(fix))
+    assert isinstance(live, Message)
+    assert read(tmp_path / "a.jsonl").columns["time"].tolist() == [live.time] == [1717236000.0]

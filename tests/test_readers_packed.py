@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from astray.errors import DataError
-from astray.readers import Report, iter_read, packed, read, recognise
+from astray.readers import Report, iter_read, packed, read, read_table, recognise
 
 ROWS = "uid,trip,t,lat,lon\nana,a,1372636858,41.1,-8.6\nana,a,1372636873,41.2,-8.7\n"
 GPX = '<gpx><trk><trkseg><trkpt lat="41" lon="{}"><time>2013-07-01T00:00:58Z</time></trkpt></trkseg></trk></gpx>'
@@ -96,9 +96,40 @@ def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: P
         archive.writestr("walks.csv.gz", whole)
     with pytest.raises(DataError, match=r"outer\.zip/walks\.csv\.gz: packed inside a packed file"):
         read(tmp_path / "outer.zip")
-    (tmp_path / "old.csv.bz2").write_bytes(b"BZh9" + bytes(30))
-    with pytest.raises(DataError, match="packed with bzip2; unpack it first, or pack it with gzip or zip"):
-        read(tmp_path / "old.csv.bz2")
+    with pytest.raises(DataError, match="the file is packed; unpack it first, or give it to"):
+        read_table(tmp_path / "outer.zip")
+
+
+@pytest.mark.parametrize("kind", ["bz2", "lzma", "zstandard"])
+def test_other_ways_of_packing_are_read_and_what_is_cut_off_is_refused(tmp_path: Path, kind: str) -> None:
+    module = pytest.importorskip(kind)
+    compress = module.ZstdCompressor().compress if kind == "zstandard" else module.compress
+    header, rest = ROWS.partition("\n")[0] + "\n", ROWS.partition("\n")[2]
+    content = compress(header.encode()) + compress(rest.encode())  # two streams in one file, as parallel packers write
+    file = tmp_path / f"walks.csv.{ {'bz2': 'bz2', 'lzma': 'xz'}.get(kind, 'zst') }"
+    file.write_bytes(content)
+    assert read(file).columns["lat"].tolist() == [41.1, 41.2]
+    for end in (len(content) - 1, len(content) - 12, 12):
+        file.write_bytes(content[:end])
+        with pytest.raises(DataError, match=r"cannot be unpacked"):
+            read(file)
+
+
+def test_a_workbook_is_no_archive_of_trips(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "trips.xlsx", "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    with pytest.raises(DataError, match=r"trips\.xlsx: a workbook .*; save the sheet as CSV"):
+        read(tmp_path / "trips.xlsx")
+
+
+def test_a_broken_archive_in_a_folder_spares_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(ROWS)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(ROWS.encode())[:-9])
+    with pytest.raises(DataError, match=r"b\.csv\.gz: it cannot be unpacked"):
+        read(tmp_path)
+    report = Report()
+    assert read(tmp_path, skip_bad=True, report=report).n_rows == 2
+    assert [Path(s.file).name for s in report.skipped] == ["b.csv.gz"]
 
 
 def test_lists_and_patterns_name_several_files(tmp_path: Path) -> None:
@@ -112,8 +143,7 @@ def test_lists_and_patterns_name_several_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="an empty list of files"):
         read([])
     (tmp_path / "x.gpx").write_text(GPX.format(1))
-    with pytest.raises(DataError, match="holds gpx and table files"):
-        read([tmp_path / "ana.csv", tmp_path / "x.gpx"])
+    assert read([tmp_path / "ana.csv", tmp_path / "x.gpx"]).agents == [tmp_path.name, "ana"]
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:

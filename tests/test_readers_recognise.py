@@ -12,7 +12,7 @@ import pytest
 
 from astray.errors import DataError
 from astray.fixes import ALIASES
-from astray.readers import Report, iter_read, read, recognise
+from astray.readers import Report, iter_read, read, recognise, recognised_formats
 
 PLT = "Geolife trajectory\n2\n3\n4\n5\n6\n39.9,116.3,0,0,1,2008-10-23,02:53:04\n"
 
@@ -42,7 +42,9 @@ def test_parquet_is_recognised_whatever_its_name(tmp_path: Path) -> None:
     assert (recognise(tmp_path / "table"), recognise(tmp_path / "porto")) == ("table", "porto")
 
 
-def test_a_folder_is_recognised_by_what_it_holds_and_a_mixture_is_refused(tmp_path: Path) -> None:
+def test_a_folder_is_recognised_by_what_it_holds_and_of_a_mixture_each_file_is_read_in_its_format(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.csv").write_text("uid,t,lat,lon\na,1372636858,41,-8\n")
     (tmp_path / "README.md").write_text("hello")
     assert recognise(tmp_path) == "table"
@@ -50,7 +52,11 @@ def test_a_folder_is_recognised_by_what_it_holds_and_a_mixture_is_refused(tmp_pa
     point = {"type": "Feature", "geometry": geometry, "properties": {"t": 1_372_636_858, "uid": "b"}}
     (tmp_path / "b.geojson").write_text(json.dumps(point))
     with pytest.raises(DataError, match=r"holds geojson and table files; choose with format="):
-        read(tmp_path)
+        recognise(tmp_path)
+    assert recognised_formats(tmp_path) == ["geojson", "table"]
+    assert sorted(read(tmp_path, time_zone="UTC").agents) == ["a", "b"]
+    with pytest.raises(DataError, match="'users' means nothing for the format geojson or table"):
+        read(tmp_path, users=["000"])
     assert read(tmp_path, format="geojson").agents == ["b"]
     assert read(tmp_path, format="csv").agents == ["a"]
 
@@ -84,12 +90,35 @@ def test_reading_needs_no_learning_library() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_a_mixture_is_refused_with_the_names_that_were_given(tmp_path: Path) -> None:
-    (tmp_path / "a.gpx").write_text("<gpx></gpx>")
-    (tmp_path / "b.csv").write_text("time,lat,lon\n")
-    with pytest.raises(DataError) as refusal:
-        read([tmp_path])
-    assert str(refusal.value).startswith(f"{tmp_path}: it holds gpx and table files")
+def test_tables_without_positions_beside_tracks_are_left_out_and_listed(tmp_path: Path) -> None:
+    (tmp_path / "activities.csv").write_text("Activity ID,Activity Date\n1,2025-01-06\n")
+    point = '<trkpt lat="45" lon="7"><time>2025-01-06T09:00:00Z</time></trkpt>'
+    (tmp_path / "ride.gpx").write_text(f"<gpx><trk><trkseg>{point}</trkseg></trk></gpx>")
+    report = Report()
+    assert read(tmp_path, report=report).trajectory_ids.tolist() == ["ride"]
+    assert [(Path(s.file).name, s.row) for s in report.skipped] == [("activities.csv", None)]
+    with pytest.raises(DataError, match="no column for time and lat and lon"):
+        read(tmp_path / "activities.csv")
+
+
+OTHERS = {
+    "GeoPackage": b"SQLite format 3\0" + bytes(52) + b"GPKG" + bytes(40),
+    "database": b"SQLite format 3\0" + bytes(100),
+    "shapefile": b"\0\0\x27\x0a" + bytes(100),
+    "PDF": b"%PDF-1.7",
+    "7z archive": b"7z\xbc\xaf\x27\x1c",
+    "tar archive": bytes(257) + b"ustar\0",
+    "HDF5": b"\x89HDF\r\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_of_other_kinds_are_refused_by_what_they_are(tmp_path: Path, name: str) -> None:
+    (tmp_path / "trips.csv").write_bytes(OTHERS[name])
+    with pytest.raises(DataError, match=name) as refusal:
+        read(tmp_path / "trips.csv")
+    assert refusal.value.place
+    assert refusal.value.remedy
 
 
 def test_where_nothing_can_be_used_the_reason_is_one_line(tmp_path: Path) -> None:
@@ -97,5 +126,5 @@ def test_where_nothing_can_be_used_the_reason_is_one_line(tmp_path: Path) -> Non
         (tmp_path / name).write_text("<gpx></gpx")
     with pytest.raises(DataError) as refusal:
         read(tmp_path, skip_bad=True, report=Report())
-    assert "2 left out: a whole file could not be read, first " in str(refusal.value)
+    assert "(none of 2 files can be read); export it again" in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from astray.errors import DataError
+from astray.errors import DataError, Place
 from astray.fixes import ALIASES
 from astray.readers import ReadWarning, Report, iter_read, read
 from astray.readers.delimited import Dialect, _parse, _parse_slowly, blocks
+from astray.readers.guessing import guess
 from astray.readers.refusals import Intake
 from astray.readers.text import blocks_of_lines
 from astray.times import Clock
@@ -740,3 +741,45 @@ def test_the_same_trip_under_two_names_is_said(tmp_path: Path) -> None:
     assert [text[: len(said)] for text in odd(write(tmp_path, "\n".join(table)))] == [said]
     table[-3] = table[-3].replace("-8", "-8.1")  # the ends alone do not make it the same
     assert odd(write(tmp_path, "\n".join(table))) == []
+
+
+# -------------------------------------------------------------------- above, and without, column names
+
+
+def test_lines_above_the_column_names_are_passed_over_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "report.csv"
+    rows = "Time;Lat;Lon\n1372636858;41,1;-8,6\n1372636873;41,2;-8,7\n"
+    for above in ("sep=;\n", "Vehicle report 2025\nmade by a fleet program, for you\n\n"):
+        file.write_text(above + rows)
+        report = Report()
+        assert read(file, report=report).columns["lat"].tolist() == [41.1, 41.2]
+        assert "above the column names" in report.notes[0]
+        file.write_text(above + rows + "1372636880;91;0\n")
+        with pytest.raises(DataError) as refusal:
+            read(file)
+        assert refusal.value.place == Place(str(file), above.count("\n") + 4)
+
+
+def test_columns_may_be_set_apart_by_spaces(tmp_path: Path) -> None:
+    file = tmp_path / "new_abboip.txt"
+    file.write_text("37.75134 -122.39488 0 1213084687\n37.75136 -122.39527 0 1213084659\n")
+    with pytest.raises(DataError, match="the first line is data, not column names"):
+        read(file)
+    trips = read(file, names=["lat", "lon", "occupied", "time"])
+    assert trips.columns["lon"].tolist() == [-122.39527, -122.39488]
+    file.write_text("lat lon time\n37.75134 -122.39488 1213084687\n")
+    assert read(file).n_rows == 1
+
+
+def test_degrees_that_are_no_numbers_are_refused_with_how_to_write_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,lat,lon\n1372636858,45°0.17'N,7°1.1'E\n")
+    for skip_bad in (False, True):
+        with pytest.raises(DataError, match=r"45°0\.17'N.*give degrees as a number such as 45\.0016"):
+            read(tmp_path / "a.csv", skip_bad=skip_bad, report=Report())
+
+
+def test_columns_are_guessed_by_what_their_names_say_of_degrees(tmp_path: Path) -> None:
+    rows = "".join(f"2025-01-06 08:0{i}:47,6.9{i}8,45.0{i}2,6.9{i}9,45.0{i}3\n" for i in range(9))
+    (tmp_path / "a.csv").write_text("picked_up,pickup_longitude,pickup_latitude,off_longitude,off_latitude\n" + rows)
+    found = guess(tmp_path / "a.csv", ("time", "lat", "lon"))
+    assert found == {"time": "picked_up", "lon": "pickup_longitude", "lat": "pickup_latitude"}

@@ -113,7 +113,7 @@ def test_truth_has_many_words(word: str):
         ("false_alarm_rate = 2.0", "give a share between 0 and 1"),
         ("look_for = ['weather']", "give some of place, route, manner, time"),
         ("look_for = []", "give some of place, route, manner, time"),
-        ("preset = 'best'", "give one of default, own, kdd19"),
+        ("preset = 'best'", "give one of default, shared, own, kdd19"),
         ("format = 7", "format in .*: 7 is not a text"),
         ("users = 7", "users in .*: 7 is not a list of texts"),
         ("columns = 'lat'", "'lat' is not of the form name=value"),

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pytest
 
 import astray
 from astray import ByContext, FleetDetector, IRLDetector, Trajectories
-from astray.errors import DataError, ModelFileError
+from astray.errors import DataError, InUseError, ModelFileError
 from astray.explain import ASPECTS
 from astray.live import Summary, watch
 from astray.live.events import reopened
@@ -529,6 +529,20 @@ def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp
     with pytest.raises(KeyboardInterrupt):
         heard(fleet, interrupted(), state=tmp_path / "state", save_every=1e9)
     assert State.load(tmp_path / "state", fingerprint(fleet)).position.lines == 1
+
+
+def test_a_second_watch_that_would_write_into_the_same_events_is_refused(
+    fleet: FleetDetector, stream: list[str], tmp_path: Path
+) -> None:
+    def lines() -> Iterator[str]:
+        yield from stream[:50]
+        with pytest.raises(InUseError, match=r"events\.jsonl: another process is changing it"):
+            watch(fleet, stream[:5], tmp_path / "events.jsonl")
+        yield from stream[50:]
+
+    watch(fleet, lines(), tmp_path / "events.jsonl")
+    watch(fleet, stream, tmp_path / "alone.jsonl")
+    assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
 def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "base_date_time",  # AIS of MarineCadastre
         "fix_time",  # Traccar
         "tracked_at",  # trackintel
+        "when",  # KML, and what is made of it
     ),
     "lat": ("lat", "latitude", "gps_lat", "gps_latitude", "position_lat", "location_lat", "y"),
     "lon": (
@@ -71,7 +72,9 @@ class Fault(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """A value in brackets, cut if it is long."""
+    """A value in brackets, cut if it is long; nothing where there is none."""
+    if value is None:
+        return ""
     text = str(value)
     return f" ({printable(text if len(text) <= 40 else text[:37] + '...')})"
 
@@ -111,6 +114,8 @@ def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "_type" in said:
         return _of_owntracks(said)
     found, others = _keys(tuple(said))
+    if "date" in said and not any(role == "time" for role, _ in found):  # as in a table without a column of times
+        found, others = (*found, ("time", "date")), tuple(key for key in others if key != "date")
     return {role: said[key] for role, key in found}, {key: said[key] for key in others}
 
 
@@ -196,12 +201,13 @@ class PlaceRule(NamedTuple):
     shows: str | None
 
 
-_SWAPPED = "correct the fix (are lat and lon swapped?)"
+_NUMBER = "give degrees as a number such as 45.0016"
+_SWAPPED = "correct the fix (degrees are expected; are lat and lon swapped?)"
 _DEGREES = "correct the fix (degrees are expected)"
 _ZERO = ("drop the fix, or pass ", Option("zero_ok", True), " to a reader if the place is meant")
 PLACE_RULES = (
-    PlaceRule(lambda y, x: ~np.isfinite(y), "latitude is missing or not a finite number", "correct the fix", "lat"),
-    PlaceRule(lambda y, x: ~np.isfinite(x), "longitude is missing or not a finite number", "correct the fix", "lon"),
+    PlaceRule(lambda y, x: ~np.isfinite(y), "latitude is missing or not a finite number", _NUMBER, "lat"),
+    PlaceRule(lambda y, x: ~np.isfinite(x), "longitude is missing or not a finite number", _NUMBER, "lon"),
     PlaceRule(lambda y, x: abs(y) > 90, "latitude outside [-90, 90]", _SWAPPED, "lat"),
     PlaceRule(lambda y, x: abs(x) > 360, "longitude outside [-360, 360]", _DEGREES, "lon"),
 )

@@ -52,7 +52,9 @@ def group_fixes(
     for name, values in (rows | kept).items():
         if values.shape[:1] != (n,):
             what = name.removeprefix("context ")
-            raise DataError(f"column {what!r} has the shape {values.shape} for {n} times; give one value a fix")
+            raise DataError(
+                f"column {what!r} has the shape {values.shape} for {n} times", remedy="give one value a fix"
+            )
     codes, labels = numbered(pl.DataFrame({"agent": agents, "trajectory": trajectories}))
     rows |= kept
     offsets = put_in_order(rows, codes)
@@ -161,7 +163,7 @@ def group_frame(
     wanted = (time, lat, lon, *columns, *context, *labels)
     missing = [name for name in wanted if name not in table.columns]
     if missing:
-        raise DataError(f"no column named {missing[0]!r}; the table has {', '.join(table.columns)}")
+        raise DataError(f"no column named {missing[0]!r}", remedy=f"the table has {', '.join(table.columns)}")
 
     def optional(name: str | None) -> pl.Series | None:
         return table[name].cast(pl.String) if name is not None and name in table.columns else None
@@ -188,23 +190,27 @@ def join_steps(
     """One pair of arrays a trajectory, joined; see :meth:`astray.Trajectories.from_steps`."""
     s, a = _matrices("states", states), _matrices("actions", actions)
     if len(s) != len(a):
-        raise DataError(f"{len(s)} arrays of states but {len(a)} of actions; give one of each a trajectory")
+        raise DataError(f"{len(s)} arrays of states but {len(a)} of actions", remedy="give one of each a trajectory")
     if not s:
-        raise DataError("no trajectories were given; at least one is needed")
+        raise DataError("no trajectories were given", remedy="give at least one")
     for i, (si, ai) in enumerate(zip(s, a, strict=True)):
         if len(si) != len(ai):
-            raise DataError(f"trajectory {i} has {len(si)} states and {len(ai)} actions; they come in pairs")
+            raise DataError(
+                f"trajectory {i} has {len(si)} states and {len(ai)} actions", remedy="give one action a state"
+            )
         if not len(si):
-            raise DataError(f"trajectory {i} is empty; leave it out")
+            raise DataError(f"trajectory {i} is empty", remedy="leave it out")
         for name, rows, first in (("states", si, s[0]), ("actions", ai, a[0])):
             if rows.shape[1] != first.shape[1]:
                 raise DataError(
-                    f"the {name} of trajectory {i} have {rows.shape[1]} columns, those of trajectory 0 "
-                    f"{first.shape[1]}; they must have the same width in every trajectory"
+                    f"trajectory {i} has {rows.shape[1]} columns of {name}, trajectory 0 has {first.shape[1]}",
+                    remedy="give the same number in every trajectory",
                 )
     agents = as_text(agent_ids)
     if agents.shape not in ((), (1,), (len(s),)):
-        raise DataError(f"there are agent_ids of the shape {agents.shape} for {len(s)} trajectories; give one of each")
+        raise DataError(
+            f"there are agent_ids of the shape {agents.shape} for {len(s)} trajectories", remedy="give one of each"
+        )
     return Grouped(
         {"state": np.concatenate(s), "action": np.concatenate(a)},
         np.r_[0, np.cumsum([len(x) for x in s])],
@@ -239,7 +245,7 @@ def as_polars(frame: Any) -> pl.DataFrame:
         return frame
     if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
         return pl.DataFrame(frame)
-    raise DataError(f"a data frame was expected (polars, pandas, pyarrow), not {type(frame).__name__}")
+    raise DataError(f"no data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
 
 
 def _seconds(series: pl.Series) -> Array:
@@ -249,12 +255,12 @@ def _seconds(series: pl.Series) -> Array:
     if isinstance(series.dtype, pl.Datetime):
         return series.dt.timestamp("us").to_numpy() / 1e6
     if not series.dtype.is_numeric():
-        raise DataError(f"column {series.name!r} holds {series.dtype}; times are date-times or seconds since 1970")
+        raise DataError(f"column {series.name!r} holds {series.dtype}", remedy="give date-times or seconds since 1970")
     seconds = series.cast(pl.Float64).to_numpy()
     if len(seconds) and np.nanmin(np.abs(seconds)) > MOST_SECONDS:
         raise DataError(
-            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}; if it holds "
-            "milliseconds, divide it by 1000, or give date-times"
+            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}",
+            remedy="if it holds milliseconds, divide it by 1000, or give date-times",
         )
     return seconds
 
@@ -263,14 +269,14 @@ def _degrees(series: pl.Series) -> Array:
     try:
         return series.cast(pl.Float64).to_numpy()
     except pl.exceptions.PolarsError:
-        raise DataError(f"column {series.name!r} holds {series.dtype}; degrees are numbers") from None
+        raise DataError(f"column {series.name!r} holds {series.dtype}", remedy="give degrees as numbers") from None
 
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"column {name!r} must hold numbers, one a fix") from None
+        raise DataError(f"column {name!r} does not hold numbers", remedy="give one number a fix") from None
 
 
 def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
@@ -281,7 +287,7 @@ def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64
             remedy=f"give a list with one array a trajectory: [{name}] for one, list({name}) if each row is one",
         )
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
-        raise DataError(f"the {name} are {type(arrays).__name__}; give a list with one array a trajectory")
+        raise DataError(f"the {name} are {type(arrays).__name__}", remedy="give a list with one array a trajectory")
     return [_matrix(f"the {name} of trajectory {i}", values) for i, values in enumerate(arrays)]
 
 
@@ -292,20 +298,22 @@ def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         rows = None
     if rows is None:
-        raise DataError(f"{what} are not numbers, rows by columns; convert them, or leave that trajectory out")
+        raise DataError(f"{what} are not numbers, rows by columns", remedy="convert them, or leave that trajectory out")
     if np.ma.is_masked(values):
-        raise DataError(f"{what} have masked values; fill or drop those steps")
+        raise DataError(f"{what} have masked values", remedy="fill or drop those steps")
     if rows.ndim == 1:
         rows = rows[:, None]
     if rows.ndim != 2 or not rows.shape[1]:
-        raise DataError(f"{what} have the shape {rows.shape}; give one row a step, one column a number")
+        raise DataError(f"{what} have the shape {rows.shape}", remedy="give one row a step, one column a number")
     return rows
 
 
 def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
     labels = values if isinstance(values, pl.Series) else as_text(values)
     if labels.shape not in ((), (1,), (n,)):
-        raise DataError(f"there are labels of the shape {labels.shape} for the {role} of {n} fixes; give one a fix")
+        raise DataError(
+            f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one a fix"
+        )
     if isinstance(labels, pl.Series):
         return labels
     return pl.Series(labels) if labels.shape == (n,) else pl.repeat(str(labels.item()), n, dtype=pl.String, eager=True)
@@ -320,18 +328,19 @@ def check(t: Grouped) -> None:
     """Refuse what is no set of trajectories, or holds impossible values."""
     n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
     if not n_rows:
-        raise DataError("trajectories need at least one column")
+        raise DataError("trajectories without a column", remedy="give time, lat and lon, or state and action")
     if len(set(n_rows.values())) > 1:
-        raise DataError(f"columns have different numbers of rows: {n_rows}")
+        raise DataError(f"columns have different numbers of rows: {n_rows}", remedy="give one value a row in each")
     rows = next(iter(n_rows.values()))
     if t.offsets.ndim != 1 or len(t.offsets) < 1 or t.offsets[0] != 0 or t.offsets[-1] != rows:
-        raise DataError(f"offsets must run from 0 to the number of rows ({rows})")
+        raise DataError("offsets that do not fit", remedy=f"let them run from 0 to the number of rows ({rows})")
     lengths = np.diff(t.offsets)
     if (lengths <= 0).any():
-        raise DataError(f"trajectory {int(np.argmin(lengths))} is empty; leave it out")
+        raise DataError(f"trajectory {int(np.argmin(lengths))} is empty", remedy="leave it out")
     for name, values in {"agent_ids": t.agent_ids, "trajectory_ids": t.trajectory_ids, **t.context}.items():
         if values.shape[:1] != (len(lengths),):
-            raise DataError(f"{name!r} must have one value a trajectory ({len(lengths)}), not {values.shape}")
+            reason = f"{name!r} has the shape {values.shape} for {len(lengths)} trajectories"
+            raise DataError(reason, remedy="give one value a trajectory")
 
     def where(row: int) -> str:
         i = int(np.searchsorted(t.offsets, row, side="right")) - 1
@@ -347,11 +356,13 @@ def check(t: Grouped) -> None:
             continue
         values = t.columns[name]
         if values.dtype.kind not in "fiu":
-            raise DataError(f"column {name!r} must hold numbers, not {values.dtype}")
+            raise DataError(f"column {name!r} holds {values.dtype}, not numbers", remedy="convert it")
         if name in FIX_COLUMNS and values.ndim != 1:
-            raise DataError(f"column {name!r} has the shape {values.shape}; give one number a fix")
+            raise DataError(f"column {name!r} has the shape {values.shape}", remedy="give one number a fix")
         if name in ("state", "action") and (values.ndim != 2 or not values.shape[1]):
-            raise DataError(f"column {name!r} has the shape {values.shape}; give one row a step, one column a number")
+            raise DataError(
+                f"column {name!r} has the shape {values.shape}", remedy="give one row a step, one column a number"
+            )
         if name not in ("lat", "lon"):
             bad = ~np.isfinite(values)
             refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")

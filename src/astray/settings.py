@@ -246,7 +246,8 @@ class Learning:
     look_for: Sequence[str] | Mapping[str, float] | None = setting(
         TEXTS,
         None,
-        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all, place most.",
+        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all: "
+        "of one agent place most, of a pool alike.",
         _some_of(*ASPECTS),
         metavar="A,B,...",
         more="Or a mapping that says how much each of them counts.",
@@ -300,10 +301,12 @@ class ItsOwn:
     preset: str = setting(
         TEXT,
         "default",
-        "default: the reward that serves everybody; own: one that is learned from these trips; kdd19: the paper.",
-        _one_of("default", "own", "kdd19"),
-        more="``own`` takes some ten seconds, and is for pools and agents unlike any person. ``kdd19`` is the paper "
-        "to the letter: raw coordinates, the policy alone as background, Eq. 9, and N(tau) a plain mean.",
+        "shared: the reward that serves everybody; own: this reward, after it went on learning from these trips; "
+        "kdd19: the paper. By default own for a pool, shared for one agent.",
+        _one_of("default", "shared", "own", "kdd19"),
+        more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
+        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 9, "
+        "and N(tau) a plain mean.",
     )
     encoder: str | Encoder | None = setting(
         TEXT,
@@ -488,7 +491,6 @@ class Settings(
         """Those of some settings that were given; a name that is no setting's is an error."""
         return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
 
-    @property
     def of_results(self) -> dict[str, Any]:
         """What was given that a result may depend on: neither who does the work nor what is said on the way."""
         beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}
@@ -559,7 +561,7 @@ def _checked(name: str, value: Any, place: str) -> Any:
     try:
         typed = declared(name).metadata["kind"].read(value)
     except (TypeError, ValueError) as error:
-        raise SettingsError(str(error), place=place) from None
+        raise SettingsError(str(error), place=place, remedy="correct the value") from None
     check: Check | None = declared(name).metadata["check"]
     if check is not None and not check[0](typed):
         raise SettingsError(f"{value!r} cannot be used", place=place, remedy=f"give {check[1]}")

@@ -172,13 +172,15 @@ class Trajectories:
         """Put sets of trajectories one after the other; columns that not all of them have are left out."""
         parts = list(parts)
         if not parts:
-            raise DataError("nothing to concatenate; give at least one set of trajectories")
+            raise DataError("nothing to concatenate", remedy="give at least one set of trajectories")
         if len(parts) == 1:
             return parts[0]
         columns = [name for name in parts[0].columns if all(name in p.columns for p in parts)]
         context = [name for name in parts[0].context if all(name in p.context for p in parts)]
         if not columns:
-            raise DataError("these sets of trajectories have no column in common; concatenate fixes or steps, not both")
+            raise DataError(
+                "these sets of trajectories have no column in common", remedy="concatenate fixes or steps, not both"
+            )
         return cls._trusted(
             {name: np.concatenate([p.columns[name] for p in parts]) for name in columns},
             np.r_[0, np.cumsum(np.concatenate([p.lengths for p in parts]))].astype(np.int64),
@@ -310,7 +312,9 @@ class Trajectories:
         chosen = self.agent_ids == str(agent_id)
         if not chosen.any():
             known = ", ".join(self.agents[:5])
-            raise DataError(f"no trajectory of agent {agent_id!r}; there are {len(self.agents)} agents: {known}, ...")
+            raise DataError(
+                f"no trajectory of agent {agent_id!r}", remedy=f"there are {len(self.agents)} agents: {known}, ..."
+            )
         return self[chosen]
 
     def isin(self, ids: Iterable[TripId]) -> NDArray[np.bool_]:

@@ -47,7 +47,8 @@ def format_of(path: Path) -> str:
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        raise AstrayError(f"{path}: tables are written as {', '.join(FORMATS)}; give a name that ends so")
+        reason = f"tables are written as {', '.join(FORMATS)}"
+        raise AstrayError(reason, place=path, remedy="give a name that ends so")
     return kind
 
 
@@ -76,7 +77,9 @@ def table_writer(path: Path | None, to: str = "csv") -> Iterator[Write]:
     """
     if path is None:
         if to not in STREAMS:
-            raise AstrayError(f"{to!r} cannot go to standard output; {', '.join(STREAMS)} can, or name a file")
+            raise AstrayError(
+                f"{to!r} cannot go to standard output", remedy=f"{', '.join(STREAMS)} can, or name a file"
+            )
         with _OPENED[to](sys.stdout.buffer) as write:
             yield write
         sys.stdout.buffer.flush()
@@ -88,8 +91,9 @@ def table_writer(path: Path | None, to: str = "csv") -> Iterator[Write]:
             yield write
     except OSError as error:
         raise AstrayError(
-            f"{path}: it was not written ({error.strerror or error}); an older file of that name is untouched. "
-            "Make room or choose another place"
+            f"it was not written ({error.strerror or error})",
+            place=path,
+            remedy="make room or choose another place; an older file of that name is untouched",
         ) from error
 
 
@@ -197,7 +201,9 @@ def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[
             yield _feature("Point", [x, y], row)
         return
     if trips is None or not trips.is_gps:
-        raise AstrayError("there are no places in this table, so it cannot be GeoJSON; write .parquet, .csv or .jsonl")
+        raise AstrayError(
+            "there are no places in this table, so it cannot be GeoJSON", remedy="write .parquet, .csv or .jsonl"
+        )
     places = np.column_stack([trips.columns["lon"], trips.columns["lat"]]).round(7)
     times = moments(pl.DataFrame({"time": trips.columns["time"]}), "time")
     clock = _textual(times)["time"].to_list()

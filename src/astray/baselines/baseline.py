@@ -119,8 +119,8 @@ class StepDetector(ABC):
         trips = len(np.unique(steps.trip))
         if trips < 2:
             raise DataError(
-                f"{trips} of the {len(train)} training trips have two usable fixes at different times; "
-                f"{self.name} needs two such trips at least"
+                f"{trips} of the {len(train)} training trips have two usable fixes at different times",
+                remedy=f"{self.name} needs two such trips at least",
             )
         features = featurizer.encode(steps)
         scaling = Scaling.of(features)
@@ -131,9 +131,9 @@ class StepDetector(ABC):
     def featurize(self, trips: Trajectories) -> Rows:
         """The steps of some trips, row by row what :meth:`score_steps` scores."""
         if self.featurizer_ is None or self.scaling_ is None:
-            raise NotFittedError(f"{self.name} has not been fitted yet; call fit with normal trips first")
+            raise NotFittedError(f"{self.name} has not been fitted yet", remedy="call fit with normal trips first")
         if not len(trips):
-            raise DataError("no trajectories were given to score; at least one is needed")
+            raise DataError("no trajectories were given to score", remedy="at least one is needed")
         steps, path = self._moves(self.featurizer_, trips)
         features = self.scaling_.standardise(self.featurizer_.encode(steps))
         return Rows(features, steps, path, self.featurizer_.projection)

@@ -159,4 +159,6 @@ def scikit_learn(module: str) -> Any:
     try:
         return import_module(f"sklearn.{module}")
     except ModuleNotFoundError as missing:
-        raise AstrayError("this baseline needs scikit-learn; install it with: pip install 'astray[bench]'") from missing
+        raise AstrayError(
+            "this baseline needs scikit-learn", remedy="install it with: pip install 'astray[bench]'"
+        ) from missing

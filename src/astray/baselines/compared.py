@@ -62,7 +62,9 @@ class Comparison(CellDetector):
         """What is to be known of a population, without those whose training trips these are."""
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
         if not found:
-            raise DataError(f"{self.name} compares with other people's trips, and there are none; give a population")
+            raise DataError(
+                f"{self.name} compares with other people's trips, and there are none", remedy="give a population"
+            )
         return self.know(Crowd.of(found, self))
 
     def fit(self, train: Trajectories, known: Any = None) -> Self:

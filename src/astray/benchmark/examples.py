@@ -29,12 +29,14 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
     """
     manifest, found = manifests.read(out), runner.results(out)
     if manifest is None or found is None:
-        raise DataError(f"{out} holds no results yet; run astray benchmark with --out {out} first")
+        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
     able = [contender for name in manifest["methods"] if isinstance(contender := method(name), Own | Shared)]
     trips = measures.of_setting(found, [SETTING])
     trips = trips.filter(pl.col("method") == able[0].name) if able else trips[:0]
     if not len(trips):
-        raise DataError(f"{out}: the examples are of P1 at the 5 % rate with an astray method; run that first")
+        raise DataError(
+            "the examples are of P1 at the 5 % rate with an astray method", place=out, remedy="run that first"
+        )
     person, seed, rows = choose(trips)
     trial = dataset.trial(Case(SETTING, person, seed))
     detector: Any = able[0].fit(trial.lesson, seed).detector
@@ -64,7 +66,10 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     usual = mine.filter(pl.col("kind") == "").sort("score")
     foreign = mine.filter(pl.col("kind") != "").sort("score")
     if not len(usual) or not len(foreign):
-        raise DataError(f"{who} has no normal or no anomalous test trip, so there are no examples to draw")
+        raise DataError(
+            f"{who} has no normal or no anomalous test trip, so there are no examples to draw",
+            remedy="choose another person",
+        )
     # The upper quartile is plainly normal; the lower quartile of the others' trips is plainly not.
     normal = usual["trip"][int(np.floor(0.75 * (len(usual) - 1)))]
     other = foreign["trip"][int(np.floor(0.25 * (len(foreign) - 1)))]

@@ -114,7 +114,7 @@ def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.
     elif how == "chronological":
         held = np.arange(len(own)) >= len(own) - n_test
     else:
-        raise DataError(f"a split {how!r}; give random or chronological")
+        raise DataError(f"a split {how!r}", remedy="give random or chronological")
     return own[~held], own[held]
 
 
@@ -174,7 +174,7 @@ class GeoLife:
         """One person, one draw."""
         s = case.setting
         if s.family not in ("person", "stream", "injected"):
-            raise DataError(f"GeoLife has no {s.family} trials; it has P1, P3 to P7 and P9")
+            raise DataError(f"GeoLife has no {s.family} trials", remedy="it has P1, P3 to P7 and P9")
         key = f"geolife-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
         strangers = Strangers(key, lambda: self._strangers(case.seed))
         beside = self.data.companions([case.subject])
@@ -214,7 +214,7 @@ def draw(
     foreign = rng.permutation(foreign)
     anomalies, foreign = foreign[:ANOMALIES], foreign[ANOMALIES:]
     if len(anomalies) < ANOMALIES:
-        raise DataError(f"only {len(anomalies)} trips of other users can be injected; read more users")
+        raise DataError(f"only {len(anomalies)} trips of other users can be injected", remedy="read more users")
     crowd = np.sort(rng.permutation(crowd)[:population])
     places = rng.choice(normal, ANOMALIES, replace=False)
     order = rng.permutation(len(normal) + ANOMALIES)  # so that the place in the set tells nothing
@@ -272,8 +272,8 @@ def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator) -
     n_normal = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
     if len(own) < n_normal + LEAST_HISTORY:
         raise DataError(
-            f"user {case.subject!r} has {len(own)} trips and needs {n_normal} to be tested on and {LEAST_HISTORY} to "
-            "learn from; test somebody else"
+            f"user {case.subject!r} has {len(own)} trips; the test takes {n_normal}, learning needs {LEAST_HISTORY}",
+            remedy="test somebody else",
         )
     return split(trips, own, n_normal, case.setting.split, rng)
 

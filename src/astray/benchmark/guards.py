@@ -27,12 +27,14 @@ def no_trip_twice(**sets: ArrayLike) -> None:
     held = {name: np.asarray(positions, np.int64) for name, positions in sets.items()}
     for name, positions in held.items():
         if len(np.unique(positions)) < len(positions):
-            raise DataError(f"a trip stands twice in {name}; draw without replacement")
+            raise DataError(f"a trip stands twice in {name}", remedy="draw without replacement")
     for (one, a), (other, b) in combinations(held.items(), 2):
         shared = len(np.intersect1d(a, b))
         if shared:
             trips = "1 trip stands" if shared == 1 else f"{shared} trips stand"
-            raise DataError(f"{trips} both in {one} and in {other}; draw without replacement from disjoint sets")
+            raise DataError(
+                f"{trips} both in {one} and in {other}", remedy="draw without replacement from disjoint sets"
+            )
 
 
 def nobody_in_both(**people: ArrayLike) -> None:
@@ -46,7 +48,9 @@ def nobody_in_both(**people: ArrayLike) -> None:
     held = {name: set(np.asarray(who).astype(np.str_).tolist()) for name, who in people.items()}
     for (one, a), (other, b) in combinations(held.items(), 2):
         if a & b:
-            raise DataError(f"{min(a & b)!r} stands both in {one} and in {other}; split people before trips are drawn")
+            raise DataError(
+                f"{min(a & b)!r} stands both in {one} and in {other}", remedy="split people before trips are drawn"
+            )
 
 
 def no_path_twice(train: Trajectories, test: Trajectories) -> None:
@@ -54,7 +58,9 @@ def no_path_twice(train: Trajectories, test: Trajectories) -> None:
     known = set(fingerprints(train))
     twice = [i for i, mark in enumerate(fingerprints(test)) if mark in known]
     if twice:
-        raise DataError(f"test trip {twice[0]} ({len(twice)} in all) is a copy of a training trip; remove duplicates")
+        raise DataError(
+            f"test trip {twice[0]} ({len(twice)} in all) is a copy of a training trip", remedy="remove duplicates"
+        )
 
 
 def fingerprints(trips: Trajectories) -> list[bytes]:

@@ -93,12 +93,16 @@ def inject(
     names = [kinds] if isinstance(kinds, str) else list(dict.fromkeys(kinds))
     unknown = [name for name in (*names, *(settings or {})) if name not in INJECTORS]
     if unknown or not names:
-        raise DataError(f"no kind of anomaly named {(unknown or ['(none)'])[0]!r}; there are {', '.join(INJECTORS)}")
+        raise DataError(
+            f"no kind of anomaly named {(unknown or ['(none)'])[0]!r}", remedy=f"there are {', '.join(INJECTORS)}"
+        )
     if not 0.0 < rate < 1.0:
-        raise DataError(f"rate is {rate}; give the share of anomalies, between 0 and 1")
+        raise DataError(f"rate is {rate}", remedy="give the share of anomalies, between 0 and 1")
     count = round(rate * len(trips) / (1.0 - rate + rate * len(names)))
     if count < 1:
-        raise DataError(f"{len(trips)} trips are too few for a rate of {rate:g}; give more trips or a higher rate")
+        raise DataError(
+            f"{len(trips)} trips are too few for a rate of {rate:g}", remedy="give more trips or a higher rate"
+        )
     for name in names:
         if name in NEED_A_POOL:
             _check_pool(name, trips, pool)
@@ -110,8 +114,9 @@ def inject(
         made = INJECTORS[name](trips[queue], rng, most=count, **given)
         if len(made.source) < count and not fewer:
             raise DataError(
-                f"only {len(made.source)} of {count} trips can be made anomalous by {name!r}; lower the rate, give "
-                f"more or longer trips{', or a larger pool' if name in NEED_A_POOL else ''}"
+                f"only {len(made.source)} of {count} trips can be made anomalous by {name!r}",
+                remedy="lower the rate, give more or longer trips"
+                + (", or a larger pool" if name in NEED_A_POOL else ""),
             )
         offsets = made.trips.offsets
         for j, i in enumerate(queue[made.source].tolist()):
@@ -134,12 +139,12 @@ def _assembled(
 
 def _check_pool(kind: str, trips: Trajectories, pool: Trajectories | None) -> None:
     if pool is None or not len(pool):
-        raise DataError(f"{kind!r} needs other trips; give them as pool=")
+        raise DataError(f"{kind!r} needs other trips", remedy="give them as pool=")
     tested = set(zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True))
     both = [key for key in zip(pool.agent_ids.tolist(), pool.trajectory_ids.tolist(), strict=True) if key in tested]
     if both:
         agent, name = both[0]
         raise DataError(
-            f"trip {name!r} of agent {agent!r} stands both in the test set and in the pool ({len(both)} do); "
-            "take the test trips out of the pool"
+            f"trip {name!r} of agent {agent!r} stands both in the test set and in the pool ({len(both)} do)",
+            remedy="take the test trips out of the pool",
         )

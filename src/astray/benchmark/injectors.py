@@ -215,7 +215,7 @@ def speed(trips: Trajectories, rng: np.random.Generator, *, k: float = 2.0, most
     """
     _check_positive("k", k)
     if k == 1:
-        raise DataError("k is 1, which changes nothing; give a factor such as 2")
+        raise DataError("k is 1, which changes nothing", remedy="give a factor such as 2")
 
     def change(path: Path) -> Mutant | None:
         since = path.time - path.time[0]
@@ -290,7 +290,9 @@ NEED_A_POOL = ("splice", "agent-swap")
 def _each(trips: Trajectories, change: Callable[[Path], Mutant | None], most: int | None) -> Injected:
     """Change trips one by one, until there are enough."""
     if not trips.is_gps:
-        raise DataError("anomalies are injected into fixes (time, lat, lon); these trajectories hold other columns")
+        raise DataError(
+            "anomalies are injected into fixes (time, lat, lon)", remedy="these trajectories hold other columns"
+        )
     time, lat, lon, truth = [], [], [], []
     source: list[int] = []
     for i in range(len(trips)):
@@ -401,9 +403,9 @@ def _off_route(points: Floats, route: Floats) -> Floats:
 
 def _check_share(name: str, value: float) -> None:
     if not 0.0 < value <= 1.0:
-        raise DataError(f"{name} is {value}; give a share above 0 and up to 1")
+        raise DataError(f"{name} is {value}", remedy="give a share above 0 and up to 1")
 
 
 def _check_positive(name: str, value: float) -> None:
     if not 0.0 < value < np.inf:
-        raise DataError(f"{name} is {value}; give a number above 0")
+        raise DataError(f"{name} is {value}", remedy="give a number above 0")

@@ -21,16 +21,15 @@ from astray.benchmark.protocols import Dataset
 from astray.errors import DataError
 
 NAME = "manifest.json"
-PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn")
+PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn", "pyod", "river")
 _PACKAGE = Path(astray.__file__).parent
 # What only shows results cannot change them.
+_SHOWING = """
+ablation.py command.py examples.py figures.py further_tables.py manifest.py measures.py metrics packed.py pair_tables.py
+paper.py paper_tables.py report.py results.py stream_tables.py tables.py trust_figure.py trust_tables.py
+"""
 _NO_MATTER = {"cli", "plots", "explain", "live", "writers.py", "processes.py"} | {
-    f"benchmark/{part}"
-    for part in (
-        *("ablation.py", "command.py", "examples.py", "figures.py", "further_tables.py", "manifest.py", "measures.py"),
-        *("metrics", "pair_tables.py", "paper.py", "paper_tables.py", "report.py", "results.py", "stream_tables.py"),
-        "tables.py",
-    )
+    f"benchmark/{part}" for part in _SHOWING.split()
 }
 
 
@@ -62,17 +61,19 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
     if earlier:
         for key, said in now.items():
             if earlier.get(key) != said:
-                raise DataError(f"{folder} holds results of {_difference(key, earlier, now)}; give another --out")
+                raise DataError(
+                    f"{folder} holds results of {_difference(key, earlier, now)}", remedy="give another --out"
+                )
         if not changed_code and code["sha256"] not in (known := [c["sha256"] for c in earlier["codes"]]):
             raise DataError(
-                f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']}); give another --out, "
-                "or --changed-code to go on all the same"
+                f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']})",
+                remedy="give another --out, or --changed-code to go on all the same",
             )
         for name, source in asked.sources.items():
             if not changed_code and earlier.get("sources", {}).get(name, source) != source:
                 raise DataError(
-                    f"{folder} holds results of {name} when its code was another; give another --out, or "
-                    "--changed-code to go on all the same"
+                    f"{folder} holds results of {name} when its code was another",
+                    remedy="give another --out, or --changed-code to go on all the same",
                 )
     codes = earlier.get("codes", [])
     manifest = now | {
@@ -136,9 +137,9 @@ def read(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder / NAME} cannot be read ({error}); give another --out") from None
+        raise DataError(f"{folder / NAME} cannot be read ({error})", remedy="give another --out") from None
     if not isinstance(found, dict) or not found.keys() & {"codes", "code_sha256"}:
-        raise DataError(f"{folder / NAME} is not a manifest; give another --out")
+        raise DataError(f"{folder / NAME} is not a manifest", remedy="give another --out")
     if "codes" not in found:
         later = [{"sha256": code, "commit": ""} for code in found.pop("later_code_sha256", [])]
         found["codes"] = [{"sha256": found.pop("code_sha256"), "commit": found.pop("commit", "")}, *later]

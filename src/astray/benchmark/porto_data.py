@@ -127,7 +127,9 @@ def gather(file: str | Path, positions: Ints) -> Trajectories:
         if len(wanted) and first > wanted[-1]:
             break
     if sum(map(len, found)) < len(wanted) or not len(wanted):
-        raise DataError(f"{file}: trips were asked for that the file does not have; it has changed, read it anew")
+        raise DataError(
+            "trips were asked for that the file does not have", place=file, remedy="it has changed, read it anew"
+        )
     return Trajectories.concat(found)[np.searchsorted(wanted, positions)]
 
 
@@ -136,11 +138,13 @@ def days(listed: Catalogue, how: str, rng: np.random.Generator) -> tuple[Ints, I
     every = np.unique(listed.day[listed.usable])
     n_test = round(TEST_DAYS * len(every))
     if not 0 < n_test < len(every):
-        raise DataError(f"the trips are of {len(every)} days; training and testing need different ones, so give more")
+        raise DataError(
+            f"the trips are of {len(every)} days", remedy="training and testing need different ones, so give more"
+        )
     if how == "chronological":
         return every[:-n_test], every[-n_test:]
     if how != "random":
-        raise DataError(f"a split {how!r}; give random or chronological")
+        raise DataError(f"a split {how!r}", remedy="give random or chronological")
     shuffled = rng.permutation(every)
     return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
@@ -201,7 +205,7 @@ class Porto:
             return path
         found = [path / name for name in FILES if (path / name).is_file()]
         if not found:
-            raise DataError(f"{path}: neither {' nor '.join(FILES)} is in this folder; name the file")
+            raise DataError(f"neither {' nor '.join(FILES)} is in this folder", place=path, remedy="name the file")
         return found[0]
 
     @property
@@ -236,7 +240,7 @@ class Porto:
         """One draw: trips of some days to learn from, trips of others to test."""
         s = case.setting
         if s.family in ("person", "stream") or s.contamination or s.history:
-            raise DataError("Porto has P2 (a reading, matched or cap), P3 (injected) and P8 (routes or unusual) alone")
+            raise DataError("a protocol that Porto does not have", remedy="give p2, p3 or p8")
         if s.family == "pair":
             return self._pairs.trial(case)
         return self._injected(case) if s.injected else self._long(case)
@@ -245,7 +249,7 @@ class Porto:
         """P2: are these the beginnings of long trips?"""
         s, listed = case.setting, self.data
         if s.reading not in dict(self.sizes):
-            raise DataError(f"no reading {s.reading!r} of P2; there are {', '.join(dict(self.sizes))}")
+            raise DataError(f"no reading {s.reading!r} of P2", remedy=f"there are {', '.join(dict(self.sizes))}")
         rng = np.random.default_rng([case.seed, 4])
         past, future = days(listed, s.split, rng)
         n_normal, n_long = dict(self.sizes)[s.reading]
@@ -260,7 +264,7 @@ class Porto:
         learned, plain, wrong = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         test = Trajectories.concat([got[plain], cropped(got[wrong], sizes)])
         kind = np.r_[np.full(n_normal, ""), np.full(n_long, "long")]
-        return shuffled(Lesson(claim(got[learned], POOL, "trip")), test, kind, None, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip"), pooled=True), test, kind, None, rng)
 
     def _injected(self, case: Case) -> Trial:
         """P3: normal trips, some of them made anomalous."""
@@ -277,14 +281,16 @@ class Porto:
         got = gather(self.file, np.r_[train, normal, partners])
         learned, plain, pool = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
         made = inject(got[plain], KINDS, s.rate, rng, pool=got[pool])
-        return shuffled(Lesson(claim(got[learned], POOL, "trip")), made.trips, made.kind, made.truth, rng)
+        return shuffled(Lesson(claim(got[learned], POOL, "trip"), pooled=True), made.trips, made.kind, made.truth, rng)
 
 
 def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints:
     """Positions of so many of some trips, without replacement."""
     found = np.flatnonzero(which)
     if not 0 < count <= len(found):
-        raise DataError(f"{count} {what} were asked for and there are {len(found)}; ask for fewer, or give more data")
+        raise DataError(
+            f"{count} {what} were asked for and there are {len(found)}", remedy="ask for fewer, or give more data"
+        )
     return rng.choice(found, count, replace=False)
 
 

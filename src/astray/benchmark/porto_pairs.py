@@ -58,7 +58,7 @@ class Pairs:
     def trial(self, case: Case) -> Trial:
         """One pair, one draw: every trip is tested, some of them changed, and learned from as it was recorded."""
         if case.subject not in self.chosen:
-            raise DataError(f"no pair of places {case.subject!r}; there are {', '.join(self.chosen)}")
+            raise DataError(f"no pair of places {case.subject!r}", remedy=f"there are {', '.join(self.chosen)}")
         at, beside = self.chosen[case.subject], self.beside[case.subject]
         others = np.setdiff1d(self.others, np.r_[at, beside])
         guards.no_trip_twice(pair=at, spliced_with=beside, population=others)
@@ -74,7 +74,7 @@ class Pairs:
         source = np.array([f"{a}/{t}" for a, t in zip(own.agent_ids, own.trajectory_ids, strict=True)])
         order = rng.permutation(len(test))
         trial = Trial(
-            Lesson(claim(own, POOL, "trip"), self.trips[others]),
+            Lesson(claim(own, POOL, "trip"), self.trips[others], pooled=True),
             claim(test[order], POOL, "test"),
             kind[order],
             source[order],
@@ -138,7 +138,7 @@ def fetched(porto: Porto) -> Pairs:
     listed = porto.data
     known = frequent(listed, porto.least)
     if not known:
-        raise DataError(f"no two places have {porto.least} trips between them; give more data")
+        raise DataError(f"no two places have {porto.least} trips between them", remedy="give more data")
     names = list(known)
     chosen = {
         names[i]: known[names[i]] for i in np.linspace(0, len(names) - 1, min(porto.pairs, len(names))).astype(int)

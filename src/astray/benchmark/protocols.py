@@ -112,11 +112,13 @@ class Trial:
 
     def __post_init__(self) -> None:
         if not len(self.kind) == len(self.source) == len(self.test):
-            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips; give one a trip")
+            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips", remedy="give one a trip")
         if self.truth is not None and len(self.truth) != self.test.n_rows:
-            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}; give one a fix")
+            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}", remedy="give one a fix")
         if self.truth is not None and self.folds is not None:
-            raise DataError("the truth of fixes is for what one model scores; leave it out where there are folds")
+            raise DataError(
+                "the truth of fixes is for what one model scores", remedy="leave it out where there are folds"
+            )
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
         """What is learned from, and the positions of the test trips that are then scored."""
@@ -159,9 +161,9 @@ _P8 = tuple(Setting(reading=reading) for reading in PAIRS)
 _P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
-    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
+    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
-    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
+    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
 }
 """Data set to protocol to what is drawn."""
 
@@ -176,7 +178,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
     wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]
     for name in wanted:
         if name != "all" and name not in known:
-            raise DataError(f"no protocol {name!r} on {dataset}; there are {', '.join(known)}, or all")
+            raise DataError(f"no protocol {name!r} on {dataset}", remedy=f"there are {', '.join(known)}, or all")
     return [name for name in known if name in wanted or "all" in wanted]
 
 
@@ -200,10 +202,11 @@ def chosen(
     if not any(found.values()):
         every = [s for settings in known.values() for s in settings]
         asked = [f"--rate {rate:g}" for rate in rates] + [f"--split {split}" for split in splits]
+        known_rates = ", ".join(f"{rate:g}" for rate in sorted({s.rate for s in every}))
+        splits = ", ".join(dict.fromkeys(s.split for s in every))
         raise DataError(
-            f"{', '.join(known)} on {dataset}: nothing is left with {' '.join(asked)}; there are the rates "
-            f"{', '.join(f'{rate:g}' for rate in sorted({s.rate for s in every}))} and the splits "
-            f"{', '.join(dict.fromkeys(s.split for s in every))}"
+            f"{', '.join(known)} on {dataset}: nothing is left with {' '.join(asked)}",
+            remedy=f"there are the rates {known_rates} and the splits {splits}",
         )
     return {name: settings for name, settings in found.items() if settings}
 
@@ -233,7 +236,7 @@ def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
     array([4])
     """
     if not 0.0 < ratio <= 1.0:
-        raise DataError(f"a prefix of {ratio}; give a share above 0 and up to 1")
+        raise DataError(f"a prefix of {ratio}", remedy="give a share above 0 and up to 1")
     # The tolerance keeps 0.3 * 10 from being 4 fixes.
     seen = np.minimum(np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2), trips.lengths)
     place = np.arange(trips.n_rows) - np.repeat(trips.offsets[:-1], trips.lengths)

@@ -15,7 +15,7 @@ def intruder(trips: Trajectories, foreign: Ints, wanted: int, rng: np.random.Gen
     """The positions of so many consecutive trips of one stranger, drawn from those who have so many."""
     who, count = np.unique(trips.agent_ids[foreign], return_counts=True)
     if not (count >= wanted).any():
-        raise DataError(f"nobody who may be injected has {wanted} trips; read more people")
+        raise DataError(f"nobody who may be injected has {wanted} trips", remedy="read more people")
     theirs = foreign[trips.agent_ids[foreign] == rng.choice(who[count >= wanted])]
     theirs = theirs[np.argsort(trips.columns["time"][trips.offsets[theirs]], kind="stable")]
     first = int(rng.integers(len(theirs) - wanted + 1))
@@ -34,7 +34,10 @@ def intrusion(own: int, foreign: int, rng: np.random.Generator) -> tuple[Ints, I
     """
     first, last = own // 4, min(3 * own // 4, own - foreign)
     if last < first:
-        raise DataError(f"{own} trips are too few for an intruder who makes {foreign} of {2 * foreign} in a row")
+        raise DataError(
+            f"{own} trips are too few for an intruder who makes {foreign} of {2 * foreign} in a row",
+            remedy="choose another person",
+        )
     begin = int(rng.integers(first, last + 1))
     theirs = rng.permutation(2 * foreign) < foreign
     turns = np.zeros(2 * foreign, np.int64)

@@ -77,7 +77,10 @@ class Table:
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
         if wrong:
-            raise DataError(f"table {self.name!r}: a row of {len(wrong[0])} cells under {len(self.columns)} heads")
+            raise DataError(
+                f"table {self.name!r}: a row of {len(wrong[0])} cells under {len(self.columns)} heads",
+                remedy="give a cell a head",
+            )
 
     @property
     def heads(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 WHOLE = "astray"
 """What every variant differs from in one thing."""
 
-PRETRAINED: Mapping[str, Any] = {"sharing": {"max_agents": 1}}
+PRETRAINED: Mapping[str, Any] = {"preset": "shared", "sharing": {"max_agents": 1}}
 """One agent cannot be told from others: so the shipped reward learns nothing, and only counts where they go."""
 
 VARIANTS: dict[str, Mapping[str, Any]] = {

@@ -61,8 +61,9 @@ def command(
         raise AstrayError("it is not said whether these trips were the agent's own", remedy="add --mine or --not-mine")
     with changing(model):
         detector = load(model)
-        _answer(detector, trips, mine, settings)
+        said = _answer(detector, trips, mine)
         o.save(detector, model, new_model)
+    say("\n".join(said), quiet=settings.quiet)
 
 
 def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
@@ -78,12 +79,15 @@ def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
     say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
 
 
-def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool, settings: Settings) -> None:
+def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool) -> list[str]:
+    """Let the model know the answer; gives what to say when it is saved."""
     from astray.trip_ids import find_trips
 
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
     groups = {trip: group for group in detector.questions_ for trip in group.trips}
     done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
+    said = []
     for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
-        say(f"{', '.join(map(str, meant))}: {done}", quiet=settings.quiet)
+        said.append(f"{', '.join(map(str, meant))}: {done}")
+    return said

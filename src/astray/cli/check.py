@@ -78,17 +78,17 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     import numpy as np
 
     from astray.plots.fixes import centred
+    from astray.zones import by_place
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
     yield "files", source.name
-    yield "format", source.kind
+    yield "format", ", ".join(source.formats)
     if report.columns:
         yield "columns", ", ".join(f"{role}={name}" for role, name in report.columns.items())
         yield "not used", some_names(report.unused) or "none"
     yield "times", report.times or "as the format has them"
     yield "agents", f"{len(trips.agents):,}: {some_names(trips.agents)}{_named_after(report)}"
-    cut = f", {report.cut:,} of them cut at gaps and stays" if report.cut else ", as the file has them"
-    yield "trips", f"{len(trips):,}{cut}"
+    yield "trips", f"{len(trips):,}, {_how_cut(report.cut, len(trips))}"
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
     often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
     yield "fixes", f"{trips.n_rows:,}{often}"
@@ -98,6 +98,20 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     yield "zone", str(zone)
     east = centred(trips.columns["lon"])
     yield "area", f"latitude {lat.min():.4f} to {lat.max():.4f}, longitude {east.min():.4f} to {east.max():.4f}"
+    if np.abs(trips.columns["lon"]).max() <= 90:
+        other = by_place(float(np.median(trips.columns["lon"])), float(np.median(lat)))
+        yield "swapped?", f"the numbers alone do not tell; exchanged, the places would lie in {other}"
+
+
+def _how_cut(cut: int, trips: int) -> str:
+    """How many of the trips were cut from fixes that name none.
+
+    >>> _how_cut(0, 7), _how_cut(7, 7), _how_cut(3, 7)
+    ('as the file has them', 'cut at gaps and stays', '3 of them cut at gaps and stays')
+    """
+    if not cut:
+        return "as the file has them"
+    return "cut at gaps and stays" if cut == trips else f"{cut:,} of them cut at gaps and stays"
 
 
 def _named_after(report: Report) -> str:
@@ -111,10 +125,11 @@ def _with_columns(error: DataError, source: Source) -> DataError:
     if not parts:
         return error
     from astray.readers.guessing import guess
+    from astray.readers.refusals import Intake
     from astray.readers.sources import opened
 
     missing = parts[0].roles
-    with opened(source.path) as given:
+    with opened(source.path, Intake(skip_bad=True, report=source.report)) as given:
         found = guess(given.files[0], missing, source.options.get("delimiter"))
     names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in (*missing, *(found.keys() - set(missing))))
     doubt = "check that these are the right ones" if found else "put the columns' names for NAME"

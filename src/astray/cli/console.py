@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from astray.cli.running import as_flag
-from astray.errors import some_names
+from astray.errors import AstrayError, some_names
 from astray.text import harmless, number_of
 
 if TYPE_CHECKING:
@@ -158,6 +159,41 @@ def leaving_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def without_panics() -> Iterator[None]:
+    """Hold back what native libraries write to standard error by themselves; it is dropped if a file is refused.
+
+    polars panics at some damaged files, and writes pages about it before the refusal, which says all that is needed.
+    What astray itself says goes out at once.
+    """
+    ours = sys.stderr
+    ours.flush()
+    try:
+        is_ours = ours.fileno() == 2
+        kept = os.dup(2)
+    except (OSError, ValueError):  # closed, or no file at all
+        yield
+        return
+    refused = False
+    with (
+        tempfile.TemporaryFile() as held,
+        open(kept, "w", buffering=1, encoding=ours.encoding, errors="replace") as out,
+    ):
+        os.dup2(held.fileno(), 2)
+        sys.stderr = out if is_ours else ours
+        try:
+            yield
+        except AstrayError:
+            refused = True
+            raise
+        finally:
+            sys.stderr = ours
+            os.dup2(kept, 2)
+            held.seek(0)
+            if not refused:
+                os.write(2, held.read())
 
 
 def say_left_out(report: Report, *, quiet: bool = False) -> None:

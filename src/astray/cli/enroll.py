@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from astray.cli import options as o
 from astray.cli.console import say
+from astray.cli.drift import Drift
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings, Streaming
 from astray.text import number_of
@@ -46,15 +47,16 @@ def command(
     before, chosen = len(fleet.members_), read_part(part)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
+    drift = Drift(fleet, settings.quiet)
     if output is None or (output.exists() and output.samefile(model)):
         in_place(fleet, model)
-        counted = enrol(model, source, chosen)
+        counted = enrol(model, source, chosen, drift.look)
         now = load(model)
     else:
-        with unfinished_work(output, [model, *source.files], settings.of_results, part) as copy:
+        with unfinished_work(output, [model, *source.files], settings.of_results(), part) as copy:
             if not copy.exists():
                 fleet.save(copy)
-            counted = enrol(copy, source, chosen)
+            counted = enrol(copy, source, chosen, drift.look)
             now = load(copy)
             o.save(now, model, output)
     source.say_left_out()
@@ -62,3 +64,4 @@ def command(
     there = len(now.members_)
     counts = f"{number_of(counted, 'trip')} counted, {number_of(there - before, 'new agent')}"
     say(f"{counts}; {number_of(there, 'agent')} now", quiet=settings.quiet)
+    drift.say(now)

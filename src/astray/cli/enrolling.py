@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from astray.cli.reading import Source
 from astray.cli.workers import at_work
 from astray.detectors.fleet import FleetDetector
 from astray.jobs.enrolling import enrolled
-from astray.jobs.slabs import in_part
+from astray.jobs.slabs import Batch, in_part
+from astray.trajectories import Trajectories
 
 
 def in_place(fleet: FleetDetector, model: Path) -> None:
@@ -17,8 +19,20 @@ def in_place(fleet: FleetDetector, model: Path) -> None:
         fleet.save(model)
 
 
-def enrol(model: Path, source: Source, part: tuple[int, int] | None) -> int:
-    """Count the trips of a source for the fleet in a file, by whom the settings say; gives how many were counted."""
+def enrol(
+    model: Path, source: Source, part: tuple[int, int] | None, look: Callable[[Trajectories], None] | None = None
+) -> int:
+    """Count the trips of a source for the fleet in a file, by whom the settings say; gives how many were counted.
+
+    ``look`` is given the trips before they are counted.
+    """
     batches, few = source.weighed()
     with at_work(f"counting {source.name}", source.settings, few=few) as (workers, watch):
-        return enrolled(model.absolute(), in_part(batches, part), workers, watch)
+        return enrolled(model.absolute(), _looked_at(in_part(batches, part), look), workers, watch)
+
+
+def _looked_at(batches: Iterable[Batch], look: Callable[[Trajectories], None] | None) -> Iterator[Batch]:
+    for trips, share in batches:
+        if look is not None:
+            look(trips)
+        yield trips, share

@@ -56,10 +56,12 @@ def command(
     If all trips are of one agent, the model is of that agent. With [b]--agent[/b] it is of that one, told from the
     others in the file, which makes it sharper. A file with many agents makes a [b]fleet[/b] model: one reward for all,
     a memory for each, and new agents are enrolled later by counting. With [b]--pooled[/b] all agents are learned as if
-    they were one: is this normal for anybody here?
+    they were one: is this normal for anybody here? That is the question for taxis and other vehicles that go where
+    they are sent.
 
     The reward that judges trips ships with astray, so one agent alone takes a second: its trips are counted. Where
-    there are a dozen others with ten trips each, the reward goes on learning from them for some tens of seconds.
+    there are a dozen others with ten trips each, the reward goes on learning from them for some tens of seconds; that
+    of a pool goes on learning from the pool's own trips (--preset shared leaves it as it is).
 
     Of a fleet with more trips than memory holds, files are streamed: the reward goes on learning from a sample of the
     agents, and then everybody is enrolled. With [b]--part[/b] only the agents of that part are, and the reward is the
@@ -111,7 +113,7 @@ def command(
     _check_kind(source.name, alone, others is not None, settings)
     marks = _marks(past, agent, anomalous or [], source.name)
     with leaving_at_once():
-        model = _one(past, marks, agent, others, settings) if alone else _fleet(past, marks, settings)
+        model = _one(past, marks, agent, others, pooled, settings) if alone else _fleet(past, marks, settings)
     with changing(output):
         model.save(output)
     if isinstance(model, IRLDetector):
@@ -144,7 +146,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
     from astray.storage import load
 
     settings, chosen = source.settings, read_part(part)
-    with unfinished_work(output, source.files, settings.of_results, part) as unfinished:
+    with unfinished_work(output, source.files, settings.of_results(), part) as unfinished:
         if not unfinished.exists():
             with progress(f"reading {source.name}", quiet=settings.quiet) as done:
                 first = replace(source, report=Report())  # what is left out is said once, after the second reading
@@ -173,13 +175,13 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
     """Refuse what the kind of model that is made does not know, instead of ignoring it."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
-    learns_its_own = settings.preset != "default" or settings.encoder in ("fourier", "raw")
+    learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
     several = f"is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several agents"
     begins = "says how a reward of the agent's own is learned; this model begins with the one that serves everybody"
     of_one = settings.of(FleetOnly), "is for a fleet, and this model is of one agent or pool", "leave it out"
     of_many = settings.of(OneAgent, ItsOwn, OwnReward), several, "add --agent NAME or --pooled, or leave it out"
     shared = settings.given(("look_for", "reward")), "is of the reward that serves everybody"
-    own = settings.of(OwnReward), begins, "add --preset own, or leave it out"
+    own = settings.of(OwnReward), begins, "add --preset kdd19, or leave it out"
     for given, why, remedy in (
         of_one if alone else of_many,
         (*shared, "leave out --preset and --encoder") if learns_its_own else own,
@@ -200,7 +202,12 @@ def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: s
 
 
 def _one(
-    trips: Trajectories, marks: NDArray[np.int64], agent: str | None, others: Trajectories | None, settings: Settings
+    trips: Trajectories,
+    marks: NDArray[np.int64],
+    agent: str | None,
+    others: Trajectories | None,
+    pooled: bool,
+    settings: Settings,
 ) -> IRLDetector:
     from astray.detectors.agent import IRLDetector
     from astray.trajectories import Trajectories
@@ -211,7 +218,10 @@ def _one(
         rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
         others = Trajectories.concat(rest) if rest else None
     with progress(f"learning from {number_of(len(mine), 'trip')}", quiet=settings.quiet) as done:
-        detector = IRLDetector(progress=_iterations(done), **settings.of(IRLDetector))
+        given = settings.of(IRLDetector)
+        if pooled:  # whether or not its trips name their agents
+            given.setdefault("preset", "own")
+        detector = IRLDetector(progress=_iterations(done), **given)
         return detector.fit(mine, y, population=others)
 
 

@@ -197,12 +197,16 @@ def _reward(made: Mapping[str, Any]) -> str:
 
     >>> _reward({"towns": 16, "people": 30, "days": 60, "went_on": 1})
     'learned from 60 days of 30 simulated people in each of 16 towns, then from trips of others here'
+    >>> _reward({"towns": 1, "people": 30, "days": 60, "pool": 2000})
+    'learned from 60 days of 30 simulated people in one town, then from 2,000 trips of this pool'
     """
     if "towns" not in made:
         return "learned from these trips"
     n = made["towns"] + made.get("cities", 0)
     towns = "one town" if n == 1 else f"each of {n} towns"
     begun = f"learned from {made['days']} days of {made['people']} simulated people in {towns}"
+    if "pool" in made:
+        return f"{begun}, then from {number_of(made['pool'], 'trip')} of this pool"
     return begun + (", then from trips of others here" if made.get("went_on") else "")
 
 

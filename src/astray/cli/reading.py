@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from astray.cli.console import progress, say_left_out
+from astray.cli.console import progress, say_left_out, without_panics
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
 from astray.errors import AstrayError, DataError, Option, some_names
 from astray.jobs.slabs import Batch
-from astray.readers import Report, iter_read, read, recognise
+from astray.readers import Report, iter_read, read, recognised_formats
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import SUFFIXES, listed
 from astray.scoring.scores import chunks
@@ -77,21 +77,21 @@ class Source:
         settings = self.settings
         told: dict[str, Any] = dict(settings.columns or {}) | settings.given(["time_unit", "users", "cache"])
         zone = settings.time_zone or self.zone
-        if zone is not None and self.kind not in ("geolife", "porto"):  # whose times are in UTC
+        if zone is not None and not set(self.formats) <= {"geolife", "porto"}:  # whose times are in UTC
             told["time_zone"] = zone
         told |= {name: _value(name, text) for name, text in (settings.read or {}).items()}
-        if (self.agent is not None or self.one_agent) and self.kind == "table":
+        if (self.agent is not None or self.one_agent) and "table" in self.formats:
             told.setdefault("one_agent", True)
         return told
 
     @cached_property
-    def kind(self) -> str:
-        """The format: the one that was named, or the one that is recognised."""
+    def formats(self) -> list[str]:
+        """The format that was named, or those that are recognised."""
         named = self.settings.format
         if named is None:
             # Who gives the names of the columns knows that it is a table without a header line.
-            return "table" if "names" in (self.settings.read or {}) else recognise(self.path)
-        return "table" if named in TABLES else named
+            return ["table"] if "names" in (self.settings.read or {}) else recognised_formats(self.path)
+        return ["table" if named in TABLES else named]
 
     @property
     def is_streamed(self) -> bool:
@@ -101,7 +101,7 @@ class Source:
     @cached_property
     def _streamed_files(self) -> list[Path]:
         """What is streamed: one file, or several of Parquet, each by itself; none if everything is loaded."""
-        if self.settings.whole or "names" in self.options or self.kind not in ("table", "porto"):
+        if self.settings.whole or "names" in self.options or self.formats not in (["table"], ["porto"]):
             return []
         paths, files = listed(self.path), self.files
         parquet = all(file.suffix.lower() in PARQUET for file in files)
@@ -118,7 +118,7 @@ class Source:
 
     def load(self) -> Trajectories:
         """Everything."""
-        with progress(f"reading {self.name}", quiet=self.settings.quiet) as done:
+        with progress(f"reading {self.name}", quiet=self.settings.quiet) as done, without_panics():
             trips = self._attributed(read(self.path, **self._told(done)))
         mine = self._asked_for(trips)
         if not len(mine):
@@ -147,7 +147,7 @@ class Source:
         sizes = {file: file.stat().st_size for file in self._streamed_files}
         whole, before = max(sum(sizes.values()), 1), 0
         for file, size in sizes.items():
-            for batch in iter_read(file, rows, **self._told(shares.append)):
+            for batch in _without_panics(iter_read(file, rows, **self._told(shares.append))):
                 trips = self._attributed(batch)
                 mine = self._asked_for(trips)
                 if len(mine):
@@ -178,9 +178,9 @@ class Source:
         if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
             return trips
         chosen = self.agent is not None or self.one_agent  # by --agent, not by the model
-        why = "" if chosen else ", whom the model is of"
-        reason = f"it does not say whose trips these are, so they are taken for {owner}'s{why}"
-        self.report.assume(self.name, reason, "" if chosen else "--agent NAME takes them for another's")
+        why = "" if chosen else ", the agent of this model"
+        reason = f"it does not say whose trips these are, so they are taken as trips of {owner}{why}"
+        self.report.assume(self.name, reason, "" if chosen else "name another agent with --agent NAME")
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
@@ -204,6 +204,15 @@ class Source:
                 ("pass theirs if not, such as ", other),
             )
         say_left_out(self.report, quiet=self.settings.quiet)
+
+
+def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
+    while True:
+        with without_panics():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def only_agent(detector: IRLDetector | FleetDetector) -> str | None:

@@ -26,7 +26,7 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
     except AstrayError as error:
         return _refused(name, error, 1)
     except BrokenPipeError:
-        raise  # no error of the command: whoever reads what it says has seen enough
+        raise  # not an error: the program that reads the output has ended
     except OSError as error:
         return _refused(name, error, 1)
     except SystemExit as left:

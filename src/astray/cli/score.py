@@ -78,7 +78,7 @@ def command(
     with ExitStack() as stack:
         kept = None
         if output is not None and not few:
-            of = (settings.of_results, fixes, agent, part)
+            of = (settings.of_results(), fixes, agent, part)
             kept = stack.enter_context(unfinished_work(output, [model, *source.files], *of))
         write = None if to_a_person else stack.enter_context(table_writer(output, to))
         workers, watch = stack.enter_context(at_work(f"scoring {source.name}", settings, few=few))

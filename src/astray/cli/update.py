@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,17 +9,15 @@ from typer import Argument, Option
 
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_suspected
+from astray.cli.drift import Drift
 from astray.errors import AstrayError
 from astray.settings import LocalTime, Reading, Settings
 from astray.text import number_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from astray.detectors.agent import IRLDetector
     from astray.detectors.fleet import FleetDetector
     from astray.trajectories import Trajectories
-    from astray.trip_ids import TripId
 
 
 @o.with_settings(Reading, LocalTime)
@@ -75,7 +72,9 @@ def command(
         source.say_left_out()
         refuse_unknown(detector, further)
     names = anomalous or []
-    before = None if further is None else detector.score(further)
+    drift = Drift(detector, settings.quiet)
+    if further is not None:
+        drift.look(further)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
         if isinstance(detector, FleetDetector):
             said = _fleet(detector, further, names)
@@ -86,26 +85,7 @@ def command(
     say(said, quiet=settings.quiet)
     if isinstance(detector, IRLDetector):
         say_suspected(detector.suspects_, quiet=settings.quiet)
-    if before is not None and further is not None:
-        _say_drift(before, detector.score(further), detector.anomalous_, settings.quiet)
-
-
-def _say_drift(before: pl.DataFrame, after: pl.DataFrame, anomalous: Collection[TripId], quiet: bool) -> None:
-    """That trips were learned which would have been flagged, and what that has changed."""
-    import numpy as np
-
-    from astray.trip_ids import TripId
-
-    learned = [trip not in anomalous for trip in map(TripId, before["agent"], before["trajectory"])]
-    flagged = (before["decision"] != "normal").to_numpy() & np.array(learned)
-    if flagged.any():
-        was, now = (np.median(table["normality"].to_numpy()[flagged]) for table in (before, after))
-        say(
-            f"{number_of(flagged.sum(), 'trip')} of {len(before):,} would have been flagged: in the median their "
-            f"normality was {was:.1f}, and is {now:.1f} now. What is learned becomes normal; astray observe learns "
-            "only what is normal already",
-            quiet=quiet,
-        )
+    drift.say(detector)
 
 
 def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:

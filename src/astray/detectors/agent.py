@@ -24,6 +24,7 @@ from astray.detectors.inbox import Inbox
 from astray.detectors.observing import Learner, Observing
 from astray.detectors.own_reward import further_steps, geo_world, step_world, train
 from astray.detectors.parameters import AgentParameters
+from astray.detectors.pool_reward import enrol_pool
 from astray.detectors.resuming import Generated, revive
 from astray.detectors.shared_reward import enrol, shared_reward
 from astray.detectors.trained import Trained
@@ -64,7 +65,8 @@ class IRLDetector(AgentParameters, Observing):
     For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward looks at how a trip compares with
     the agent's past ones, and so is learned once for everybody: it ships with astray, and fitting is counting. With
     other people's trips (``population``) it also counts where these go, and, if a dozen of them or more have ten trips
-    each, goes on learning from them for some tens of seconds. For states and actions of any kind
+    each, goes on learning from them for some tens of seconds. Trips of several agents are a pool, such as the taxis of
+    a town: then the reward goes on learning from the pool's own trips. For states and actions of any kind
     (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, where the featurizer
     gives what the shared reward does not know (other habits, another encoder, a context), and with explorers or a
     background of one's own, the agent's own reward is learned by Algorithm 1 of the paper.
@@ -161,14 +163,17 @@ class IRLDetector(AgentParameters, Observing):
             featurizer = remember(blank, prepared)
             shared = shared_reward(self, featurizer)
             if shared is not None:
-                weights = aspect_weights(shared.aspects, self.look_for)
-                trained = enrol(self, prepared, featurizer, rest, rng, shared, weights)
+                pooled = self._learns_from_the_pool(mine)
+                weights = aspect_weights(shared.aspects, self.look_for, pooled)
+                enrolled = enrol_pool if pooled else enrol
+                trained = enrolled(self, prepared, featurizer, rest, rng, shared, weights)
             else:
                 trained = train(self, geo_world(self, prepared, featurizer, rng), config, rng, rest)
         else:
             trained = train(self, step_world(self, mine, config, rng), config, rng, rest)
         self._take(trained)
-        self.aspect_weights_ = aspect_weights(trained.reward.aspects, self.look_for if self.is_shared else None)
+        asked = (self.look_for if self.is_shared else None), trained.reward.of_a_pool
+        self.aspect_weights_ = aspect_weights(trained.reward.aspects, *asked)
         self.config_ = plain(config)
         self.agents_ = tuple(mine.agents)
         self.zone_ = home_of(mine) if mine.is_gps else None
@@ -176,6 +181,10 @@ class IRLDetector(AgentParameters, Observing):
         self.inbox_ = self.inbox_.know(self._counted(trips[~good]))
         self.n_trips_, self.n_updates_ = len(mine), 0
         return self
+
+    def _learns_from_the_pool(self, trips: Trajectories) -> bool:
+        """Whether the reward goes on learning from the trips themselves: as said, and by default if they are a pool."""
+        return self.preset == "own" or (self.preset == "default" and len(trips.agents) > 1)
 
     def _blank(self, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
         """How GPS trips are looked at, with nothing remembered yet."""

@@ -104,14 +104,16 @@ PLACE_FIRST = 0.3  # how much the other aspects count, against place
 """Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
 
 
-def aspect_weights(aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None) -> tuple[float, ...]:
-    """How much each aspect counts; by default place most.
+def aspect_weights(
+    aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None, pooled: bool = False
+) -> tuple[float, ...]:
+    """How much each aspect counts; by default place most, and of a pool all alike.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
     ((1.0, 0.3), (0.0, 1.0))
     """
     if look_for is None:
-        return tuple(1.0 if aspect == aspects[0] else PLACE_FIRST for aspect in aspects)
+        return tuple(1.0 if pooled or aspect == aspects[0] else PLACE_FIRST for aspect in aspects)
     wanted = dict(look_for) if isinstance(look_for, Mapping) else dict.fromkeys(look_for, 1.0)
     unknown = [name for name in wanted if name not in aspects]
     if unknown or not wanted or not all(0 <= w < float("inf") for w in wanted.values()) or not any(wanted.values()):

@@ -155,7 +155,7 @@ def share(
             if step_learning is None:
                 raise DataError("there is no step reward to start from; say how to learn one")
             step = _step_reward(taught, step_learning, rng)
-    reference = refer(taught, Reward(step, learned.posterior), sharing, rng)
+    reference = refer(worlds, Reward(step, learned.posterior), sharing, rng)
     return Reward(step, learned.posterior, reference, history=learned.history)
 
 
@@ -170,16 +170,16 @@ def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.rando
     return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
 
 
-def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng: np.random.Generator) -> Reference:
+def refer(worlds: Sequence[TripWorld], reward: Reward, sharing: SharingConfig, rng: np.random.Generator) -> Reference:
     """What normal trips usually score, from the trips that agents have shown."""
     assert reward.trip is not None
     n_bands = len(BANDS) + 1
     parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
     trips, prefixes, steps, typical = parts
     moved: list[float] = []
-    worlds = [world for world, _ in taught]
     for world in [*worlds, *_shortened(worlds, rng)]:
-        rows, ends = world.demonstrations(), members(world.featurizer.statistics, "end")
+        rows, known = world.demonstrations(), world.featurizer.statistics
+        ends = members(known, "end") & ~members(known, "population")  # which are missing in prefixes alone
         band, whole = int(band_of(world.featurizer.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
         mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
         trips[band].append(mean[whole])
@@ -202,6 +202,7 @@ def refer(taught: Sequence[Teacher], reward: Reward, sharing: SharingConfig, rng
     with warnings.catch_warnings():  # a statistic that is always missing has no median
         warnings.simplefilter("ignore", RuntimeWarning)
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
+    medians = np.where(np.isnan(medians), reward.trip.mean, medians)  # as the reward sees what is missing
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
 

@@ -25,7 +25,7 @@ from astray.trip_ids import TripId
 def shared_reward(parameters: AgentParameters, featurizer: Featurizer) -> Reward | None:
     """The reward that serves everybody; None if the agent is to have its own."""
     own = parameters.background or own_explorers(parameters.explorers)
-    if parameters.preset != "default" or not featurizer.counts or own:
+    if parameters.preset == "kdd19" or not featurizer.counts or own:
         return None
     reward = pretrained() if parameters.reward is None else read_reward(parameters.reward)
     if fits(reward, featurizer):
@@ -49,7 +49,8 @@ def enrol(
     if population is not None:
         featurizer = featurizer.among(population)
         told = (parameters.sharing, rng, parameters.iterations, parameters.progress)
-        reward = go_on(reward, population, featurizer.config, *told) or reward
+        if not reward.of_a_pool:  # which the ways of single agents would teach nothing
+            reward = go_on(reward, population, featurizer.config, *told) or reward
     if len(past.trips.agents) == 1:
         featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(past.trips.agents[0]))
     how = (scale_config(parameters), parameters.suspect)

@@ -6,7 +6,7 @@ Nothing here needs the training library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from astray.errors import DataError
 from astray.irl.counterfactuals import DEFAULT_EXPLORERS, KINDS
@@ -117,10 +117,19 @@ TRIPS = LearnConfig(
 )
 """How the reward of whole trips is learned: a row is a trip, told from others' and from counterfactuals."""
 
+POOL = replace(
+    TRIPS,
+    # There need not be anybody else to tell a pool from: where it goes is told from where it does not.
+    explorers=DEFAULT_EXPLORERS,
+    batch_rows=256,
+    patience=10,
+)
+"""How a reward of whole trips goes on learning from one pool of agents."""
+
 STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
 """How the reward of steps is learned from many agents: without a policy, for each would need its own."""
 
-PRESETS = {"default": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}
+PRESETS = {"default": LearnConfig(), "shared": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}
 
 
 def explorers_of(config: LearnConfig) -> dict[str, tuple[str, ...]]:

@@ -84,6 +84,11 @@ class Reward:
     history: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
+    def of_a_pool(self) -> bool:
+        """Whether the reward of trips has learned from a pool of agents, and serves nobody else."""
+        return "pool" in self.made
+
+    @property
     def aspects(self) -> tuple[str, ...]:
         """What it is asked about."""
         return self.step.aspects if self.trip is None else self.trip.aspects

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from astray.atomic import changing
 from astray.errors import DataError
 from astray.explain.words import ASPECTS
 from astray.live.score import LiveSegment, Score, TripScore
@@ -61,7 +62,8 @@ def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
     """Events that are appended to a file; a half-written line at its end is cut off.
 
     Those up to number ``after`` are known to be in the file; the later ones in it are not written a second time when
-    they come again. By default nothing comes again: whatever comes is new, and numbered after the last one.
+    they come again. By default nothing comes again: whatever comes is new, and numbered after the last one. A second
+    process that would append to the file is refused.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +78,15 @@ def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
     {"sequence": 3, "event": "c"}
     """
     path.touch()
+    with changing(path, patience=0.0), open(path, "a", encoding="utf-8", newline="\n") as out:
+        _cut_off_half_a_line(path)
+        if after is None:
+            yield Events(out, max((number for number, _ in _standing(path)), default=0))
+        else:
+            yield Events(out, after, (event for event in _standing(path) if event[0] > after))
+
+
+def _cut_off_half_a_line(path: Path) -> None:
     with open(path, "rb+") as file:
         begun = file.read(len(BEGINNING))
         if not BEGINNING.startswith(begun):
@@ -83,11 +94,6 @@ def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
             raise DataError(reason, place=path, remedy="name another file for the events")
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
-    with open(path, "a", encoding="utf-8", newline="\n") as out:
-        if after is None:
-            yield Events(out, max((number for number, _ in _standing(path)), default=0))
-        else:
-            yield Events(out, after, (event for event in _standing(path) if event[0] > after))
 
 
 def _is_file(out: TextIO) -> bool:

@@ -7,12 +7,12 @@ counted and listed in a :class:`Report`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from astray.errors import Call, DataError, Place
 from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
@@ -21,8 +21,8 @@ from astray.readers.geolife import read_geolife
 from astray.readers.grouping import in_trips, look_over
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
-from astray.readers.recognise import format_of, one_format, recognise
-from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped
+from astray.readers.recognise import by_format, format_of, has_positions, recognise, recognised_formats
+from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
 from astray.readers.sources import Asked, Opened, opened, shown
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
 from astray.settings import FORMATS
@@ -45,9 +45,8 @@ __all__ = [
     "read_porto",
     "read_table",
     "recognise",
+    "recognised_formats",
 ]
-
-_Options = TypeVar("_Options")
 
 _POSITIONS = {
     "gpx": partial(read_positions, gpx.positions, "line"),
@@ -77,11 +76,11 @@ def read(
     Parameters
     ----------
     path
-        A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them, all of one format: tables (CSV,
-        Parquet, GeoParquet, Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183,
-        GeoJSON (also of Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder
-        ``Data``, Porto's ``train.csv``. All may be packed with gzip or zip. Or a table in memory, of polars, pandas,
-        pyarrow, GeoPandas, MovingPandas or trackintel.
+        A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them: tables (CSV, Parquet, GeoParquet,
+        Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183, GeoJSON (also of
+        Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder ``Data``, Porto's
+        ``train.csv``. All may be packed (zip, gzip, bzip2, xz, Zstandard). Files of several formats are read each in
+        its own. Or a table in memory, of polars, pandas, pyarrow, GeoPandas, MovingPandas or trackintel.
     format
         One of :data:`FORMATS`; recognised by default.
     skip_bad
@@ -119,29 +118,56 @@ def read(
     >>> folder.cleanup()
     """
     if not isinstance(path, (str, PathLike, list, tuple)):
-        table = _options(TableOptions, options, "table")
-        return read_frame(as_table(path), skip_bad=skip_bad, report=report, trips=trips, options=table)
-    with Intake(skip_bad, report) as intake, opened(path) as given:
-        kind, files = _chosen(path, given, format, options)
-        told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
-        if kind == "geolife":
-            _check_names(options, ("users", "cache"), kind)
-            people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
-            found = in_trips(people._grouped(), trips, intake)
-        elif kind == "porto":
-            rides = read_porto(*files, options=_options(PortoOptions, options, kind), **told)
-            found = in_trips(rides._grouped(), trips, intake)
-        elif kind == "table":
-            found = read_table(*files, options=_options(TableOptions, options, kind), trips=trips, **told)
-        else:
-            if kind == "takeout":
-                files = takeout.chosen(files, intake)
-            found = _POSITIONS[kind](files, options=_options(FixOptions, options, kind), trips=trips, **told)
+        _check_names(options, ["table"])
+        table = as_table(path)
+        return read_frame(table, skip_bad=skip_bad, report=report, trips=trips, options=TableOptions(**options))
+    with Intake(skip_bad, report) as intake, opened(path, intake) as given:
+        groups = _chosen(path, given, format, options)
+        _check_names(options, groups)
+        if len(groups) > 1:
+            groups = _without_other_tables(groups, options, intake)
+        sets = []
+        for i, (kind, files) in enumerate(groups.items()):
+            told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report}
+            told["progress"] = share_of(progress, i, len(groups))
+            mine = {name: value for name, value in options.items() if name in _names_of(kind)}
+            sets.append(_read_as(kind, files, mine, trips, intake, told))
+        found = Trajectories.concat(sets)
         given.rename(intake.report)
         if trips is None:
             look_over(found, intake)
         intake.supposed_trips = bool(intake.report.cut) and trips is None
         return found
+
+
+def _read_as(
+    kind: str, files: list[Path], options: dict[str, Any], trips: str | None, intake: Intake, told: dict[str, Any]
+) -> Trajectories:
+    """Files of one format."""
+    if kind == "geolife":
+        people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
+        return in_trips(people._grouped(), trips, intake)
+    if kind == "porto":
+        return in_trips(read_porto(*files, options=PortoOptions(**options), **told)._grouped(), trips, intake)
+    if kind == "table":
+        return read_table(*files, options=TableOptions(**options), trips=trips, **told)
+    if kind == "takeout":
+        files = takeout.chosen(files, intake)
+    return _POSITIONS[kind](files, options=FixOptions(**options), trips=trips, **told)
+
+
+def _without_other_tables(
+    groups: dict[str, list[Path]], options: Mapping[str, Any], intake: Intake
+) -> dict[str, list[Path]]:
+    """Files by format, without the tables that hold no positions: exports have them beside the tracks."""
+    if "table" not in groups or "lat" in options or "names" in options:
+        return groups
+    tables = [file for file in groups["table"] if has_positions(file)]
+    for file in groups["table"]:
+        if file not in tables:
+            intake.leave_out(file, None, "a table without latitude and longitude, among files of other formats")
+    others = {kind: files for kind, files in groups.items() if kind != "table"}
+    return others | ({"table": tables} if tables else {})
 
 
 def iter_read(
@@ -160,17 +186,19 @@ def iter_read(
     A table must be grouped by agent and trajectory; one that is not is refused at the row where that shows
     (see :func:`iter_table`). The other formats are small enough to be read whole, and refused here.
     """
-    with Intake(skip_bad, report) as intake, opened(path) as given:
-        kind, files = _chosen(path, given, format, options)
-        if len(files) > 1 or files[0].is_dir():
+    with Intake(skip_bad, report) as intake, opened(path, intake) as given:
+        groups = _chosen(path, given, format, options)
+        _check_names(options, groups)
+        kind, files = next(iter(groups.items()))
+        if len(groups) > 1 or len(files) > 1 or files[0].is_dir():
             remedy = ("stream the files one by one, or use ", Call("read"))
             raise DataError("several files where one was expected", place=Place(shown(path)), remedy=remedy)
         told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
         if kind == "table":
-            table = _options(TableOptions, options, kind)
+            table = TableOptions(**options)
             yield from iter_table(files[0], batch_rows, options=table, trips=trips, **told)
         elif kind == "porto":
-            porto = _options(PortoOptions, options, kind)
+            porto = PortoOptions(**options)
             batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
             for some in iter_porto(files[0], batch, options=porto, **told):
                 yield in_trips(some._grouped(), trips, intake)
@@ -180,33 +208,38 @@ def iter_read(
         intake.supposed_trips = bool(intake.report.cut) and trips is None
 
 
-def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str, Any]) -> tuple[str, list[Path]]:
-    """The format, and the files that are of it."""
+def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str, Any]) -> dict[str, list[Path]]:
+    """The files by their format; of a format that is asked for, those that are of it."""
     if format is None:
         # Who gives the names of the columns knows that it is a table without a header line.
-        return ("table" if options.get("names") else one_format(given.files, shown(path))), given.files
+        return {"table": given.files} if options.get("names") else by_format(given.files)
     kind = {"csv": "table", "parquet": "table"}.get(format, format)
     if kind not in FORMATS:
         remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
         raise DataError(f"format={format!r} is unknown", remedy=remedy)
     if len(given.files) == 1:
-        return kind, given.files
+        return {kind: given.files}
     alike = ("table", "porto") if kind in ("table", "porto") else (kind,)
     files = [file for file in given.files if format_of(file, alone=False) in alike]
     if not files:
         raise DataError(
             f"there are no {kind} files", place=Place(shown(path)), remedy="leave the format out, or give others"
         )
-    return kind, files
+    return {kind: files}
 
 
-def _options(kind: Callable[..., _Options], given: dict[str, Any], format: str) -> _Options:
-    _check_names(given, [field.name for field in fields(kind)], format)  # type: ignore[arg-type]
-    return kind(**given)
+def _names_of(format: str) -> list[str]:
+    """The options of a format."""
+    if format == "geolife":
+        return ["users", "cache"]
+    kind: type = {"porto": PortoOptions, "table": TableOptions}.get(format, FixOptions)
+    return [field.name for field in fields(kind)]
 
 
-def _check_names(given: dict[str, Any], known: tuple[str, ...] | list[str], format: str) -> None:
+def _check_names(given: Mapping[str, Any], formats: Iterable[str]) -> None:
+    """Refuse an option that none of the formats has."""
+    known = list(dict.fromkeys(name for format in formats for name in _names_of(format)))
     for name in given:
         if name not in known:
-            remedy = f"it takes {', '.join(known)}"
-            raise DataError(f"the option {name!r} means nothing for the format {format}", remedy=remedy)
+            reason = f"the option {name!r} means nothing for the format {' or '.join(formats)}"
+            raise DataError(reason, remedy=f"it takes {', '.join(known)}")

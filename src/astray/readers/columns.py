@@ -49,7 +49,7 @@ def is_false(values: pl.Series) -> NDArray[np.bool_]:
 
 
 def marked_bad(said: Mapping[str, Any]) -> str:
-    """Why one fix is not to be used, empty if nothing speaks against it: the one-row form of the marks of a table."""
+    """Why one fix is not to be used, or empty text: the one-row form of the marks of a table."""
     return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place
-from astray.fixes import Fault
+from astray.fixes import REQUIRED, Fault
 from astray.readers.refusals import Intake, Progress
 from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, opening
 from astray.times import POLARS_ERRORS
 
-DELIMITERS = (",", ";", "\t", "|")
+DELIMITERS = (",", ";", "\t", "|", " ")
+
+LOOKED_FOR = 20
+"""Among so many lines the column names are looked for: reports have a title and notes above them."""
+
+_SEPARATOR = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # what spreadsheet programs write above the column names
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class Dialect:
     names: tuple[str, ...]
     header_lines: int
     encoding: str | None
+    above: int = 0  # lines above the column names that are no part of the table
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,9 @@ def sniff(
     encoding: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Dialect:
-    """Find the delimiter and the column names: the split of the first line whose names score best.
+    """Find the delimiter and the column names: the split of a line whose names score best.
 
+    That is the first line, unless a line below it, and not itself, names time, latitude and longitude.
     ``head`` is the beginning of the file, if it is at hand; ``names`` are the columns of one without a header line.
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
@@ -60,21 +68,34 @@ def sniff(
         raise DataError(
             "the file has no text at its beginning", place=Place(str(path)), remedy="give a table with a header line"
         )
-    first = lines[blank].rstrip("\r")
+    above = 0
+    if separator := _SEPARATOR.fullmatch(lines[blank]):
+        delimiter, blank, above = delimiter or separator[1], blank + 1, 1
     choices = [delimiter] if delimiter else DELIMITERS
+    first = lines[blank].rstrip("\r") if blank < len(lines) else ""
     splits = {choice: _fields(first, choice) for choice in choices}
     if names is not None:
         best = max(splits, key=lambda choice: (len(splits[choice]) == len(names), len(splits[choice])))
-        return Dialect(best, tuple(names), blank, encoding)
-    best = max(splits, key=lambda choice: (score(splits[choice]), len(splits[choice])))
-    header = tuple(name.strip() for name in splits[best])
-    if score(header) == 0 and sum(map(_is_number, header)) >= 2:
-        raise DataError(
-            f"the first line is data, not column names ({first[:60]})",
-            place=Place(str(path), blank + 1),
-            remedy=("add a header line, or give the names: ", Option("names", ["agent", "time", "lon", "lat"])),
-        )
-    return Dialect(best, header, blank + 1, encoding)
+        return Dialect(best, tuple(names), blank, encoding, above)
+    best = _best(splits, score)
+    if score(splits[best]) < len(REQUIRED):
+        for i in range(blank + 1, min(blank + LOOKED_FOR, len(lines))):
+            below = {choice: _fields(lines[i].rstrip("\r"), choice) for choice in choices}
+            found = _best(below, score)
+            if score(below[found]) >= len(REQUIRED):
+                return Dialect(found, tuple(name.strip() for name in below[found]), i + 1, encoding, above + i - blank)
+        if score(splits[best]) == 0 and any(sum(map(_is_number, split)) >= 2 for split in splits.values()):
+            raise DataError(
+                f"the first line is data, not column names ({first[:60]})",
+                place=Place(str(path), blank + 1),
+                remedy=("add a header line, or give the names: ", Option("names", ["agent", "time", "lon", "lat"])),
+            )
+    return Dialect(best, tuple(name.strip() for name in splits[best]), blank + 1, encoding, above)
+
+
+def _best(splits: Mapping[str, Sequence[str]], score: Callable[[Sequence[str]], int]) -> str:
+    """The delimiter that gives the most names that are known, then the most names; a space only if it is better."""
+    return max(splits, key=lambda choice: (score(splits[choice]), choice != " ", len(splits[choice])))
 
 
 def _fields(line: str, delimiter: str) -> list[str]:

@@ -32,9 +32,13 @@ def is_fit(head: bytes) -> bool:
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The records of a file that have a position; the others (a pause, a hall) are left out and counted."""
+    """The records of a file that have a position; the others (a pause, a hall) are left out and counted.
+
+    Several FIT files may be joined in one; those that are no recordings are passed over. Of a damaged file, what comes
+    before the damage is read if bad data are to be left out.
+    """
     fitdecode = _decoder()
-    row = 0
+    row, kinds = 0, []
     # What the checksum has proved whole is read, though devices put fields of their own into it.
     lenient = {"check_crc": True, "error_handling": fitdecode.ErrorHandling.IGNORE}
     try:
@@ -46,8 +50,8 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
                 if not isinstance(message, fitdecode.FitDataMessage):
                     continue
                 if message.name == "file_id":
-                    _check_kind(message.get_value("type", fallback=None))
-                if message.name != "record":
+                    kinds.append(message.get_value("type", fallback=None))
+                if message.name != "record" or (kinds and kinds[-1] not in _KINDS):
                     continue
                 row += 1
                 names = ("position_lat", "position_long", "timestamp")
@@ -60,16 +64,18 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     except (fitdecode.FitError, *_OF_DECODING) as error:
         if isinstance(error, DataError):
             raise
-        place, remedy = Place(str(file), row, "after record"), "copy the file from the device again"
-        reason = f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})"
-        raise DataError(reason, place=place, remedy=remedy) from error
+        intake.break_off(
+            DataError(
+                f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})",
+                place=Place(str(file), row, "after record"),
+                remedy="copy the file from the device again",
+            ),
+            something_before=row > 0,
+        )
+    if not row and kinds and not set(kinds) & set(_KINDS):
+        raise DataError(f"a FIT file of type {kinds[0]}, which is no recording", remedy="give an activity")
     if not row:
         raise DataError("no records in it", remedy="give an activity that was recorded outdoors")
-
-
-def _check_kind(kind: object) -> None:
-    if kind not in _KINDS:
-        raise DataError(f"a FIT file of type {kind}, which is no recording", remedy="give an activity")
 
 
 def _decoder() -> Any:

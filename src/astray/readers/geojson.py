@@ -51,8 +51,8 @@ def features(document: Any) -> list[Any]:
         return [document]
     if kind in ("Point", "LineString", "MultiLineString"):
         return [{"type": "Feature", "geometry": document, "properties": {}}]
-    reason = f"not GeoJSON (its type is {str(kind)[:40]!r})"
-    raise DataError(reason, remedy="give a FeatureCollection")
+    reason = "JSON that is not understood" if kind is None else f"not GeoJSON (its type is {str(kind)[:40]!r})"
+    raise DataError(reason, remedy="give GeoJSON, JSON lines or a location history of Google")
 
 
 def fixes(feature: Any, number: int, name: str) -> Iterator[Position]:

@@ -17,7 +17,7 @@ from astray.readers.refusals import Intake, Progress
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
     """The track points of a file; a trajectory is named as its file, with a number behind if that holds several."""
     document = _Gpx(file)
-    document.walk()
+    document.walk(intake)
     tracks = [track for track in document.tracks if track]
     if not tracks:
         raise DataError("no track points (<trkpt>)", remedy="routes and waypoints are not read, record a track")
@@ -33,6 +33,10 @@ class _Gpx(Document):
     def __init__(self, file: Path) -> None:
         super().__init__(file)
         self.tracks: list[list[Point]] = []
+
+    @property
+    def found(self) -> bool:
+        return any(self.tracks)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "trk":

@@ -9,12 +9,15 @@ import numpy as np
 import polars as pl
 
 from astray.errors import DataError
-from astray.fixes import candidates, numbers
+from astray.fixes import candidates, numbers, plain
 from astray.readers import columnar, delimited
 from astray.readers.columns import recognised
 from astray.readers.datetimes import is_time_of_day
 from astray.readers.refusals import Intake
 from astray.times import Clock
+
+HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
+"""What stands in the names of columns of degrees, in some languages."""
 
 ROWS = 1000
 """Rows that are looked at."""
@@ -57,10 +60,11 @@ def _role(series: pl.Series, missing: Collection[str]) -> str | None:
     known = degrees[np.isfinite(degrees)]
     if 2 * len(known) > len(series):
         fractional = float(np.mean(known % 1 != 0)) > 0.9
-        if fractional and np.mean(np.abs(known) <= 90) > 0.9 and "lat" in missing:
-            return "lat"
-        if fractional and np.mean(np.abs(known) <= 180) > 0.9 and "lon" in missing:
-            return "lon"
+        hinted = [role for role, words in HINTS.items() if any(word in plain(series.name) for word in words)]
+        for role, most in (("lat", 90), ("lon", 180)):
+            fits = fractional and np.mean(np.abs(known) <= most) > 0.9
+            if fits and role in missing and (not hinted or role in hinted):
+                return role
         return "time" if "time" in missing and (known > 1e8).all() else None
     if "time" not in missing:
         return None

@@ -23,8 +23,9 @@ from astray.readers.text import blocks_of_lines, decoded, opening
 SUFFIXES = (".jsonl", ".ndjson", ".geojsonl", ".rec")
 STORE = ".rec"
 _GEOJSON = ("Feature", "FeatureCollection")
-_LIST = re.compile(r"^\s*(?:\{[^\[\]{}]*\"data\"\s*:\s*)?\[")  # also in what OwnTracks' Recorder answers
-_BEFORE = re.compile(r"(?:[0-9-]{10}T[0-9:.]+Z\t[^\t{]*\t|(?P<topic>[^\s{\"',;]+/[^\s{\"',;]+)\s)\s*(?=\{)")
+# A list, or one inside an object, as OwnTracks' Recorder answers and as apps export it.
+_LIST = re.compile(r"^\s*(?:\{[^\[\]{}]*\"(?:data|locations|positions|points)\"\s*:\s*)?\[\s*(?=[{\]])")
+_BEFORE = re.compile(r"(?:[0-9-]{10}T[0-9:.]+Z\s+[^{\n]*|(?P<topic>[^\s{\"',;]+/[^\s{\"',;]+)\s)\s*(?=\{)")
 
 
 def is_jsonlines(path: Path, text: str) -> bool:

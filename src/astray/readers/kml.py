@@ -21,7 +21,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     Lines and areas, which have no time for each vertex, are left out and counted.
     """
     document = _Kml(file)
-    document.walk()
+    document.walk(intake)
     for mark in document.marks:
         if mark.drawn:
             reason = f"a {mark.drawn} without a time for each vertex"
@@ -70,6 +70,10 @@ class _Kml(Document):
     def __init__(self, file: Path) -> None:
         super().__init__(file)
         self.marks: list[_Mark] = []
+
+    @property
+    def found(self) -> bool:
+        return any(mark.coords or mark.point is not None for mark in self.marks)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "placemark":

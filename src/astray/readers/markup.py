@@ -11,7 +11,7 @@ from typing import BinaryIO
 from xml.parsers import expat
 
 from astray.errors import DataError, Place
-from astray.readers.refusals import refusing
+from astray.readers.refusals import Intake, refusing
 from astray.readers.text import opening
 
 
@@ -52,14 +52,19 @@ class Document:
         """Where the walk stands in the file."""
         return self._lines_before + self._parser.CurrentLineNumber
 
+    @property
+    def found(self) -> bool:
+        """Whether there was something to read, so far."""
+        return False
+
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
 
     def end(self, name: str, text: str) -> None:
         """An element ends; ``text`` is what stood in it behind the last element inside."""
 
-    def walk(self) -> None:
-        """Walk through the whole file."""
+    def walk(self, intake: Intake) -> None:
+        """Walk through the whole file; if it is broken and bad data are to be left out, up to where it is broken."""
         opening(self.file, 8)
         try:
             with refusing(self.file, "the file could not be read", "check it"), open(self.file, "rb") as stream:
@@ -67,7 +72,8 @@ class Document:
                 self._parser.ParseFile(stream)
         except expat.ExpatError as error:
             place = Place(str(self.file), self._lines_before + error.lineno, "line")
-            raise DataError(str(error), place=place, remedy="the XML is broken there, export it again") from error
+            broken = DataError(f"the XML is broken ({error})", place=place, remedy="export it again")
+            intake.break_off(broken, self.found)
         except DataError:
             raise
         except (ValueError, LookupError) as error:

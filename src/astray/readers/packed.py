@@ -1,19 +1,22 @@
-"""Packed files: gzip, and zip archives, around any format.
+"""Packed files: zip archives, and gzip, bzip2, xz and Zstandard, around any format.
 
 They are unpacked into a temporary folder, within bounds: a small file that unpacks to terabytes is refused. A zip
-archive counts as a folder of its name, a gzip file as the file in it.
+archive counts as a folder of its name, any other packed file as the file in it.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import importlib
 import io
+import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from astray.errors import DataError, Place
 
@@ -23,31 +26,95 @@ MAX_BYTES = 8 << 30
 MAX_RATIO = 200
 """How many times larger than packed; tables of fixes are about ten times larger, a bomb a thousand times."""
 
+_USUAL_RATIO = 5
+
 FREE_BYTES = 64 << 20
 """Whatever unpacks to less is unpacked at any ratio."""
 
 MAX_FILES = 100_000
 
-SUFFIXES = (".gz", ".zip", ".kmz")
+INNER = (".gz", ".bz2", ".xz", ".zst")
+SUFFIXES = (*INNER, ".zip", ".kmz")
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _CHUNK = 1 << 20
+_FEW = 2048  # bytes of Zstandard, which may unpack to some 64 MB at once
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file begins as gzip or zip does."""
+    """Whether the file begins as a packed one does."""
     try:
-        with open(path, "rb") as file:
-            return file.read(4).startswith((_GZIP, _ZIP))
+        return _magic(path) is not None
     except OSError:
-        return False  # whoever reads it says what is wrong
+        return False  # the reader, which opens it next, refuses it with the reason
+
+
+class _Zstandard(io.RawIOBase):
+    """The content of a Zstandard file, frame by frame; zstandard's own reader does not tell a file that is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._decompressor = importlib.import_module("zstandard").ZstdDecompressor()
+        except ImportError as error:
+            remedy = "pip install zstandard, or unpack the file with zstd -d"
+            raise DataError("packed with Zstandard, and zstandard is not installed", remedy=remedy) from error
+        self._file = open(path, "rb")  # noqa: SIM115  (closed with this)
+        self._frame: Any = None
+        self._packed, self._content = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, target: Any) -> int:
+        while not self._content:
+            self._packed = self._packed or self._file.read(_FEW)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("the end is missing")
+                return 0
+            self._frame = self._frame or self._decompressor.decompressobj()
+            self._content = memoryview(self._frame.decompress(self._packed))
+            self._packed = b""
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        n = min(len(target), len(self._content))
+        target[:n], self._content = self._content[:n], self._content[n:]
+        return n
+
+
+_STREAMS: Mapping[bytes, Callable[[Path, str], Any]] = {
+    _GZIP: gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+    b"\x28\xb5\x2f\xfd": lambda path, mode: io.BufferedReader(_Zstandard(path)),
+}
+"""How a file that is packed by itself is opened, by its first bytes."""
+
+
+def magic_of(head: bytes) -> bytes | None:
+    """Those first bytes of a file that tell how it is packed; None if it is not."""
+    return next((magic for magic in (*_STREAMS, _ZIP) if head.startswith(magic)), None)
+
+
+def _magic(path: Path) -> bytes | None:
+    with open(path, "rb") as file:
+        return magic_of(file.read(8))
+
+
+def _stream(path: Path) -> Any:
+    """What is in a file that is packed by itself, to be read."""
+    return _STREAMS[_magic(path) or _GZIP](path, "rb")
 
 
 def peek(path: Path, n_bytes: int = 1 << 16) -> tuple[Path, bytes]:
     """The name and the first bytes of what is packed; of an archive, of the first file in it."""
     with _refusing(path):
         if not _is_zip(path):
-            with gzip.open(path, "rb") as stream:
+            with _stream(path) as stream:
                 return _inner_name(path), stream.read(n_bytes)
         with zipfile.ZipFile(path) as archive:
             first = min(_members(path, archive), key=lambda member: member.filename)
@@ -61,6 +128,8 @@ def size_of(path: Path) -> int:
         if _is_zip(path):
             with zipfile.ZipFile(path) as archive:
                 return sum(member.file_size for member in _members(path, archive))
+        if _magic(path) != _GZIP:
+            return _USUAL_RATIO * path.stat().st_size
         with open(path, "rb") as file:
             file.seek(-4, io.SEEK_END)
             return max(int.from_bytes(file.read(4), "little"), path.stat().st_size)
@@ -73,7 +142,7 @@ def unpack(path: Path, target: Path) -> dict[Path, str]:
             # The name of the folder may say whose tracks these are.
             file = target / (path.resolve().parent.name or "root") / _inner_name(path).name
             file.parent.mkdir(parents=True)
-            with gzip.open(path, "rb") as stream:
+            with _stream(path) as stream:
                 _copied(path, stream, file, 0)
             return {file: str(path)}
         root = target / path.stem
@@ -89,12 +158,11 @@ def unpack(path: Path, target: Path) -> dict[Path, str]:
 
 
 def _is_zip(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(4) == _ZIP
+    return _magic(path) == _ZIP
 
 
 def _inner_name(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return path.with_suffix("") if path.suffix.lower() in INNER else path
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -111,6 +179,9 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         if (member.external_attr >> 16) & 0o170000 == 0o120000:
             raise DataError(f"it holds a link ({member.filename[:80]})", remedy="do not trust it")
         found.append(member)
+    names = {member.filename for member in found}
+    if "[Content_Types].xml" in names or {"mimetype", "content.xml"} <= names:
+        raise DataError("a workbook or another document of an office program", remedy="save the sheet as CSV")
     if len(found) > MAX_FILES:
         raise DataError(f"{len(found):,} files in one archive", remedy="unpack it, and give the folder")
     if not found:
@@ -118,7 +189,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return found
 
 
-def _copied(path: Path, stream: IO[bytes] | gzip.GzipFile, file: Path, done: int) -> int:
+def _copied(path: Path, stream: IO[bytes], file: Path, done: int) -> int:
     """Write what a stream holds to a file, within bounds; ``done`` bytes came out of the packed file before."""
     most = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * path.stat().st_size))
     with open(file, "wb") as out:
@@ -141,9 +212,20 @@ def _refusing(path: Path) -> Iterator[None]:
     except DataError as error:
         error.place = error.place or place
         raise
-    # zipfile raises NotImplementedError on an archive that is packed in a way which it cannot unpack.
-    except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile, NotImplementedError) as error:
-        what = str(error) or type(error).__name__
-        raise DataError(f"it cannot be unpacked ({what})", place=place, remedy="pack or fetch it again") from error
     except OSError as error:
-        raise DataError(f"{error.strerror or error}", place=place, remedy="check the file and the disk") from error
+        if error.errno is not None:
+            raise DataError(f"{error.strerror}", place=place, remedy="check the file and the disk") from error
+        raise _broken(place, error) from error  # of gzip and bz2
+    except Exception as error:
+        if not isinstance(error, _BROKEN) and type(error).__name__ != "ZstdError":
+            raise
+        raise _broken(place, error) from error
+
+
+# zipfile raises NotImplementedError on an archive that is packed in a way which it cannot unpack.
+_BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, ValueError)
+
+
+def _broken(place: Place, error: Exception) -> DataError:
+    what = str(error) or type(error).__name__
+    return DataError(f"it cannot be unpacked ({what})", place=place, remedy="pack or fetch it again")

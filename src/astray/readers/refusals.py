@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
@@ -20,6 +21,8 @@ from astray.times import POLARS_ERRORS, Clock
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]
+
+WHOLE_FILE = "a whole file could not be read"
 
 LISTED = 1000
 """How many skipped places of each reason a report lists; all of them are counted."""
@@ -191,6 +194,8 @@ class Intake:
         self.skip_bad = skip_bad
         self.report = Report() if report is None else report
         self.supposed_trips = False
+        self._first: DataError | None = None  # what was wrong with the first file that could not be read
+        self._remedy: Remedy = ""  # for the first row that was left out
         self._warn = report is None
 
     def __enter__(self) -> Intake:
@@ -231,6 +236,7 @@ class Intake:
     ) -> None:
         """Refuse the reading because of one place, or leave that place out."""
         if self.skip_bad:
+            self._remedy = self._remedy or remedy
             self.report.refused += 1
             self.leave_out(file, row, reason, detail=detail, unit=unit)
             return
@@ -240,14 +246,28 @@ class Intake:
             remedy=joined(remedy, (", or pass ", Option("skip_bad", True), " to leave it out")),
         )
 
+    def break_off(self, error: DataError, something_before: bool) -> None:
+        """Refuse a file that is broken somewhere, or leave out the rest of it, if something stands before that."""
+        if not self.skip_bad or not something_before:
+            raise error
+        place = error.place if isinstance(error.place, Place) else Place(str(error.place))
+        self.report.refused += 1
+        self.leave_out(place.file, place.row, "the rest of a broken file", detail=f": {error.reason}", unit=place.unit)
+
     def nothing(self, file: object, what: str) -> DataError:
-        """The refusal of a file in which nothing usable was found."""
-        why = "; ".join(self.report.left_out()) or "there is a header at most"
+        """The refusal of a file in which nothing usable was found, or of the first of several such files."""
+        first = self._first
+        if first is not None:
+            n = self.report.counts[WHOLE_FILE]
+            reason = first.reason if n == 1 else f"{first.reason} (none of {n:,} files can be read)"
+            return DataError(reason, place=first.place, remedy=first.remedy)
+        why = "; ".join(self.report.left_out()) or "it is empty, or has column names alone"
+        remedy = self._remedy or "look at the file, and at the options"
         if self.report.skipped:
-            why += f", first {self.report.skipped[0]}"
-        return DataError(
-            f"no usable {what} ({why})", place=Place(str(file)), remedy="look at the file, and at the options"
-        )
+            skipped = self.report.skipped[0]
+            detail = skipped.reason.removeprefix(next(iter(self.report.counts)))
+            why += f", first {Place(skipped.file, skipped.row, skipped.unit)}{detail}"
+        return DataError(f"no usable {what} ({why})", place=Place(str(file)), remedy=remedy)
 
     def sift(
         self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
@@ -264,6 +284,7 @@ class Intake:
             good[bad] = False
             if self.skip_bad:
                 places = (Skipped(str(file), int(rows[i]), fault.reason + fault.detail(i), unit) for i in bad.tolist())
+                self._remedy = self._remedy or fault.remedy
                 self.report.refused += len(bad)
                 self.report.add_all(places, len(bad), fault.reason)
             else:
@@ -281,9 +302,10 @@ class Intake:
             error.place = error.place or Place(str(file))
             if not self.skip_bad or of == 1:
                 raise
-            skipped = Skipped(str(file), None, sentence("", error.reason, error.remedy))
+            self._first = self._first or error
+            skipped = Skipped(str(file), None, error.reason)
             self.report.refused += 1
-            self.report.add(skipped, kind="a whole file could not be read")
+            self.report.add(skipped, kind=WHOLE_FILE)
 
 
 def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
@@ -309,8 +331,8 @@ def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"{error.strerror or error}", place=place, remedy=_os_remedy(error)) from error
     except POLARS_ERRORS as error:
-        first = str(error).strip().splitlines()[:1]
-        reason = f"{what} ({first[0] if first else type(error).__name__})"
+        said = [] if isinstance(error, pl.exceptions.PanicException) else str(error).strip().splitlines()
+        reason = f"{what} ({said[0]})" if said else what  # a panic speaks of polars, not of the file
         raise DataError(reason, place=place, remedy=remedy) from error
 
 

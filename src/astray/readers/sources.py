@@ -14,7 +14,7 @@ from typing import TypeAlias
 from astray.errors import DataError, Place, some_names
 from astray.readers import packed
 from astray.readers.geolife import is_geolife
-from astray.readers.refusals import FilePath, Report, refusing
+from astray.readers.refusals import FilePath, Intake, Report, refusing
 from astray.readers.takeout import BESIDE
 
 Asked: TypeAlias = FilePath | Sequence[FilePath]
@@ -112,7 +112,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 @contextmanager
-def opened(asked: Asked) -> Iterator[Opened]:
+def opened(asked: Asked, intake: Intake) -> Iterator[Opened]:
     """The files that are asked for, unpacked where they are packed, as long as the context lasts."""
     files = [file for path in listed(asked) for file in files_of(path)]
     if not any(packed.is_packed(file) for file in files):
@@ -125,9 +125,12 @@ def opened(asked: Asked) -> Iterator[Opened]:
                 if not packed.is_packed(file):
                     given.files.append(file)
                     continue
-                for where, real in packed.unpack(file, Path(folder, str(i))).items():
-                    given.shown[str(where)] = real
-                    given.files.extend(_checked(where))
+                with intake.sparing_the_rest(file, of=len(files)):
+                    for where, real in packed.unpack(file, Path(folder, str(i))).items():
+                        given.shown[str(where)] = real
+                        given.files.extend(_checked(where))
+            if not given.files:
+                raise intake.nothing(files[0], "file")
             yield given
         except DataError as error:
             if isinstance(error.place, Place):

@@ -19,7 +19,7 @@ from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, posi
 from astray.readers.datetimes import is_time_of_day, joined
 from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless
+from astray.text import harmless, number_of
 from astray.times import UTC_OFFSET, Clock
 from astray.trajectories import Trajectories
 
@@ -249,6 +249,8 @@ def _fixes(
     dialect = delimited.sniff(
         file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
     )
+    if dialect.above:
+        intake.report.note(f"{file}: passed over {number_of(dialect.above, 'line')} above the column names")
     written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
     return _good(file, harmless(file.stem), dialect.names, written, options, intake)
 
@@ -321,7 +323,7 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
     for i, key in enumerate(heads.hash_rows().to_list()):
         if key in seen:
             agent, trajectory = heads.row(i)
-            what = f"trajectory {trajectory!r}" if trajectory else "what is told"
+            what = f"trajectory {trajectory!r}" if trajectory else "the list of fixes"
             raise DataError(
                 f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
                 place=Place(str(file), int(rows[starts[i]])),

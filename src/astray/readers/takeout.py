@@ -18,7 +18,7 @@ from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress
 from astray.times import moment, seconds_of
 
-BESIDE = ("Settings.json", "Timeline Edits.json", "Tombstones.csv", "archive_browser.html")
+BESIDE = ("Settings.json", "Timeline Edits.json", "Tombstones.csv", "Encrypted Backups.txt", "archive_browser.html")
 """Files that Takeout puts beside the history, and which hold none."""
 
 _OWN_FOLDERS = re.compile(r"Takeout|.*Location History.*|[0-9]{4}|Timeline", re.IGNORECASE)
@@ -84,8 +84,8 @@ def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Itera
         except DataError as error:
             intake.refuse(file, row, error.reason, error.remedy, unit=unit)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            reason = f"an entry of another form ({type(error).__name__})"
-            intake.refuse(file, row, reason, "export the history again", detail=f": {str(error)[:60]}", unit=unit)
+            detail = f" ({str(error)[:60]} is missing)" if isinstance(error, KeyError) else f" ({str(error)[:60]})"
+            intake.refuse(file, row, "an entry of another form", "export the history again", detail=detail, unit=unit)
         else:
             if not some:
                 intake.leave_out(file, row, _without(entry), unit=unit)

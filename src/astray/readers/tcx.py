@@ -17,7 +17,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     A course is a plan, not something that was done, and is not read.
     """
     document = _Tcx(file)
-    document.walk()
+    document.walk(intake)
     for point in (point for activity in document.activities for point in activity if point.lat is None):
         intake.leave_out(file, point.line, "a track point without a position", unit="line")
     placed = ([point for point in activity if point.lat is not None] for activity in document.activities)
@@ -35,6 +35,10 @@ class _Tcx(Document):
         super().__init__(file)
         self.activities: list[list[Point]] = []
         self._point: Point | None = None
+
+    @property
+    def found(self) -> bool:
+        return any(self.activities)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "activity":

@@ -8,17 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from astray.errors import DataError, Option, Place
+from astray.readers import packed
 from astray.readers.refusals import Intake, Progress, refusing
 
 BLOCK_BYTES = 2 << 20
 
-_PACKED = {
-    b"\x1f\x8b": "gzip",
-    b"PK\x03\x04": "zip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-}
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -33,13 +27,9 @@ def opening(path: Path, n_bytes: int = 1 << 16) -> bytes:
     if not head:
         place = Place(str(path))
         raise DataError("the file is empty (0 bytes)", place=place, remedy="write it again or leave it out")
-    for magic, name in _PACKED.items():
-        if head.startswith(magic):
-            raise DataError(
-                f"the file is packed with {name}",
-                place=Place(str(path)),
-                remedy="unpack it first, or pack it with gzip or zip and use astray.read",
-            )
+    if packed.magic_of(head) is not None:
+        remedy = "unpack it first, or give it to astray.read"
+        raise DataError("the file is packed", place=Place(str(path)), remedy=remedy)
     return head
 
 

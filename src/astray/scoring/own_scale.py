@@ -150,9 +150,12 @@ def own_weights(
 
     A reward of 0 says that a trip may as well be of the background. Where more than ``config.odd`` of the agent's own
     trips, held out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
-    falls. Not so place: that an agent goes to new places is told from its own scale.
+    falls. Not so place: that an agent goes to new places is told from its own scale. Nor a reward that has learned from
+    the agent itself, a pool: that knows which of its trips are odd.
     """
     assert reward.reference is not None
+    if reward.of_a_pool:
+        return tuple(weights)
     mine = own.known(len(weights))
     everybody = reward.reference.trips[int(band_of(history))]
     stand_in = max(config.stand_in_up_to - len(mine), 0.0)

@@ -64,8 +64,8 @@ def go_wrong(
         slots = slots + due
     if slots:
         raise DataError(
-            f"{len(slots)} of {wanted} anomalies could not be made (the first is {slots[0]!r}): no trip is "
-            "left that can carry them; lower the rate, give more trips or more people, or other kinds"
+            f"{len(slots)} of {wanted} anomalies could not be made (first {slots[0]!r}): no trip is left for them",
+            remedy="lower the rate, give more trips or more people, or other kinds",
         )
     return wrong
 

@@ -70,7 +70,7 @@ class Simulation:
         True
         """
         if not 0 < test_share < 1:
-            raise DataError(f"test_share is {test_share}; give a share between 0 and 1, such as 0.25")
+            raise DataError(f"test_share is {test_share}", remedy="give a share between 0 and 1, such as 0.25")
         rng = None if random is None else np.random.default_rng(random)
         tested = np.zeros(len(self.trips), dtype=bool)
         for mine in np.split(np.arange(len(self.trips)), np.flatnonzero(np.diff(self.plans.person)) + 1):
@@ -127,9 +127,9 @@ class Simulation:
         """
         unknown = [name for name in kinds if name not in KINDS]
         if unknown or not kinds:
-            raise DataError(f"kinds of anomaly {list(kinds)}: give some of {', '.join(KINDS)}")
+            raise DataError(f"unknown kinds of anomaly {list(kinds)}", remedy=f"give some of {', '.join(KINDS)}")
         if not 0 <= rate <= 1:
-            raise DataError(f"rate is {rate}; give the share of trips to replace, between 0 and 1")
+            raise DataError(f"rate is {rate}", remedy="give the share of trips to replace, between 0 and 1")
         kind = np.array(trips.context.get("kind", np.full(len(trips), "")), dtype=f"U{max(map(len, KINDS))}")
         truth = trips.columns.get("anomalous", np.zeros(trips.n_rows, dtype=bool))
         labelled = trips.with_columns({"anomalous": truth}, {"kind": kind})
@@ -198,5 +198,7 @@ class Simulation:
     def _trip(self, trajectory_id: str) -> int:
         """The position in ``trips`` and ``plans`` of the trip of this name."""
         if trajectory_id not in self._position:
-            raise DataError(f"trip {trajectory_id!r} is not of this simulation; give trips of its .trips or .split()")
+            raise DataError(
+                f"trip {trajectory_id!r} is not of this simulation", remedy="give trips of its .trips or .split()"
+            )
         return self._position[trajectory_id]

@@ -95,9 +95,9 @@ def _made(
 ) -> Simulation:
     numbers = list(range(people)) if isinstance(people, (int, np.integer)) else list(people)
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers) or days < 1:
-        raise DataError(f"people {people!r} for {days} days; give one or more of each, nobody twice")
+        raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, nobody twice")
     if not 0 < interval[0] <= interval[1]:
-        raise DataError(f"interval is {interval}; give the shortest and longest seconds, such as (2, 12)")
+        raise DataError(f"interval is {interval}", remedy="give the shortest and longest seconds, such as (2, 12)")
     town = found(seed, variety)
     persons = tuple(inhabitant(town, number, variety, interval) for number in numbers)
     told = [phases(town, who, days) if variety.drift else [Phase(0, days, "", 0, who)] for who in persons]

@@ -106,7 +106,8 @@ class ModelFile:
 
     def wrong(self, what: str) -> ModelFileError:
         """An error that says what is wrong with this file."""
-        return ModelFileError(f"{self.path}: {what}; the file is damaged or was not written by astray: save it again")
+        remedy = "it is damaged or was not written by astray: save the model again"
+        return ModelFileError(what, place=self.path, remedy=remedy)
 
 
 def pack_text(name: str, texts: Sequence[str]) -> dict[str, Array]:
@@ -130,15 +131,16 @@ def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[
     target = Path(path)
     pieces = packed(kind, values, arrays, target)
     if target.is_dir():
-        raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
+        raise ModelFileError("a folder where a file was expected", place=target, remedy="name the model's file")
     try:
         with replacing(target) as file:
             for piece in pieces:
                 file.write(piece)
     except OSError as error:
         raise ModelFileError(
-            f"{target}: the model was not saved ({error.strerror or error}); an older file of that name is untouched. "
-            "Make room or choose another place, and save again"
+            f"the model was not saved ({error.strerror or error})",
+            place=target,
+            remedy="make room or choose another place, and save again; an older file of that name is untouched",
         ) from error
 
 
@@ -159,7 +161,8 @@ def packed(
     try:
         signed = head | {"checksum": _checksum(head, parts)}
     except ValueError as error:
-        raise ModelFileError(f"{target}: the model holds a number that is not finite, and was not saved") from error
+        reason = "the model holds a number that is not finite, and was not saved"
+        raise ModelFileError(reason, place=target, remedy="fit it again") from error
     header = json.dumps({"__metadata__": {_ENTRY: _canonical(signed)}, **entries}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return [len(header).to_bytes(8, "little"), header, *(_bytes(part) for name in order for part in parts[name])]
@@ -174,7 +177,9 @@ def _parts(given: Array | Sequence[Array]) -> list[Array]:
 def _describe(parts: Sequence[Array]) -> tuple[str, list[int], int]:
     first = parts[0]
     if any(p.dtype != first.dtype or p.shape[1:] != first.shape[1:] for p in parts):
-        raise ModelFileError("the parts of one array differ in type or width; they cannot be saved as one")
+        raise ModelFileError(
+            "the parts of one array differ in type or width", remedy="save arrays of one type and width"
+        )
     shape = list(first.shape) if len(parts) == 1 else [sum(len(p) for p in parts), *first.shape[1:]]
     return first.dtype.name, shape, sum(p.nbytes for p in parts)
 
@@ -206,12 +211,12 @@ def read(path: FilePath) -> ModelFile:
     """
     source = Path(path)
     if source.is_dir():
-        raise ModelFileError(f"{source}: a folder where a model file was expected")
+        raise ModelFileError("a folder where a model file was expected", place=source, remedy="name the file")
     try:
         with source.open("rb") as file:
             return parse(file, os.fstat(file.fileno()).st_size, source)
     except FileNotFoundError as error:
-        raise ModelFileError(f"{source}: there is no such file") from error
+        raise ModelFileError("there is no such file", place=source, remedy="check the path") from error
     except OSError as error:
         raise _not_whole(source, error) from error
 
@@ -222,7 +227,8 @@ def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
         header = _header(file, size)
         entry = _field(header.pop("__metadata__", {}), dict).get(_ENTRY)
         if entry is None:
-            raise ModelFileError(f"{source}: a safetensors file, but not a model of astray")
+            reason = "a safetensors file, but not a model of astray"
+            raise ModelFileError(reason, place=source, remedy="give a file that astray fit has written")
         head = _plain_json(_field(entry, str))
         _check_version(source, head)
         arrays = _arrays(file, size - file.tell(), header)
@@ -240,7 +246,9 @@ def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
 
 
 def _not_whole(source: Path, error: Exception) -> ModelFileError:
-    return ModelFileError(f"{source}: not a whole model file ({error}); copy it again, or fit and save the model again")
+    return ModelFileError(
+        f"not a whole model file ({error})", place=source, remedy="copy it again, or fit and save the model again"
+    )
 
 
 def _plain_json(text: str | bytes) -> Any:
@@ -303,12 +311,16 @@ def _field(value: Any, kind: type[T]) -> T:
 def _check_version(path: Path, head: Any) -> None:
     version = head.get("version") if isinstance(head, dict) else None
     if not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"{path}: the file does not say which version of the format it has; save the model again")
+        raise ModelFileError(
+            "the file does not say which version of the format it has", place=path, remedy="save the model again"
+        )
     if version < OLDEST:
         raise ModelFileError(
-            f"{path}: written by an earlier astray, whose models this one cannot use; fit the model again"
+            "written by an earlier astray, whose models this one cannot use", place=path, remedy="fit the model again"
         )
     if version > VERSION:
         raise ModelFileError(
-            f"{path}: written in version {version} of the format, this astray reads up to {VERSION}; upgrade astray"
+            f"written in version {version} of the format, this astray reads up to {VERSION}",
+            place=path,
+            remedy="upgrade astray",
         )

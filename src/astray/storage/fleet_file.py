@@ -168,8 +168,9 @@ class FleetFile:
         (version,) = ask("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise ModelFileError(
-                f"{self.path}: written in version {version} of the format, this astray reads up to {VERSION}; "
-                "upgrade astray"
+                f"written in version {version} of the format, this astray reads up to {VERSION}",
+                place=self.path,
+                remedy="upgrade astray",
             )
         if version != VERSION or tables != [("table", name, name, sql) for name, sql in _tables()]:
             raise self.wrong("its tables are not those that astray makes")
@@ -188,7 +189,8 @@ class FleetFile:
 
     def wrong(self, what: str) -> ModelFileError:
         """An error that says what is wrong with this file."""
-        return ModelFileError(f"{self.path}: {what}; the file is damaged or was not written by astray: save it again")
+        remedy = "it is damaged or was not written by astray: save the model again"
+        return ModelFileError(what, place=self.path, remedy=remedy)
 
     def is_at(self, path: FilePath) -> bool:
         """Whether this open file is the one that has this name now."""
@@ -361,9 +363,9 @@ def write(path: FilePath, shared: Mapping[int, bytes], rows: Iterable[tuple[str,
     """Write a fleet's file anew, whole or not at all; equal contents, in the same order, give equal bytes."""
     target = Path(path)
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise ModelFileError(f"{target}: a fleet's file needs SQLite 3.37 or newer; use a newer Python")
+        raise ModelFileError("a fleet's file needs SQLite 3.37 or newer", place=target, remedy="use a newer Python")
     if target.is_dir():
-        raise ModelFileError(f"{target}: a folder where a file was expected; name the model's file")
+        raise ModelFileError("a folder where a file was expected", place=target, remedy="name the model's file")
     try:
         _settle(target)
         with atomic.replacing(target) as file:
@@ -416,8 +418,9 @@ def _tables() -> list[tuple[str, str]]:
 def _not_saved(path: Path, error: Exception) -> ModelFileError:
     said = getattr(error, "strerror", None) or error
     return ModelFileError(
-        f"{path}: the model was not saved ({said}); an older file of that name is untouched. "
-        "Make room or choose another place, and save again"
+        f"the model was not saved ({said})",
+        place=path,
+        remedy="make room or choose another place, and save again; an older file of that name is untouched",
     )
 
 
@@ -427,9 +430,12 @@ def _refusal(path: Path, error: sqlite3.Error) -> ModelFileError | InUseError:
         return InUseError("another process is changing it", place=Place(str(path)), remedy="try again when it is done")
     if code == READ_ONLY:
         return ModelFileError(
-            f"{path}: it may not be written to, or a process that was killed has left a change half-done, which only "
-            "somebody who may write can take back; open it as somebody who may"
+            "it may not be written to, or a killed process has left a change half-done, which only a writer can undo",
+            place=path,
+            remedy="open it as somebody who may write it",
         )
     if code in (10, 13):  # a failing or a full disk
         return _not_saved(path, error)
-    return ModelFileError(f"{path}: not a whole model file ({error}); copy it again, or fit and save the model again")
+    return ModelFileError(
+        f"not a whole model file ({error})", place=path, remedy="copy it again, or fit and save the model again"
+    )

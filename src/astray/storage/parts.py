@@ -253,7 +253,8 @@ def pack_featurizer(name: str, featurizer: Featurizer) -> Packed:
         return Packed.together(parts)
     if isinstance(featurizer.encoder, OwnEncoder):
         raise ModelFileError(
-            "the encoder is an object of your own, which no file can hold; keep the program that fits the model"
+            "the encoder is an object of your own, which no file can hold",
+            remedy="keep the program that fits the model",
         )
     if isinstance(featurizer.encoder, FourierEncoder):
         return Packed(values, {f"{name}.frequencies": featurizer.encoder.frequencies})
@@ -346,7 +347,7 @@ def plain_threshold(name: str, value: Threshold) -> Any:
         if isinstance(value, cls):
             return {"by": kind, **plain(value)}
     raise ModelFileError(
-        f"{name} is a function, which no file can hold; set_params({name}=...) to a number before saving"
+        f"{name} is a function, which no file can hold", remedy=f"set_params({name}=...) to a number before saving"
     )
 
 

@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Iterable):
         return [plain(v) for v in value]
-    raise ModelFileError(f"{value!r} cannot be saved in a model file; set it to a plain value before saving")
+    raise ModelFileError(f"{value!r} cannot be saved in a model file", remedy="set it to a plain value before saving")
 
 
 def _plain_field(owner: Any, name: str) -> Any:
@@ -97,7 +97,7 @@ def configured(default: T, given: T | Mapping[str, Any] | None) -> T:
     try:
         changed: T = restore(type(default), _overridden(plain(default), given))
     except TypeError as error:
-        raise DataError(f"{type(default).__name__}: {error}") from None
+        raise DataError(f"{type(default).__name__}: {error}", remedy="correct that value") from None
     return changed
 
 

@@ -36,7 +36,7 @@ def affiliation(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Dec
     real, _ = rows_of_trips(truth, offsets)
     events = runs(real, cuts)
     if not len(events.start):
-        raise DataError("no fix is anomalous, so there is nothing to be near to; measure false alarms instead")
+        raise DataError("no fix is anomalous, so there is nothing to be near to", remedy="measure false alarms instead")
     low, high = _zones(events.start, events.stop, events.trip, cuts)
     precision, recall = [], []
     for start, stop, z0, z1 in zip(events.start, events.stop, low, high, strict=True):

@@ -66,10 +66,12 @@ def detection_delay(
     real, _ = rows_of_trips(truth, offsets)
     seconds = np.asarray(time, np.float64)
     if seconds.shape != real.shape:
-        raise DataError(f"{seconds.size} times for {real.size} fixes; give one a fix")
+        raise DataError(f"{seconds.size} times for {real.size} fixes", remedy="give one a fix")
     ranges = runs(real, cuts)
     if not len(ranges.start):
-        raise DataError("no fix is anomalous, so there is nothing to be late for; measure false alarms instead")
+        raise DataError(
+            "no fix is anomalous, so there is nothing to be late for", remedy="measure false alarms instead"
+        )
     due = np.minimum(ranges.stop + grace, cuts[ranges.trip + 1])
     rows = np.r_[np.flatnonzero(found), len(found)]
     first = rows[np.searchsorted(rows, ranges.start)]
@@ -90,7 +92,7 @@ def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Fa
     real, _ = rows_of_trips(truth, offsets)
     normal = int((~real).sum())
     if not normal:
-        raise DataError("every fix is anomalous, so no alarm can be false; add normal trips")
+        raise DataError("every fix is anomalous, so no alarm can be false", remedy="add normal trips")
     alarms = runs(found, cuts)
     anomalous = np.r_[0, np.cumsum(real)]
     wrong = anomalous[alarms.stop] == anomalous[alarms.start]

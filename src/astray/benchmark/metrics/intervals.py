@@ -55,11 +55,13 @@ def mean_interval(
     """
     figures, who = np.asarray(values, np.float64), np.asarray(clusters).astype(np.str_)
     if figures.ndim != 1 or figures.shape != who.shape or not figures.size:
-        raise DataError(f"{figures.size} values of {who.size} clusters; give one of each a draw, and at least one")
+        raise DataError(
+            f"{figures.size} values of {who.size} clusters", remedy="give one of each a draw, and at least one"
+        )
     if not np.isfinite(figures).all():
-        raise DataError("a value is not a finite number; leave that draw out for every method")
+        raise DataError("a value is not a finite number", remedy="leave that draw out for every method")
     if not 0.0 < confidence < 1.0:
-        raise DataError(f"confidence is {confidence}; give a share between 0 and 1, such as 0.95")
+        raise DataError(f"confidence is {confidence}", remedy="give a share between 0 and 1, such as 0.95")
     _, member = np.unique(who, return_inverse=True)
     means = np.bincount(member, figures) / np.bincount(member)
     n = len(means)
@@ -81,4 +83,4 @@ def _special() -> Any:
     try:
         return import_module("scipy.special")
     except ModuleNotFoundError as missing:
-        raise AstrayError("intervals need scipy; install it with: pip install 'astray[bench]'") from missing
+        raise AstrayError("intervals need scipy", remedy="install it with: pip install 'astray[bench]'") from missing

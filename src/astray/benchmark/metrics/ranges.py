@@ -44,7 +44,9 @@ def rows_of_trips(flags: ArrayLike, offsets: ArrayLike, name: str = "truth") -> 
     """Check that there is one flag for each row of the trips."""
     values, cuts = as_flags(flags, name), np.asarray(offsets, np.int64)
     if cuts.ndim != 1 or len(cuts) < 1 or cuts[0] != 0 or cuts[-1] != len(values) or (np.diff(cuts) <= 0).any():
-        raise DataError(f"offsets must rise from 0 to the number of fixes ({len(values)}); {name} has one value a fix")
+        raise DataError(
+            f"offsets must rise from 0 to the number of fixes ({len(values)})", remedy=f"{name} has one value a fix"
+        )
     return values, cuts
 
 
@@ -81,9 +83,9 @@ def range_decisions(
     found, cuts = rows_of_trips(flagged, offsets, "flagged")
     real, _ = rows_of_trips(truth, offsets)
     if not 0.0 <= alpha <= 1.0:
-        raise DataError(f"alpha is {alpha}; it is a weight from 0 to 1")
+        raise DataError(f"alpha is {alpha}", remedy="it is a weight from 0 to 1")
     if not real.any():
-        raise DataError("no fix is anomalous, so there is no range to find; measure false alarms instead")
+        raise DataError("no fix is anomalous, so there is no range to find", remedy="measure false alarms instead")
     reward, touched = _overlap(real, found, cuts, bias, cardinality)
     recall = float((alpha * touched + (1.0 - alpha) * reward).mean())
     precision = float(_overlap(found, real, cuts, bias, cardinality)[0].mean()) if found.any() else 0.0

@@ -42,8 +42,8 @@ def anomaly_score(score: ArrayLike) -> Floats:
     values = np.asarray(score, np.float64)
     if not np.isfinite(values).all():
         raise DataError(
-            f"{int((~np.isfinite(values)).sum())} of {values.size} scores are not finite numbers; decide what a case "
-            "without a score means (unscored_as_normal), or leave such cases out for every method"
+            f"{int((~np.isfinite(values)).sum())} of {values.size} scores are not finite numbers",
+            remedy="say what a case without a score means (unscored_as_normal), or leave such cases out everywhere",
         )
     return -values
 
@@ -101,7 +101,7 @@ def decisions(flagged: ArrayLike, label: ArrayLike) -> Decisions:
     """
     found, positive = as_flags(flagged, "flagged"), as_flags(label, "label")
     if found.shape != positive.shape:
-        raise DataError(f"{found.size} decisions for {positive.size} labels; give one of each a case")
+        raise DataError(f"{found.size} decisions for {positive.size} labels", remedy="give one of each a case")
     scores = _scikit_learn().precision_recall_fscore_support(positive, found, average="binary", zero_division=0.0)
     return Decisions(*(float(value) for value in scores[:3]))
 
@@ -119,19 +119,20 @@ def as_flags(values: ArrayLike, name: str) -> Bools:
     """Booleans, or whole numbers 0 and 1, as booleans."""
     given = np.asarray(values)
     if given.ndim != 1:
-        raise DataError(f"{name} has the shape {given.shape}; give one value a case")
+        raise DataError(f"{name} has the shape {given.shape}", remedy="give one value a case")
     if given.dtype != np.bool_ and not np.isin(given, (0, 1)).all():
-        raise DataError(f"{name} must hold booleans, or 0 and 1")
+        raise DataError(f"{name} holds other values than true and false", remedy="give booleans, or 0 and 1")
     return given.astype(np.bool_)
 
 
 def _both_classes(score: ArrayLike, label: ArrayLike) -> tuple[Bools, Floats]:
     values, positive = anomaly_score(score), as_flags(label, "label")
     if values.shape != positive.shape:
-        raise DataError(f"{values.size} scores for {positive.size} labels; give one of each a case")
+        raise DataError(f"{values.size} scores for {positive.size} labels", remedy="give one of each a case")
     if positive.all() or not positive.any():
         raise DataError(
-            f"{int(positive.sum())} of {positive.size} cases are anomalies; a ranking needs both anomalies and others"
+            f"{int(positive.sum())} of {positive.size} cases are anomalies",
+            remedy="a ranking needs both anomalies and others",
         )
     return positive, values
 
@@ -140,4 +141,6 @@ def _scikit_learn() -> Any:
     try:
         return import_module("sklearn.metrics")
     except ModuleNotFoundError as missing:
-        raise AstrayError("the metrics need scikit-learn; install it with: pip install 'astray[bench]'") from missing
+        raise AstrayError(
+            "the metrics need scikit-learn", remedy="install it with: pip install 'astray[bench]'"
+        ) from missing

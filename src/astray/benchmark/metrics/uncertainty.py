@@ -96,10 +96,10 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
     """
     found, positive = as_flags(flagged, "flagged"), as_flags(label, "label")
     if found.shape != positive.shape:
-        raise DataError(f"{found.size} decisions for {positive.size} labels; give one of each a case")
+        raise DataError(f"{found.size} decisions for {positive.size} labels", remedy="give one of each a case")
     wrong, spread = _cases(found != positive, uncertainty)
     if not 0.0 <= share <= 1.0:
-        raise DataError(f"share is {share}; give a share from 0 to 1")
+        raise DataError(f"share is {share}", remedy="give a share from 0 to 1")
     kept = 1.0 - _reviewed(spread, share * len(spread))
     hits, alarms, anomalies = (float(kept[which].sum()) for which in (found & positive, found, positive))
     return Review(
@@ -121,7 +121,7 @@ def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability
     """
     p, rate = np.asarray(p_value, np.float64), np.atleast_1d(np.asarray(nominal, np.float64))
     if not p.size or not ((p >= 0) & (p <= 1)).all():
-        raise DataError("p-values are numbers from 0 to 1, at least one; leave cases without one out")
+        raise DataError("p-values are numbers from 0 to 1, at least one", remedy="leave cases without one out")
     observed = (p[:, None] <= rate).mean(axis=0)
     z2 = 1.959963984540054**2
     centre = (observed + z2 / (2 * p.size)) / (1 + z2 / p.size)
@@ -132,9 +132,9 @@ def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability
 def _cases(wrong: ArrayLike, uncertainty: ArrayLike) -> tuple[Bools, Floats]:
     errors, spread = as_flags(wrong, "wrong"), np.asarray(uncertainty, np.float64)
     if errors.shape != spread.shape or not errors.size:
-        raise DataError(f"{spread.size} uncertainties for {errors.size} decisions; give one of each a case")
+        raise DataError(f"{spread.size} uncertainties for {errors.size} decisions", remedy="give one of each a case")
     if np.isnan(spread).any():
-        raise DataError("an uncertainty is not a number; give infinity to what is to be reviewed first")
+        raise DataError("an uncertainty is not a number", remedy="give infinity to what is to be reviewed first")
     return errors, spread
 
 

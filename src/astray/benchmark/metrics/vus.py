@@ -41,11 +41,11 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
     values = anomaly_score(score)
     real, cuts = rows_of_trips(truth, offsets)
     if values.shape != real.shape:
-        raise DataError(f"{values.size} scores for {real.size} fixes; give one a fix")
+        raise DataError(f"{values.size} scores for {real.size} fixes", remedy="give one a fix")
     if buffer < 0:
-        raise DataError(f"buffer is {buffer}; give a number of fixes, 0 or more")
+        raise DataError(f"buffer is {buffer}", remedy="give a number of fixes, 0 or more")
     if not real.any():
-        raise DataError("no fix is anomalous, so there is nothing to find; measure false alarms instead")
+        raise DataError("no fix is anomalous, so there is nothing to find", remedy="measure false alarms instead")
     ranges, away = runs(real, cuts), _distance(real, cuts)
     order = np.argsort(-values, kind="stable")
     ranked = values[order]
