@@ -34,8 +34,9 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 pretrain: $(VENV)/.installed  ## makes src/astray/storage/pretrained.safetensors again; some minutes
 	$(BIN)/astray pretrain -o src/astray/storage/pretrained.safetensors
 
-docs: $(VENV)/.installed  ## the reference from the docstrings, and into the pages what their examples print
+docs: $(VENV)/.installed  ## the reference from the docstrings; into the pages what was measured, and what their examples print
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/run_examples.py --write
 
 clean:

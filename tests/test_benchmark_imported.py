@@ -44,6 +44,19 @@ class Among(Middle):
         super().fit(trips)
         self.others = None if population is None else population.agents
 
+class Learner(Middle):
+    def fit(self, trips):
+        super().fit(trips)
+        self.learned, self.told = 0, []
+
+    def learn(self, trip, flagged):
+        self.learned += 1
+        self.told.append(flagged)
+
+class Wanting(Middle):
+    def fit(self, trips, others):
+        super().fit(trips)
+
 class Broken(Middle):
     def score_samples(self, trips):
         raise ZeroDivisionError("nothing to divide by")
@@ -164,3 +177,42 @@ def test_results_of_another_version_of_the_class_are_not_mixed(
     assert run_command("benchmark", command, words) != 0
     assert "its code was another" in capsys.readouterr().err
     assert run_command("benchmark", command, [*words, "--changed-code"]) == 0
+
+
+def test_a_detector_that_learns_stands_in_the_stream_too(folder: Path):
+    learner = method("somebodys:Learner")
+    case = cases(TINY, ["p7"], [0])[0]
+    trial = TINY.trial(case)
+    assert [runner.able(learner, c.setting) for c in (case, cases(TINY, ["p1"], [0])[0])] == [True, True]
+    assert not runner.able(method("somebodys:Middle"), case.setting)
+    stream = runner.score(trial, case, learner)[runner.STREAMS]
+    assert len(stream) == len(trial.test)
+    follower = learner.begin(trial.lesson, 0)  # type: ignore[union-attr]
+    follower.score(trial.test[:1])
+    assert follower.learn(trial.test[:1], lambda names: pytest.fail("nobody is asked")) == 0
+    assert (follower.fitted.model.learned, follower.fitted.model.told) == (1, [bool(stream["flagged"][0])])
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("somebodys:Wanting", "its fit wants 'others', which it is not given; fit gets the trips and"),
+        ("somebodys:Middle:colour=3", "Middle has no parameter 'colour'; there are seed, factor"),
+        ("somebodys.Middle", "a class of your own is somebodys:Middle, with a colon"),
+        ("slip:Middle", "the module 'slip' cannot be imported"),
+    ],
+)
+def test_a_slip_is_told_before_anything_runs(folder: Path, spec: str, says: str):
+    (folder / "slip.py").write_text("class Middle(:\n")
+    with pytest.raises(DataError) as refused:
+        method(spec)
+    assert says in str(refused.value)
+
+
+def test_what_goes_wrong_in_a_package_is_said_with_the_line_of_ones_own_file(tmp_path: Path):
+    def wrong() -> None:
+        pl.DataFrame({"a": [1]}).select(pl.col("a").dt.total_seconds())
+
+    with pytest.raises(pl.exceptions.PolarsError) as error:
+        wrong()
+    assert "(test_benchmark_imported.py, line" in runner.reason(error.value)

@@ -25,6 +25,7 @@ from astray.benchmark.methods import (
     METHODS,
     OWN_BACKGROUND,
     STREAMING,
+    TREES,
     Fitted,
     FittedDetector,
     Lesson,
@@ -32,6 +33,7 @@ from astray.benchmark.methods import (
     Seconds,
     Shared,
     Strangers,
+    _taught,
     method,
     methods,
     standardise,
@@ -496,7 +498,7 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path):
 
 def test_every_method_has_a_name_and_an_unknown_one_is_refused():
     assert [m.name for m in methods([",".join(METHODS)])] == list(METHODS)
-    assert [m.name for m in methods(["stream", "lof"])] == [*STREAMING, "lof"]
+    assert [m.name for m in methods(["stream", "lof"])] == [*STREAMING, *TREES, "lof"]
     with pytest.raises(DataError, match=r"no method named 'magic'; there are astray"):
         method("magic")
 
@@ -696,7 +698,9 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
         (["simulated", "-o", "x", "--rate", "0.3"], "nothing is left with --rate 0.3; there are the rates 0.05, 0.1"),
         (["simulated", "-o", "x", "--rate", "few"], "give shares"),
         (["simulated", "-o", "x", "-m", "magic"], "no method named 'magic'"),
-        (["simulated", "-o", "x", "--only-report"], "holds no results yet"),
+        (["report", "x"], "holds no results yet"),
+        (["report"], "give astray benchmark report FOLDER"),
+        (["simulated"], "give astray benchmark simulated -o FOLDER"),
         (["simulated", "-o", "x", "-p", "p7", "-m", "lof"], "a stream is for stream-a-nothing"),
     ],
 )
@@ -709,3 +713,29 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing(
     assert says in words
     assert words.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_leaves_nothing_behind_for_the_next_person():
+    # One fleet serves every case of a seed: what it learned in somebody's stream must be gone.
+    def stream(person: str) -> pl.DataFrame:
+        case = Case(Setting(split="chronological", reading="strangers"), person, 0)
+        return runner.score(TINY.trial(case), case, method("stream-d-everything"))[runner.STREAMS]
+
+    _taught.clear()
+    alone = stream("p01")
+    stream("p00")
+    assert stream("p01")["score"].to_list() == alone["score"].to_list()
+
+
+def test_half_space_trees_follow_a_stream_and_learn_what_they_are_told_to():
+    pytest.importorskip("river")
+    case = Case(Setting(split="chronological", reading="intruder"), "p00", 0)
+    trial = TINY.trial(case)
+    every, unflagged = (runner.score(trial, case, method(name))[runner.STREAMS] for name in TREES)
+    assert every["score"].is_finite().all()
+    follower = method("river-trees-unflagged").begin(trial.lesson, 0)  # type: ignore[union-attr]
+    trip = trial.test[:1]
+    first = follower.score(trip)
+    assert first.equals(follower.score(trip))  # scoring learns nothing
+    assert follower.learn(trip, lambda names: pytest.fail("nobody is asked")) == 0
+    assert len(every) == len(unflagged) == len(trial.test)

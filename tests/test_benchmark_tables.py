@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from astray import IRLDetector
-from astray.benchmark import ablation, manifest, measures, paper, runner
+from astray.benchmark import ablation, manifest, measures, packed, paper, runner
 from astray.benchmark.examples import choose
 from astray.benchmark.figures import draw, precision_at, style
 from astray.benchmark.measures import MEAN_ONLY, SURE
@@ -394,7 +394,7 @@ def test_a_row_against_contamination_is_of_the_same_draws_from_end_to_end(folder
 
 
 def test_a_table_has_the_notes_that_apply_to_it(tables: dict[str, Table]):
-    for name in ("p6_ap", "p5_calibration"):
+    for name in ("p6_ap",):
         assert "flagged" not in tables[name].note, name
     for name in ("p6_f1", "p1_drift", "p1_random_0.05", "p1_random_0.05_users", "table_1", "p5_review"):
         assert "A trip is flagged at -2 or less" in tables[name].note, name
@@ -403,8 +403,8 @@ def test_a_table_has_the_notes_that_apply_to_it(tables: dict[str, Table]):
     assert "spread" not in tables["p1_random_0.05_users"].note
     assert "kdd19" not in tables["p6_f1"].note
     assert "kdd19 are of single steps" in flagging(["astray", "kdd19"])
-    for name in ("p5_review", "p5_calibration"):
-        assert "random split, 5 % anomalies; random split, 10 % anomalies" in tables[name].note, name
+    assert "random split, 5 % anomalies; random split, 10 % anomalies" in tables["p5_review"].note
+    assert "chronological split" in tables["p5_review_by_time"].note
 
 
 def test_what_is_wrong_if_nothing_is_flagged_stands_beside_what_is_wrong(tables: dict[str, Table]):
@@ -704,3 +704,63 @@ def test_prefixes_run_from_a_tenth_to_the_whole():
     assert PREFIXES[0] == 0.1
     assert PREFIXES[-1] == 1.0
     assert len(PREFIXES) == 10
+
+
+# -------------------------------------------------------------------- scores that are kept
+
+
+def test_whoever_has_the_packed_scores_gets_the_same_tables_without_the_cases(folder: Path, tmp_path: Path):
+    before = {table.name: table.csv() for table in report(folder)}
+    (tmp_path / packed.FOLDER).mkdir()
+    for path in [folder / manifest.NAME, *(folder / packed.FOLDER).iterdir()]:
+        (tmp_path / path.relative_to(folder)).write_bytes(path.read_bytes())
+    assert {table.name: table.csv() for table in report(tmp_path)} == before
+    assert not (tmp_path / runner.TRIPS).exists()
+
+
+def test_a_packed_score_keeps_its_side_of_every_threshold(tmp_path: Path):
+    score = [-2.0, -1.99999, 0.1, None, -2.00001, 0.10001]
+    kind = KIND
+    table = case_table(CASE, "lof", kind, score, normality=[-2.0, -1.0, 0.1, None, -2.00001, 0.0])
+    table = table.with_columns(pl.Series("p_value", [0.02, 0.0200001, 0.5, None, 0.01, 0.5]))
+    runner.write(tmp_path, runner.Job(CASE, "lof"), {runner.TRIPS: table})
+    packed.pack(tmp_path)
+    kept = packed.unpacked(tmp_path, runner.TRIPS)
+    assert kept is not None
+    found = kept.collect()
+    assert (found["score"] <= measures.EPS).to_list() == [True, False, False, None, True, False]
+    assert found["score"].drop_nulls().to_list() == pytest.approx([x for x in score if x is not None], rel=1e-4)
+    assert found["score"][5] > found["score"][2]  # trips that were told apart still are
+    assert found["normality"].to_list()[:2] == [-2.0, -1.0]
+    assert (found["p_value"] <= 0.02).to_list() == [True, False, False, None, True, False]
+    assert "source" not in found.columns
+
+
+# -------------------------------------------------------------------- promised and observed
+
+
+def test_a_promise_is_measured_over_people_and_over_time():
+    parts = []
+    for subject, alarms in (("017", [0, 1]), ("128", [0, 1, 2, 3])):
+        case = Case(Setting(split="chronological"), subject, 0)
+        p = np.full(31, 0.5)
+        p[alarms] = 0.02
+        p[30] = 0.001  # the anomaly counts for nothing
+        table = case_table(case, "lof", [""] * 30 + ["agent-swap"], [0.0] * 31)
+        # The rows stand in an order that tells nothing; the alarms come in the last third.
+        parts.append(table.with_columns(pl.Series("p_value", p), pl.Series("nth", np.arange(31)[::-1])))
+    found = measures.of_promises(pl.concat(parts))
+    assert found["rate_0.02"].to_list() == pytest.approx([2 / 30, 4 / 30])
+    assert found["rate_0.01"].to_list() == [0.0, 0.0]
+    assert found["first"].to_list() == [0.0, 0.0]
+    assert found["last"].to_list() == pytest.approx([0.2, 0.4])
+
+
+def test_review_by_p_value_finds_the_anomalies_and_by_uncertainty_what_is_uncertain():
+    kind = [""] * 18 + ["agent-swap"] * 2
+    table = case_table(CASE, "astray", kind, [0.0] * 20, uncertainty=[1.0] * 5 + [0.1] * 15)
+    table = table.with_columns(pl.Series("p_value", [0.5] * 18 + [0.03, 0.04]))
+    found = {row["order"]: row for row in measures.of_uncertainty(table).iter_rows(named=True)}
+    assert found["p-value"]["found_0.1"] == 1.0
+    assert found["heads"]["found_0.1"] == 0.0
+    assert found["threshold"]["found_0.1"] == pytest.approx(0.1)  # all are as near: as if drawn at random

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+
+from astray.benchmark.report import report
 
 torch.set_num_threads(1)
 
@@ -27,6 +30,7 @@ def script(name: str) -> ModuleType:
 
 
 run_examples, make_reference = script("run_examples"), script("make_reference")
+make_results = script("make_results")
 PAGES = {page.relative_to(ROOT).as_posix(): page for page in run_examples.PAGES}
 WITH_EXAMPLES = [name for name, page in PAGES.items() if run_examples.examples(page)]
 
@@ -129,3 +133,61 @@ def test_the_map_of_the_house_names_what_is_there():
     folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "docs/results/"}
     for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):
         assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named
+
+
+# -------------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize("page", make_results.PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_shows_the_results_that_are_kept(page: Path):
+    text = page.read_text("utf-8")
+    assert make_results.filled(text) == text, "run make docs"
+
+
+def test_the_readme_has_a_table_of_results():
+    assert len(make_results.BLOCK.findall((ROOT / "README.md").read_text("utf-8"))) == 1
+
+
+def test_a_table_of_results_is_that_of_its_recipe(tmp_path: Path):
+    folder = tmp_path / "town" / "tables"
+    folder.mkdir(parents=True)
+    (folder / "p1.csv").write_text("method,AP,AP low,AP high,F1,draws\na,0.5,0.4,0.6,0.25,10\nb,0.75,0.7,0.8,,10\n")
+    page = """Before.
+<!-- results
+table = "town/p1"
+columns = {AP = "AP", F1 = "F1", draws = "draws"}
+intervals = ["AP"]
+plain = ["draws"]
+rows = [{method = "b", said = "the second"}, {method = "a"}, {method = "c"}, {said = "*paper*", AP = "", F1 = "*.3*"}]
+-->
+what was here
+<!-- /results -->
+After."""
+    assert make_results.filled(page, tmp_path).partition("-->\n")[2] == (
+        "\n| method | AP | F1 | draws |\n|---|---|---|---|\n| the second | **.750 [.700, .800]** |  | 10 |\n"
+        "| a | .500 [.400, .600] | .250 | 10 |\n| *paper* |  | *.3* |  |\n\n<!-- /results -->\nAfter."
+    )
+    missing = make_results.filled(page, tmp_path / "nowhere")
+    assert make_results.MISSING in missing
+
+
+def test_every_table_of_the_next_page_can_be_made_or_is_said_to_be_missing():
+    text = (ROOT / "docs" / "results" / "template.md").read_text("utf-8")
+    blocks = make_results.BLOCK.findall(text)
+    assert len(blocks) > 10
+    assert all(make_results.MISSING in block[2] for block in blocks)  # it is filled where it will stand
+
+
+KEPT = sorted(path.parent.parent for path in (ROOT / "docs" / "results").glob("*/scores/trips.parquet"))
+
+
+def test_the_scores_that_are_kept_are_small():
+    assert sum(path.stat().st_size for path in (ROOT / "docs" / "results").glob("**/*.parquet")) < 5_000_000
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_kept_tables_are_those_of_the_kept_scores(folder: Path, tmp_path: Path):
+    shutil.copytree(folder / "scores", tmp_path / "scores")
+    shutil.copy(folder / "manifest.json", tmp_path)
+    for table in report(tmp_path):
+        assert (folder / "tables" / f"{table.name}.csv").read_text("utf-8") == table.csv(), table.name

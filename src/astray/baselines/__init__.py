@@ -17,6 +17,8 @@ from astray.baselines.cells import CellCounts, CellTrigram, TripLength
 from astray.baselines.classic import LOF, IsolationForest, KNNLocation, OneClassSVM
 from astray.baselines.compared import CellRatio, Comparison
 from astray.baselines.familiarity import FamiliarityRegression
+from astray.baselines.generators import CellGenerator, CellTransformer, MixtureSequenceAutoencoder
+from astray.baselines.trip_outliers import FamiliarityOutlier, TripOutlier
 
 BASELINES: dict[str, Callable[..., Baseline]] = {
     "knn-location": KNNLocation,
@@ -32,6 +34,8 @@ BASELINES: dict[str, Callable[..., Baseline]] = {
     "cell-counts": CellCounts,
     "cell-trigram": CellTrigram,
     "length": TripLength,
+    "pyod-ecod": TripOutlier,
+    "pyod-knn": partial(TripOutlier, kind="knn"),
 }
 """Every baseline by its short name; call with ``interval`` and ``seed``, or with nothing."""
 
@@ -39,25 +43,39 @@ COMPARISONS: dict[str, Callable[..., Comparison]] = {
     "familiarity": FamiliarityRegression,
     "cell-ratio": CellRatio,
     "trigram-ratio": partial(CellRatio, order=3),
+    "pyod-ecod-familiarity": FamiliarityOutlier,
+    "pyod-knn-familiarity": partial(FamiliarityOutlier, kind="knn"),
 }
 """Those that need other people's trips, too: ``fit(train, population)``."""
+
+GENERATORS: dict[str, Callable[..., CellGenerator]] = {
+    "lm-tad": CellTransformer,
+    "gm-vsae": MixtureSequenceAutoencoder,
+}
+"""Those that first learn from other people's trips if they are given: ``fit(train, population)`` or ``fit(train)``."""
 
 __all__ = [
     "BASELINES",
     "COMPARISONS",
+    "GENERATORS",
     "LOF",
     "Baseline",
     "CellCounts",
+    "CellGenerator",
     "CellRatio",
+    "CellTransformer",
     "CellTrigram",
     "Comparison",
     "FNNAutoencoder",
+    "FamiliarityOutlier",
     "FamiliarityRegression",
     "IsolationForest",
     "KNNLocation",
     "LSTMAutoencoder",
+    "MixtureSequenceAutoencoder",
     "OneClassSVM",
     "StepScores",
     "Training",
     "TripLength",
+    "TripOutlier",
 ]

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from astray.baselines.baseline import Rows, StepDetector
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from astray.baselines.networks import Epoch
+    from astray.baselines.networks import Epoch, Network
 
 Array = NDArray[Any]
 
@@ -47,7 +45,7 @@ class _Autoencoder(StepDetector):
     network_: Any = field(default=None, init=False, repr=False)
 
     @abstractmethod
-    def _new(self, n_features: int) -> nn.Module:
+    def _new(self, n_features: int) -> Network:
         """The network, not trained yet."""
 
     @abstractmethod
@@ -97,7 +95,7 @@ class FNNAutoencoder(_Autoencoder):
         """What a table calls it."""
         return "FNN-AE"
 
-    def _new(self, n_features: int) -> nn.Module:
+    def _new(self, n_features: int) -> Network:
         from astray.baselines.networks import FeedForward
 
         return FeedForward(n_features, self.hidden)
@@ -136,7 +134,7 @@ class LSTMAutoencoder(_Autoencoder):
         """What a table calls it."""
         return "LSTM-AE"
 
-    def _new(self, n_features: int) -> nn.Module:
+    def _new(self, n_features: int) -> Network:
         from astray.baselines.networks import Recurrent
 
         return Recurrent(n_features, self.hidden)

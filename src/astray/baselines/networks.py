@@ -1,4 +1,4 @@
-"""The autoencoders' networks and how they are trained. The only part of the baselines that imports torch."""
+"""The autoencoders' networks, and how every network of the baselines is trained: to a plateau on held-out trips."""
 
 from __future__ import annotations
 
@@ -22,7 +22,24 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class FeedForward(nn.Module):
+class Network(nn.Module):
+    """What can be trained: says how badly it does on every step; while it is trained that may be an estimate."""
+
+    def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
+        """The loss of every real step, sequence by sequence; see :meth:`Sequences.padded` for what it is given."""
+        raise NotImplementedError
+
+
+class Reproducing(Network):
+    """A network that reproduces its input: the loss of a step is its mean squared error over the features."""
+
+    def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
+        """See :class:`Network`."""
+        squares: Tensor = (self(x, lengths) - x).square().mean(dim=2)
+        return squares[torch.from_numpy(rows >= 0)]
+
+
+class FeedForward(Reproducing):
     """Each step on its own through fully connected layers: ReLU inside, linear at the output."""
 
     def __init__(self, n_features: int, hidden: tuple[int, ...]) -> None:
@@ -38,7 +55,7 @@ class FeedForward(nn.Module):
         return reproduced
 
 
-class Recurrent(nn.Module):
+class Recurrent(Reproducing):
     """One LSTM reads a sequence; another starts from what the first ends with, and writes it, the last step first."""
 
     def __init__(self, n_features: int, hidden: int) -> None:
@@ -79,8 +96,9 @@ class Sequences:
         lengths = self.lengths[which]
         step = np.arange(lengths.max())
         rows = np.where(step < lengths[:, None], self.offsets[which][:, None] + step, -1)
-        x = np.where(rows[..., None] < 0, 0.0, self.features[rows])
-        return torch.from_numpy(x.astype(np.float32)), torch.from_numpy(lengths), rows
+        x = np.where(rows[..., None] < 0, 0, self.features[rows])
+        whole = np.issubdtype(x.dtype, np.integer)  # numbers of things stay what they are
+        return torch.from_numpy(x.astype(np.int64 if whole else np.float32)), torch.from_numpy(lengths), rows
 
     def batches(self, which: Array, size: int, rng: np.random.Generator) -> list[Array]:
         """Some of them in batches, in random order, those of about the same length together (less padding)."""
@@ -90,16 +108,16 @@ class Sequences:
 
 
 class Epoch(NamedTuple):
-    """The mean squared error after a pass over the data."""
+    """The mean loss of a step after a pass over the data; an autoencoder's is its mean squared error."""
 
     trained: float
     held_out: float
 
 
 def train_to_plateau(
-    network: nn.Module, sequences: Sequences, held_out: NDArray[np.bool_], training: Training, rng: np.random.Generator
+    network: Network, sequences: Sequences, held_out: NDArray[np.bool_], training: Training, rng: np.random.Generator
 ) -> list[Epoch]:
-    """Train until the sequences held out are reproduced no better, and leave the network as it was at its best."""
+    """Train until the sequences held out do no better, and leave the network as it was at its best."""
     learned, left_out = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate)
     # Patience counts epochs, so an epoch must be worth something in a small training set too.
@@ -111,12 +129,13 @@ def train_to_plateau(
     best, best_state, since_best = np.inf, copy.deepcopy(network.state_dict()), 0
     while len(history) < epochs and since_best < training.patience:
         total, count = 0.0, 0
+        network.train()
         for batch in sequences.batches(learned, batch_size, rng):
             x, lengths, rows = sequences.padded(batch)
-            error = _squared_error(network, x, lengths, rows)
+            error = network.losses(x, lengths, rows)
             loss = error.mean()
             if not torch.isfinite(loss):
-                raise TrainingError(f"the autoencoder's loss became {loss.item()}; lower learning_rate")
+                raise TrainingError(f"the network's loss became {loss.item()}; lower learning_rate")
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), training.clip)
@@ -129,12 +148,14 @@ def train_to_plateau(
         if missed < best * (1.0 - training.least_gain):
             best, best_state, since_best = missed, copy.deepcopy(network.state_dict()), 0
     network.load_state_dict(best_state)
+    network.eval()
     return history
 
 
 @torch.no_grad()
-def errors(network: nn.Module, sequences: Sequences, which: Array | None = None) -> NDArray[np.float64]:
-    """The mean squared error over the features of every row; of the sequences asked for only, the others are zero."""
+def errors(network: Network, sequences: Sequences, which: Array | None = None) -> NDArray[np.float64]:
+    """The loss of every row; of the sequences asked for only, the others are zero."""
+    network.eval()
     found = np.zeros(len(sequences.features))
     chosen = np.arange(len(sequences)) if which is None else which
     lengths = sequences.lengths[chosen]
@@ -142,7 +163,7 @@ def errors(network: nn.Module, sequences: Sequences, which: Array | None = None)
     size = max(1, 8192 // int(lengths.max(initial=1)))
     for i in range(0, len(chosen), size):
         x, n, rows = sequences.padded(chosen[i : i + size])
-        found[rows[rows >= 0]] = _squared_error(network, x, n, rows).numpy()
+        found[rows[rows >= 0]] = network.losses(x, n, rows).numpy()
     return found
 
 
@@ -152,9 +173,3 @@ def drawn_from(rng: np.random.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield
-
-
-def _squared_error(network: nn.Module, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-    """The mean squared error of every real step, sequence by sequence."""
-    squares: Tensor = (network(x, lengths) - x).square().mean(dim=2)
-    return squares[torch.from_numpy(rows >= 0)]

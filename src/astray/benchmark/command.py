@@ -16,6 +16,7 @@ from astray.errors import AstrayError, DataError
 
 if TYPE_CHECKING:
     from astray.benchmark.protocols import Dataset
+    from astray.benchmark.results import Kept
     from astray.benchmark.runner import Progress
 
 EVERY = 10.0  # seconds between two lines of progress where there is no terminal to draw on
@@ -23,10 +24,17 @@ WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
 
 
 def command(
-    dataset: Annotated[str, Argument(metavar="geolife|porto|simulated", help="What to test on.", show_default=False)],
-    out: Annotated[
-        Path, Option("--output", "--out", "-o", metavar="FOLDER", help="Where results go.", show_default=False)
+    dataset: Annotated[
+        str,
+        Argument(metavar="geolife|porto|simulated|report", help="What to test on, or report.", show_default=False),
     ],
+    folder: Annotated[
+        Path | None,
+        Argument(metavar="[FOLDER]", help="report: the folder whose tables and figures are made anew."),
+    ] = None,
+    out: Annotated[
+        Path | None, Option("--output", "--out", "-o", metavar="FOLDER", help="Where results go.", show_default=False)
+    ] = None,
     data: Annotated[
         Path | None,
         Option("--data", metavar="PATH", help="Your copy of the data; or set ASTRAY_GEOLIFE or ASTRAY_PORTO."),
@@ -68,7 +76,6 @@ def command(
     examples: Annotated[
         bool, Option("--examples", help="Draw the paper's three example trips (P1); fits one model anew.")
     ] = False,
-    only_report: Annotated[bool, Option("--only-report", help="Run nothing; write tables and figures anew.")] = False,
     changed_code: Annotated[
         bool, Option("--changed-code", help="Add to results of other code; the manifest says so.")
     ] = False,
@@ -79,7 +86,8 @@ def command(
     Every finished case is a file in the folder, so that a run may be stopped at any time: the same command goes on from
     there, and further seeds, methods, protocols, rates and splits may be added later, so that a study may be run in
     parts. A folder never mixes data, people or code.
-    Tables (Markdown, CSV, LaTeX) stand in FOLDER/tables and FOLDER/report.md, figures in FOLDER/figures.
+    Tables (Markdown, CSV, LaTeX) stand in FOLDER/tables and FOLDER/report.md, figures in FOLDER/figures. All numbers
+    come from FOLDER/scores, a few small files: report makes them again from there, and runs nothing.
 
     [b]Examples[/b]
 
@@ -90,64 +98,75 @@ def command(
       astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
       [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
+      [dim]# the tables and figures once more, from the scores that are kept[/dim]
+      astray benchmark report results/geolife
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.imported import Imported
-    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING
+    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING, TREES
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
-    from astray.benchmark.report import report
-    from astray.benchmark.results import Kept
 
+    if dataset == "report":
+        _report(folder or out, figures, quiet)
+        return
     if dataset not in PROTOCOLS:
         raise DataError(f"no data set named {dataset!r}; there are {', '.join(PROTOCOLS)}")
+    if folder is not None or out is None:
+        raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
-    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING)))
+    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING, *TREES)))
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
-        raise DataError(f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join(STREAMING)}")
+        raise DataError(
+            f"none of the methods is for {', '.join(asked_for)}; a stream is for {', '.join((*STREAMING, *TREES))}"
+        )
     draws = numbers(seeds)
-    failed: tuple[runner.Done, ...] = ()
-    source: Dataset | None = None
-    if not only_report or examples:
-        source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
-    if not only_report:
-        assert source is not None
-        out.mkdir(parents=True, exist_ok=True)
-        names = [m.name for m in contenders]
-        parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
-        parts += [("--pairs", str(pairs))] if "p8" in wanted else []
-        parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
-        typed = manifest.command(dataset, wanted, names, draws, parts)
-        sources = {m.name: m.source for m in contenders if isinstance(m, Imported)}
-        asked = manifest.Asked(typed, wanted, names, draws, sources)
-        manifest.record(out, source, asked, changed_code=changed_code)
-        with _shown(quiet) as show:
-            every = cases(source, wanted, draws, rates, splits)
-            outcome = runner.run(source, contenders, every, out, workers=workers, progress=show)
-        failed = outcome.failed
-        if not quiet:
-            _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
-    kept: Kept = {}
-    made = report(out, kept)
-    if figures and runner.results(out) is not None:
-        from astray.benchmark.figures import draw
-
-        draw(out, kept)
-    if examples and source is not None:
+    source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
+    out.mkdir(parents=True, exist_ok=True)
+    names = [m.name for m in contenders]
+    parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
+    parts += [("--pairs", str(pairs))] if "p8" in wanted else []
+    parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
+    typed = manifest.command(dataset, wanted, names, draws, parts)
+    sources = {m.name: m.source for m in contenders if isinstance(m, Imported)}
+    asked = manifest.Asked(typed, wanted, names, draws, sources)
+    manifest.record(out, source, asked, changed_code=changed_code)
+    with _shown(quiet) as show:
+        every = cases(source, wanted, draws, rates, splits)
+        outcome = runner.run(source, contenders, every, out, workers=workers, progress=show)
+    failed = outcome.failed
+    if not quiet:
+        _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
+    _report(out, figures and runner.results(out) is not None, quiet)
+    if examples:
         from astray.benchmark.examples import draw_examples
 
         draw_examples(out, source)
-    for table in made:
-        if not quiet and "users" not in table.name:
-            print(table.markdown())
     if failed:
         first = failed[0]
         raise AstrayError(
             f"{len(failed)} cases failed; the same command tries them again. The first: {first.job.case.name}, "
             f"{first.job.method}: {first.error}"
         )
+
+
+def _report(out: Path | None, figures: bool, quiet: bool) -> None:
+    """Write the tables of a folder, and its figures, and show the tables."""
+    from astray.benchmark.report import report
+
+    if out is None:
+        raise DataError("no folder is given", remedy="give astray benchmark report FOLDER")
+    kept: Kept = {}
+    made = report(out, kept)
+    if figures:
+        from astray.benchmark.figures import draw
+
+        draw(out, kept)
+    for table in made:
+        if not quiet and "users" not in table.name:
+            print(table.markdown())
 
 
 def _dataset(

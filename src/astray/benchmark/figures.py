@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,48 +12,21 @@ from numpy.typing import NDArray
 
 from astray.benchmark import manifest as manifests
 from astray.benchmark import measures, metrics, paper
+from astray.benchmark.figure_parts import Named, clusters, draws, legend, style, titled
 from astray.benchmark.measures import EPS
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, mean_of, of_what, parts_of, percent, read
+from astray.benchmark.trust_figure import trust
 from astray.benchmark.variants import VARIANTS
 from astray.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours, which every kind of colour vision tells apart, and two more. A method has its own in every
-# folder; what differs in one thing, such as looking at the location alone, has the same with dashes and a hollow mark.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8a8a8a")
-_WHOLE, _DASHED, _DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
-_MARKS = "osD^vPX*<>"
-_LOOKS: dict[str, tuple[str, str, Any]] = {
-    "astray": ("#0072B2", "o", _WHOLE),
-    "astray-alone": ("#56B4E9", "s", _WHOLE),
-    "astray-shared": ("#332288", "D", _WHOLE),
-    "astray-pretrained": ("#44AA99", "p", _WHOLE),
-    "kdd19": ("#000000", "*", _WHOLE),
-    "knn-location": ("#D55E00", "^", _WHOLE),
-    "knn-location-start": ("#D55E00", "v", _DASHED),
-    "lof": ("#009E73", "P", _WHOLE),
-    "lof-location": ("#009E73", "P", _DASHED),
-    "ocsvm": ("#CC79A7", "X", _WHOLE),
-    "ocsvm-location": ("#CC79A7", "X", _DASHED),
-    "iforest": ("#E69F00", "<", _WHOLE),
-    "iforest-location": ("#E69F00", "<", _DASHED),
-    "fnn-ae": ("#7a4a1e", ">", _WHOLE),
-    "lstm-ae": ("#8a8a8a", "h", _WHOLE),
-    "cell-counts": ("#882255", "d", _WHOLE),
-    "cell-trigram": ("#882255", "d", _DASHED),
-    "length": ("#999933", "1", _WHOLE),
-    "familiarity": ("#117733", "8", _WHOLE),
-    "cell-ratio": ("#AA4499", "H", _WHOLE),
-    "trigram-ratio": ("#AA4499", "H", _DASHED),
-}
 _GRID = np.linspace(0.0, 1.0, 201)
 
 
@@ -83,19 +55,6 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
                         save_figure(figure, folder / f"{name}{ending}")
                         written.append(folder / f"{name}{ending}")
     return written
-
-
-Named = list[tuple[str, "Figure"]]
-
-
-def style(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a dash and a mark for each method; the same in every figure."""
-    others = zip(cycle(_COLOURS), cycle(_MARKS), cycle([_DOTTED]), strict=True)
-    looks = {method: _LOOKS.get(method) or next(others) for method in methods}
-    return {
-        method: {"color": colour, "marker": mark, "ls": dash, "lw": 1.7, "mfc": "white" if dash == _DASHED else colour}
-        for method, (colour, mark, dash) in looks.items()
-    }
 
 
 # -------------------------------------------------------------------- P1 and P2
@@ -142,9 +101,9 @@ def curves_figure(trips: pl.DataFrame, methods: Sequence[str], title: str) -> Fi
     right.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.01))
     for axes in (left, right):
         plain(axes)
-    _legend(right, "AUROC / AP")
+    legend(right, "AUROC / AP")
     said = "Means over draws at equal places; the areas under them are the mean AUROC and AP. Dotted: a guess."
-    _titled(figure, "ROC and precision-recall", title, f"{said} {_draws(shown)}")
+    titled(figure, "ROC and precision-recall", title, f"{said} {draws(shown)}")
     return figure
 
 
@@ -188,9 +147,9 @@ def people_figure(
     plain(axes)
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color="#e4e4e4", lw=0.8)
-    _legend(axes)
+    legend(axes)
     said = "A mark: the mean of a person's draws. Bars: 95 % intervals of the mean over people."
-    _titled(figure, "F1 of every person", title, f"{said} {_draws(shown)}")
+    titled(figure, "F1 of every person", title, f"{said} {draws(shown)}")
     return figure
 
 
@@ -231,9 +190,9 @@ def lines_figure(
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, -0.02), min(top, 1.02))  # Student's interval of two draws knows no bounds
         plain(axes)
-    _legend(panels[-1])
-    bars = f"Means with 95 % intervals over {_clusters(figures)}, a line on the same draws from end to end."
-    _titled(figure, heading, results.dataset, f"{bars} {_draws(shown, per=('subject', 'seed'))}")
+    legend(panels[-1])
+    bars = f"Means with 95 % intervals over {clusters(figures)}, a line on the same draws from end to end."
+    titled(figure, heading, results.dataset, f"{bars} {draws(shown, per=('subject', 'seed'))}")
     return figure
 
 
@@ -263,87 +222,11 @@ def _observed(results: Results) -> Named:
     return [("observed_ratio", figure)] if figure else []
 
 
-# -------------------------------------------------------------------- uncertainty
-
-
-def _review(results: Results) -> Named:
-    known = results.trips.filter(pl.col("uncertainty").is_not_null().any().over("method"))
-    shown = parts_of(known, results.manifest["methods"])
-    if not shown:
-        return []
-    figure = canvas(3.5 * len(shown) + 3.4, 3.9)
-    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-    for axes, (method, part) in zip(panels, shown, strict=True):
-        _risk(axes, part)
-        axes.set_title(method, fontsize=9, loc="left")
-        axes.set_xlabel("share decided, the most certain first")
-        plain(axes)
-    panels[0].set_ylim(0, 1.05 * max(np.max(line.get_ydata()) for axes in panels for line in axes.lines))
-    panels[0].set_ylabel("share of them decided wrongly")
-    _legend(panels[-1])
-    pooled = [s for s in results.settings if len(measures.of_setting(known.lazy(), [s]))]
-    said = f"Means over the draws of: {'; '.join(of_what(s) for s in pooled)}."
-    _titled(figure, "Risk against coverage", results.dataset, f"{said} {_draws(shown)}")
-    return [("risk_coverage", figure)]
-
-
-def _risk(axes: Axes, trips: pl.DataFrame) -> None:
-    """The mean risk-coverage curve of a method: by its heads, the distance from the threshold, both, and at random."""
-    by: dict[str, list[Floats]] = {"spread of the heads": [], "distance from the threshold": [], "doubt, of both": []}
-    errors, anomalies = [], []
-    for case in trips.partition_by(*measures.DRAW):
-        _, score, flagged = next(iter(measures.contenders(case)))
-        label = case["kind"].to_numpy() != ""
-        wrong = flagged != label
-        errors.append(wrong.mean())
-        anomalies.append(label.mean())
-        for curves, doubt in zip(by.values(), measures.orders_of_deferral(case, score).values(), strict=True):
-            found = metrics.risk_coverage(wrong, doubt)
-            curves.append(np.interp(_GRID[10:], found.coverage, found.risk))
-    for (name, curves), colour, dash in zip(by.items(), _COLOURS, (_WHOLE, _DASHED, _DOTTED), strict=False):
-        axes.plot(_GRID[10:], np.mean(curves, axis=0), color=colour, ls=dash, lw=1.8, label=name)
-    axes.axhline(float(np.mean(errors)), color=GREY, lw=1.2, ls=":", label="at random")
-    axes.axhline(float(np.mean(anomalies)), color=INK, lw=1, ls=(0, (6, 2, 1, 2)), label="if nothing is flagged")
-    axes.set_xlim(0, 1)
-
-
-# -------------------------------------------------------------------- words
-
-
-def _titled(figure: Figure, heading: str, title: str, caption: str) -> None:
-    figure.suptitle(f"{heading}: {title}", x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
-    figure.supxlabel(caption, x=0.01, ha="left", fontsize=8, color=INK)
-
-
-def _legend(axes: Axes, title: str | None = None) -> None:
-    """A legend beside the axes, where it covers nothing."""
-    axes.legend(
-        fontsize=8,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
-        title=title,
-        title_fontsize=8,
-        alignment="left",
-        handlelength=2.6,
-    )
-
-
-def _draws(shown: Sequence[tuple[str, pl.DataFrame]], per: Sequence[str] = measures.DRAW) -> str:
-    """How many draws the methods of a figure have."""
-    found = sorted({part.select(per).n_unique() for _, part in shown})
-    return f"Draws of a method: {' to '.join(map(str, dict.fromkeys([found[0], found[-1]])))}."
-
-
-def _clusters(figures: pl.DataFrame) -> str:
-    return "people" if figures["subject"].n_unique() > 1 else "draws"
-
-
 _FIGURES: dict[str, Callable[[Results], Named]] = {
     "p1": _detection,
     "p2": _detection,
     "p4": _observed,
-    "p5": _review,
+    "p5": trust,
     "p6": _contamination,
     "p9": _from_nothing,
 }

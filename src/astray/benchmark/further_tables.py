@@ -1,4 +1,4 @@
-"""The tables of P3 to P6 and of P9: kinds of anomaly, where and when, uncertainty, contamination, from nothing."""
+"""The tables of P3, P4, P6 and P9: kinds of anomaly, where and when, contamination, from nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from astray.benchmark.results import (
     draws_of,
     flagging,
     mean_of,
-    of_what,
     parts_of,
     percent,
 )
@@ -122,58 +121,6 @@ def _observed(figures: pl.DataFrame, results: Results) -> list[Table]:
 
 def _by_ratio(figures: pl.DataFrame, metric: str) -> list[float | None]:
     return [mean_of(figures.filter(pl.col("ratio") == ratio), metric) for ratio in PREFIXES]
-
-
-def p5(results: Results) -> list[Table]:
-    """Is the uncertainty worth something?"""
-    figures = measures.of_uncertainty(results.trips)
-    made: list[Table] = []
-    run = [s for s in results.settings if len(measures.of_setting(results.trips.lazy(), [s]))]
-    pooled = f"All draws together: {'; '.join(of_what(s) for s in run)}."
-    if len(figures):
-        shares = measures.REVIEWED
-        columns = ["aurc", "excess", "error_auroc"]
-        columns += [f"removed_{share:g}" for share in shares] + [f"precision_{share:g}" for share in shares]
-        rows = [
-            (
-                method,
-                order,
-                mean_of(part, "errors"),
-                mean_of(part, "silent_errors"),
-                *(measures.interval(part, m) for m in columns),
-                draws_of(part),
-            )
-            for method, whole in parts_of(figures, results.methods)
-            for (order,), part in whole.group_by("order", maintain_order=True)
-        ]
-        heads: tuple[str, ...] = ("wrong", "wrong if nothing is flagged", "AURC", "excess AURC", "AUROC of errors")
-        heads += tuple(f"wrong decisions removed | {percent(share)}" for share in shares)
-        heads += tuple(f"precision of the rest | {percent(share)}" for share in shares)
-        heads += ("draws",)
-        note = (
-            f"{pooled} {flagging(str(row[0]) for row in rows)} Wrong: the share of trips decided wrongly. The most "
-            "uncertain share is sent to review: by the heads' spread, by how near the score is to the threshold, or by "
-            "doubt, which is both: that spread over the distance. Deferring at random removes 5, 10 and 20 % of the "
-            "wrong decisions. A draw in which no alarm is left has no precision and is left out of its mean. "
-            f"{INTERVALS}"
-        )
-        title = f"P5 {results.dataset}: what the uncertainty is worth"
-        made.append(Table("p5_review", title, ("method", "deferred by", *heads), tuple(rows), note))
-    alarms = measures.of_p_values(results.trips)
-    if len(alarms):
-        rates = alarms["nominal"].unique().sort().to_list()
-        mean = alarms.group_by("method", "nominal").agg(pl.col("observed").mean())
-        observed = {
-            method: dict(part.select("nominal", "observed").iter_rows())
-            for method, part in parts_of(mean, results.methods)
-        }
-        columns_ = ("method", *(f"nominal | {rate:g}" for rate in rates), "draws")
-        draws = {method: draws_of(part) for method, part in parts_of(results.trips, list(observed))}
-        table = tuple((m, *(found.get(rate) for rate in rates), draws[m]) for m, found in observed.items())
-        title = f"P5 {results.dataset}: observed rate of false alarms at each nominal one (conformal p-values)"
-        note = f"{pooled} Normal trips alone; no threshold."
-        made.append(Table("p5_calibration", title, columns_, table, note))
-    return made
 
 
 def p6(results: Results) -> list[Table]:

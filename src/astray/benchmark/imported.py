@@ -5,8 +5,11 @@ The class is what scikit-learn's outlier detectors are, for trips instead of row
 - ``fit(trips)``, or ``fit(trips, population)`` if it has a use for other people's trips (None where there are none);
 - ``score_samples(trips)``: one number a trip, high is normal, not a number where there is none.
 
-By choice it also has ``score_fixes(trips)``, one such number a fix, for the tables of where and when; and a parameter
-``seed`` (or ``random_state``), which is given the seed of the draw.
+By choice it also has
+
+- ``score_fixes(trips)``: one such number a fix, for the tables of where and when;
+- ``learn(trip)``, or ``learn(trip, flagged)`` to know what was decided: to go on from a trip of a stream (P7);
+- a parameter ``seed`` (or ``random_state``), which is given the seed of the draw.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.benchmark.methods import Lesson, Seconds, folds, standardise
+from astray.benchmark.measures import RATE
+from astray.benchmark.methods import Lesson, Person, Seconds, folds, standardise
 from astray.errors import DataError
 from astray.scoring.normality import Sample
 from astray.trajectories import Trajectories
@@ -53,7 +57,21 @@ class Imported:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found(self.place)  # a slip of the pen is told before anything runs
+        # A slip of the pen is told before anything runs.
+        made = found(self.place)
+        takes = _parameters(made)
+        unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
+        if unknown:
+            known = ", ".join(takes) or "none"
+            raise DataError(f"{made.__name__} has no parameter {unknown[0]!r}; there are {known}", place=self.place)
+        wanted = list(_parameters(made.fit).values())[2:]  # after self and the trips
+        for parameter in wanted:
+            if parameter.name != "population" and parameter.default is parameter.empty and parameter.kind not in _REST:
+                raise DataError(
+                    f"its fit wants {parameter.name!r}, which it is not given",
+                    place=self.place,
+                    remedy="fit gets the trips and, in a parameter of the name population, those of others",
+                )
 
     @property
     def source(self) -> str:
@@ -84,6 +102,15 @@ class Imported:
         else:
             model.fit(train)
         return model  # what fit returns is not relied upon
+
+
+@dataclass(frozen=True)
+class ImportedFollower(Imported):
+    """Such a detector that can go on learning: it is for streams (P7), too."""
+
+    def begin(self, lesson: Lesson, seed: int) -> FollowingImported:
+        """Learn from the past; see :class:`astray.benchmark.methods.StreamMethod`."""
+        return FollowingImported(self.fit(lesson, seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +147,44 @@ class FittedImported:
         return scored(self.model.score_fixes, test, "score_fixes", test.n_rows, "fix")
 
 
+@dataclass(eq=False)
+class FollowingImported:
+    """Such a detector in a stream; see :class:`astray.benchmark.methods.Follower`.
+
+    It flags a trip whose p-value is at most the rate that astray flags at by default; its scale is that of the past.
+    """
+
+    fitted: FittedImported
+    flagged: bool = False
+
+    @property
+    def seconds(self) -> Seconds:
+        """What learning from the past took."""
+        return self.fitted.seconds
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        """One row, and whether it is flagged."""
+        row = self.fitted.trips(trip)
+        p_value = row["p_value"][0]
+        self.flagged = p_value is not None and p_value <= RATE
+        return row.with_columns(pl.lit(self.flagged).alias("flagged"))
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """Let it learn from the trip; nobody is asked."""
+        learn = self.fitted.model.learn
+        if "flagged" in _parameters(learn):
+            learn(trip, flagged=self.flagged)
+        else:
+            learn(trip)
+        return 0
+
+
+def imported(name: str, place: str, options: Mapping[str, Any]) -> Imported:
+    """The detector at a place, for streams as well if it can learn on."""
+    kind = ImportedFollower if hasattr(found(place), "learn") else Imported
+    return kind(name, place, options)
+
+
 @cache
 def found(place: str) -> type[Any]:
     """The class that stands at ``package.module:Class``."""
@@ -136,6 +201,9 @@ def found(place: str) -> type[Any]:
         ) from None
     except AttributeError:
         raise DataError(f"the module {module!r} has no {name!r}", place=place) from None
+    except Exception as error:  # whatever the module does when it is imported
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise DataError(f"the module {module!r} cannot be imported ({error}{line})", place=place) from error
     if not isinstance(made, type):
         raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
     lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
@@ -161,6 +229,13 @@ def scored(
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
         raise DataError(f"{name} returned {what_came} for {wanted} {what}s; return one finite number, or NaN, each")
     return values
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _any_name(takes: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in takes.values())
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 EPS, GAMMA = -2.0, 1.5
 RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
+PROMISED = (0.01, 0.02, 0.05, 0.1)
+PROMISE = f"rate_{RATE:g}"
 REVIEWED = (0.05, 0.1, 0.2)
 MEAN_ONLY, SURE = ", mean only", " + uncertainty"
 
@@ -172,11 +174,12 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
-    """Is the uncertainty worth something? Each draw of the methods that know theirs, in three orders of deferral.
+    """What does review buy? Each draw of the methods that know their uncertainty, in four orders of review.
 
-    "heads" defers those trips first over which the heads disagree most; "threshold" those whose score is nearest to
-    eps, which needs no uncertainty at all; "doubt" is both at once (:func:`astray.scoring.decisions.doubt`). Deferring
-    at random removes the share that is deferred.
+    "p-value" shows a person those trips first that are least like normal ones; "heads" those over which the heads
+    disagree most; "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" is both
+    at once (:func:`astray.scoring.decisions.doubt`). Review in random order finds and removes the share that is
+    reviewed.
     """
     rows = []
     for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
@@ -198,6 +201,10 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
             for share in REVIEWED:
                 kept = metrics.review(flagged, label, doubts, share)
                 row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
+                # An anomaly that is never flagged would be "wrong": so of these, reviewed are those that are found.
+                row[f"found_{share:g}"] = metrics.review(
+                    np.zeros(len(label), bool), label, doubts, share
+                ).errors_removed
             rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -205,27 +212,27 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
 def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
     """By what the trips of a draw may be sent to review: the highest first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
-    return {"heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
+    rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
+    return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
 
 
-def of_p_values(trips: pl.DataFrame) -> pl.DataFrame:
-    """Nominal against observed rate of false alarms of each method, over the normal trips of all draws."""
-    rows: list[dict[str, Any]] = []
+def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
+    """The share of normal trips whose p-value is at most a promised rate, of each draw and method.
+
+    ``rate_0.02`` and so on; ``first`` and ``last`` are :data:`RATE`'s in the first and the last third of the test
+    period, where it is known which trip came when.
+    """
+    rows = []
     normal = trips.filter((pl.col("kind") == "") & pl.col("p_value").is_not_null())
-    for part in normal.partition_by(*SETTING, "method", maintain_order=True):
-        found = metrics.reliability(part["p_value"].to_numpy())
-        setting = {name: part[name][0] for name in SETTING}
-        for nominal, observed, low, high in zip(*found, strict=True):
-            rows.append(
-                {
-                    **setting,
-                    "method": part["method"][0],
-                    "nominal": nominal,
-                    "observed": observed,
-                    "low": low,
-                    "high": high,
-                }
-            )
+    for case in normal.partition_by(*KEY, maintain_order=True):
+        p = case["p_value"].cast(pl.Float64).to_numpy()
+        row: dict[str, Any] = {f"rate_{rate:g}": float((p <= rate).mean()) for rate in PROMISED}
+        row |= {"first": np.nan, "last": np.nan}
+        if "nth" in case.columns and case["nth"].count() == len(case):
+            in_time = p[np.argsort(case["nth"].to_numpy(), kind="stable")] <= RATE
+            third = max(len(p) // 3, 1)
+            row |= {"first": float(in_time[:third].mean()), "last": float(in_time[-third:].mean())}
+        rows.append({**_key(case), **row})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -249,7 +256,7 @@ def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
     return figures.filter((every > 1) & (values.over("method", "subject", "seed") == every))
 
 
-SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
+SHARE, DIFFERENCE, COUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, np.inf)
 
 
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.baselines import BASELINES, COMPARISONS, Comparison
+from astray.baselines import BASELINES, COMPARISONS, GENERATORS, CellGenerator, Comparison
+from astray.benchmark.learned_once import learned_once
 from astray.benchmark.variants import PRETRAINED, VARIANTS, WHOLE
 from astray.errors import DataError
 from astray.irl.shared import trip_rewards
@@ -87,6 +88,7 @@ class Fitted(Protocol):
         """The normality of every fix, not a number where there is none."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """A method, not fitted yet."""
 
@@ -320,21 +322,25 @@ class BaselineMethod:
 
     def fit(self, lesson: Lesson, seed: int) -> Fitted:
         """Learn from all training trips, and measure the scale on left-out ones."""
-        train, began = lesson.train, time.process_time()
-        model: Any = self._new(seed)
+        train, model = lesson.train, self._new(seed)
         # What is known of others is the same whichever of the person's own trips are left out.
-        known = (model.others(lesson.population, train),) if isinstance(model, Comparison) else ()
+        known: tuple[Any, ...] = ()
+        shared = 0.0
+        if isinstance(model, CellGenerator):
+            learned, shared = learned_once(self.name, model, lesson, seed)
+            known = (learned,)
+        began = time.process_time()
+        if isinstance(model, Comparison) and not known:
+            known = (model.others(lesson.population, train),)
         model.fit(train, *known)
         fitted = time.process_time()
         rng = np.random.default_rng([seed, len(train)])
-        anew: Any = self._new
-        parts = ((anew(seed).fit(train[~held], *known), train[held]) for held in folds(len(train), rng))
+        parts = ((self._new(seed).fit(train[~held], *known), train[held]) for held in folds(len(train), rng))
         left_out = LeftOut.of(parts)
-        return _FittedBaseline(model, left_out, Seconds(fitted - began, time.process_time() - fitted))
+        return _FittedBaseline(model, left_out, Seconds(fitted - began, time.process_time() - fitted, shared))
 
-    def _new(self, seed: int) -> StepDetector:
-        made: Any = (BASELINES | COMPARISONS)[self.baseline](**{"seed": seed, **self.options})
-        return made  # type: ignore[no-any-return]
+    def _new(self, seed: int) -> Any:
+        return (BASELINES | COMPARISONS | GENERATORS)[self.baseline](**{"seed": seed, **self.options})
 
 
 def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDArray[np.bool_]]:
@@ -389,14 +395,17 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
     "kdd19": lambda name, options: Own(name, False, {"preset": "kdd19", **options}),
 }
 
-METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS)
+METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS)
 """The names of all methods."""
 
-OWN_BACKGROUND = ("astray", "kdd19", *BASELINES)
+OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
 """The methods for data in which everybody is one pool, so that there are no others."""
 
 STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
-"""The names of the methods that follow a stream (P7)."""
+"""astray's ways to follow a stream (P7)."""
+
+TREES = {"river-trees": True, "river-trees-unflagged": False}
+"""Half-Space Trees that follow a stream; whether they learn from what they flag, too."""
 
 _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
@@ -427,23 +436,30 @@ def method(spec: str) -> Contender:
         from astray.benchmark.streaming import FleetStream
 
         return FleetStream(spec, base, options)
-    if base in BASELINES or base in COMPARISONS:
+    if base in TREES:
+        from astray.benchmark.half_space_trees import HalfSpaceTreesStream
+
+        return HalfSpaceTreesStream(spec, TREES[base], options)
+    if base in BASELINES or base in COMPARISONS or base in GENERATORS:
         return BaselineMethod(spec, base, options)
     if ":" in base:
-        from astray.benchmark.imported import Imported
+        from astray.benchmark.imported import imported
 
-        return Imported(spec, base, options)
-    known = ", ".join((*METHODS, *STREAMING))
+        return imported(spec, base, options)
+    if "." in base:
+        module, _, name = base.rpartition(".")
+        raise DataError(f"no method named {base!r}", remedy=f"a class of your own is {module}:{name}, with a colon")
+    known = ", ".join((*METHODS, *STREAMING, *TREES))
     raise DataError(f"no method named {base!r}; there are {known}, or give package.module:Class")
 
 
-_GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": STREAMING}
+_GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": (*STREAMING, *TREES)}
 
 
 def methods(specs: Iterable[str]) -> list[Contender]:
     """Methods by their names; one text may hold several, with commas between them.
 
-    ``ablation`` is astray in parts, ``stream`` is astray in all ways to go on learning.
+    ``ablation`` is astray in parts, ``stream`` is astray in all ways to go on learning, and its rivals in a stream.
 
     >>> [m.name for m in methods(["astray,lof", 'astray:weights={"policy": 0, "explore": 1}'])]
     ['astray', 'lof', 'astray:weights={"policy": 0, "explore": 1}']

@@ -159,9 +159,9 @@ _P8 = tuple(Setting(reading=reading) for reading in PAIRS)
 _P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
-    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
+    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
-    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1[:2], "p6": _P6, "p7": _P7, "p9": _P9},
+    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
 }
 """Data set to protocol to what is drawn."""
 

@@ -10,10 +10,20 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.baselines.familiarity import STATISTICS
-from astray.benchmark import ablation, further_tables, measures, pair_tables, paper_tables, runner, stream_tables
+from astray.benchmark import (
+    ablation,
+    further_tables,
+    measures,
+    pair_tables,
+    paper_tables,
+    runner,
+    stream_tables,
+    trust_tables,
+)
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.methods import STREAMING
+from astray.benchmark.packed import pack
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, read
 from astray.benchmark.tables import Table, write
@@ -25,7 +35,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p2": paper_tables.p2,
     "p3": further_tables.p3,
     "p4": further_tables.p4,
-    "p5": further_tables.p5,
+    "p5": trust_tables.p5,
     "p6": further_tables.p6,
     "p7": stream_tables.p7,
     "p8": pair_tables.p8,
@@ -33,6 +43,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
 }
 
 _ALSO = "it gets other people's trips"
+_FIRST = "where there are others it learns from their trips first, and then from the person's"
 _FOLLOWING = "astray-shared in a stream"
 _FEATURES = "location, start, time since the start and velocity of each step"
 _KEY = {
@@ -54,6 +65,14 @@ _KEY = {
     "familiarity": f"logistic regression on {len(STATISTICS)} trip statistics of familiarity and popularity; {_ALSO}",
     "cell-ratio": f"how much more probable a trip's 150 m cells are in the person's trips than in others'; {_ALSO}",
     "trigram-ratio": f"the same for each cell after the two before it; {_ALSO}",
+    "pyod-ecod": "PyOD's ECOD on where a trip begins, ends and is, how long, fast and straight it is, and its hour",
+    "pyod-knn": "PyOD's distance to the fifth nearest training trip, in the same numbers",
+    "pyod-ecod-familiarity": f"PyOD's ECOD on the statistics of “familiarity”; {_ALSO}",
+    "pyod-knn-familiarity": f"PyOD's distance to the fifth nearest training trip in these; {_ALSO}",
+    "lm-tad": f"causal transformer over 150 m cells, the agent its first token, by perplexity; {_FIRST}",
+    "gm-vsae": f"Gaussian-mixture variational autoencoder of 150 m cells, by its best component; {_FIRST}",
+    "river-trees": "river's Half-Space Trees in a stream, on the numbers that pyod-ecod sees; they learn every trip",
+    "river-trees-unflagged": "the same, learning from every trip that they do not flag",
 } | {
     name: f"{_FOLLOWING}, {learned}"
     for name, learned in zip(
@@ -73,9 +92,13 @@ _KEY = {
 def report(out: Path, kept: Kept | None = None) -> list[Table]:
     """All tables that the results in a folder allow; they are also written to ``tables/`` and ``report.md``.
 
+    What was run is packed into ``scores/`` first, and the tables are made from there: whoever has these few files and
+    the manifest gets the same tables without running anything.
+
     ``kept`` holds what has been computed, for whoever draws figures of it.
     """
     manifest = manifests.read(out)
+    pack(out)
     scores = None if manifest is None else read(out, manifest)
     if manifest is not None and scores is None and (failures := _failures(out)):
         write(failures, out / "tables")

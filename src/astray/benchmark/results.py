@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from astray.benchmark import measures, runner
 from astray.benchmark.measures import MEAN_ONLY, SURE
 from astray.benchmark.metrics.intervals import FEW
+from astray.benchmark.packed import unpacked
 from astray.benchmark.protocols import Setting
 
 INTERVALS = (
@@ -57,28 +58,24 @@ class Results:
 
     def fixes(self) -> pl.DataFrame | None:
         """The figures of single fixes, if any were scored; see :func:`astray.benchmark.measures.of_fixes`."""
-        return self._figures(runner.FIXES, measures.of_fixes)
+        return self._figures(runner.FIXES)
 
     def prefixes(self) -> pl.DataFrame | None:
         """The figures of trips that have been seen in part; see :func:`astray.benchmark.measures.of_prefixes`."""
-        return self._figures(runner.PARTS, measures.of_prefixes)
+        return self._figures(runner.PARTS)
 
     def streams(self) -> pl.DataFrame | None:
         """The figures of streams; see :func:`astray.benchmark.measures.of_streams`."""
-        return self._figures(runner.STREAMS, measures.of_streams)
+        rows = self._figures(runner.STREAMS)
+        return None if rows is None else measures.of_streams(rows)
 
-    def _figures(self, table: str, measure: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame | None:
-        # One method at a time, for the scores of fixes are many; and once, for several tables want them.
-        if (table, self.settings) not in self._kept:
-            scores = read(self.out, self.manifest, table)
-            parts = [
-                measure(rows)
-                for method in self.manifest["methods"]
-                if scores is not None
-                and len(rows := measures.of_setting(scores.filter(pl.col("method") == method), self.settings))
-            ]
-            self._kept[table, self.settings] = pl.concat(parts, how="diagonal_relaxed") if parts else None
-        return self._kept[table, self.settings]
+    def _figures(self, table: str) -> pl.DataFrame | None:
+        """The rows of a table that are of these settings and of the methods shown; None if there are none."""
+        scores = read(self.out, self.manifest, table)
+        if scores is None:
+            return None
+        found = measures.of_setting(scores.filter(pl.col("method").is_in(self.manifest["methods"])), self.settings)
+        return found if len(found) else None
 
 
 def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> pl.LazyFrame | None:
@@ -86,7 +83,7 @@ def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> p
 
     Every seed of the simulated data is another city, whose p01 is another person: they are named by their cities.
     """
-    scores = runner.results(out, table)
+    scores = unpacked(out, table)
     if scores is None or manifest["dataset"] != "simulated":
         return scores
     return scores.with_columns(pl.format("city {}, {}", "seed", "subject").alias("subject"))

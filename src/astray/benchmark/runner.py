@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark.methods import Contender, Fitted, Seconds, StreamMethod
+from astray.benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod
 from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes
 from astray.errors import AstrayError
 from astray.processes import spread
@@ -104,8 +104,8 @@ def run(
 
 
 def able(method: Contender, setting: Setting) -> bool:
-    """Whether draws are of the kind that a method is for: a stream, or anything else."""
-    return isinstance(method, StreamMethod) == (setting.family == "stream")
+    """Whether draws are of the kind that a method is for: a stream, or anything else, or both."""
+    return isinstance(method, StreamMethod if setting.family == "stream" else Method)
 
 
 def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) -> float:
@@ -141,8 +141,9 @@ def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame
 
     Times are processor seconds, so that a busy machine does not blur them.
     """
-    if isinstance(method, StreamMethod):
+    if isinstance(method, StreamMethod) and case.setting.family == "stream":
         return _streamed(trial, case, method)
+    assert isinstance(method, Method)
     scored, took, scoring = [], [], 0.0
     for lesson, at in trial.parts():
         fitted = method.fit(lesson, case.seed)
@@ -177,12 +178,14 @@ def _key(case: Case, method: Contender) -> list[pl.Expr]:
 
 
 def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
-    """The table of trips: their scores, what they are, and what it took."""
+    """The table of trips: their scores, what they are, the how many-th of all in time, and what it took."""
+    in_time = np.argsort(np.argsort(trial.test.columns["time"][trial.test.offsets[:-1]], kind="stable"))
     return scored.with_columns(
         *key,
         pl.Series("trip", np.arange(len(trial.test), dtype=np.int32)),
         pl.Series("source", trial.source),
         pl.Series("kind", trial.kind),
+        pl.Series("nth", in_time, dtype=pl.Int32),
         pl.lit(took.fit).alias("fit_seconds"),
         pl.lit(took.calibrate).alias("calibrate_seconds"),
         pl.lit(took.shared).alias("shared_seconds"),
@@ -258,7 +261,7 @@ def fail(out: Path, job: Job, why: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in a line; of an error that is not astray's own, also where.
+    """What went wrong, in a line; of an error that is not astray's own, also where: not inside of another package.
 
     >>> reason(AstrayError("no trips"))
     'AstrayError: no trips'
@@ -267,7 +270,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, AstrayError):
         return " ".join(said.split())
     frames = traceback.extract_tb(error.__traceback__)
-    return " ".join(f"{said} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})".split())
+    place = next((f for f in reversed(frames) if "site-packages" not in Path(f.filename).parts), frames[-1])
+    return " ".join(f"{said} ({Path(place.filename).name}, line {place.lineno})".split())
 
 
 def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:

@@ -88,6 +88,7 @@ class Simulated:
         others = rng.permutation(np.flatnonzero(tested & (trips.agent_ids != case.subject)))
         order: Ints | None = None
         if s.injected:
+            foreign = np.zeros(0, np.int64)
             unseen, changed = np.split(unseen, [len(unseen) - round(SUBSTITUTED * len(unseen))])
             wrong = _gone_wrong(sim, changed, others, anomalies_for(len(unseen), s.rate), rng)
         elif s.reading == "intruder":
@@ -104,7 +105,11 @@ class Simulated:
         along = rng.choice(train, len(strays))
         if s.history:
             train = rng.permutation(train)[: s.history] if s.split == "random" else train[-s.history :]
-        guards.no_trip_twice(train=train, unseen=unseen, others=others, population=np.flatnonzero(~tested))
+        sets = {"train": train, "unseen": unseen, "foreign": foreign, "strays": strays}
+        guards.no_trip_twice(**sets, population=np.flatnonzero(~tested))
+        guards.nobody_in_both(
+            subject=[case.subject], injected=trips.agent_ids[np.r_[foreign, strays]], population=crowd.agent_ids
+        )
         normal = _labelled(trips[unseen], "")
         test = Trajectories.concat([normal, wrong])
         if s.reading == "strangers":

@@ -41,7 +41,10 @@ def _table(stream: str, results: Results, parts: Sequence[tuple[str, pl.DataFram
     base = dict(parts).get(STREAMING[0])
     rows: list[tuple[Cell, ...]] = []
     for method, part in parts:
-        cells = [measures.interval(part, metric) for metric in _FIGURES.values()]
+        cells = [
+            measures.interval(part, metric, measures.COUNT if metric == "answers" else measures.SHARE)
+            for metric in _FIGURES.values()
+        ]
         gain = None if base is None or part is base else measures.difference(part, base, "ap", measures.DRAW)
         rows.append((method, *cells, gain, draws_of(part)))
     note = (

@@ -1,0 +1,142 @@
+"""Fill the tables of results in the README and on the pages of results from the tables that the benchmark wrote.
+
+    python docs/make_results.py [--check]
+
+A table stands between ``<!-- results`` and ``<!-- /results -->``. The first comment says in TOML what is shown:
+
+    table = "geolife/p1_random_0.05"             # docs/results/geolife/tables/p1_random_0.05.csv
+    first = "method"                             # the head of the first column; "method" if it is left out
+    columns = {AP = "AP", F1 = "p ≤ 0.02 F1"}    # heads here, and columns there; "" for words of the row's own
+    intervals = ["AP"]                           # of these heads, the interval too
+    rows = [{method = "astray", said = "**astray**"}, {said = "*the paper*", F1 = "*.292*"}]
+
+A row is a method of the table (``method``), or of another one (``table``); a head of its own (``F1 = "ours F1"``) names
+another column, or is shown as it stands. Without rows all methods are shown. ``where = {split = "random"}`` chooses
+among several rows of a method, for all rows or in one; ``key`` is the column of methods where it is not "method". The
+best figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. What has
+not been measured yet is said so. docs/results/template.md is the page of results for the next complete run: put it in
+the place of docs/results/README.md when that is done.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+PAGES = [ROOT / "README.md", RESULTS / "README.md"]
+BLOCK = re.compile(r"(<!-- results\n(.*?)-->\n)(.*?)(<!-- /results -->)", re.DOTALL)
+MISSING = "*Not measured yet.*"
+
+Row = dict[str, Any]
+
+
+def filled(text: str, results: Path = RESULTS) -> str:
+    """A page with every table made anew."""
+    return BLOCK.sub(lambda block: f"{block[1]}{table(tomllib.loads(block[2]), results)}{block[4]}", text)
+
+
+def table(recipe: dict[str, Any], results: Path) -> str:
+    """A table in Markdown, or that there is none yet."""
+    heads: dict[str, str] = recipe["columns"]
+    first = recipe.get("first", "method")
+    given = recipe.get("rows")
+    if given is None:
+        known = read(results, recipe["table"])
+        given = [{"method": name} for name in dict.fromkeys(row[recipe.get("key", "method")] for row in known)]
+    lines = []
+    figures: dict[str, list[float | None]] = {head: [] for head in heads}
+    for row in given:
+        found = row_of(row, recipe, results)
+        if "method" in row and not found:
+            continue  # it was not run
+        cells = {head: cell(head, row, found, recipe) for head in heads}
+        for head, (_, value) in cells.items():
+            figures[head].append(value)
+        lines.append((row.get("said", row.get("method", "")), cells))
+    if not any(value is not None for values in figures.values() for value in values):
+        return f"\n{MISSING}\n\n"
+    lowest = set(recipe.get("lowest", ()))
+    best = {
+        head: (min if head in lowest else max)(known)
+        for head, values in figures.items()
+        if len(known := [v for v in values if v is not None]) > 1 and head not in recipe.get("plain", ())
+    }
+    made = ["| " + " | ".join([first, *heads]) + " |", "|" + "---|" * (len(heads) + 1)]
+    for said, cells in lines:
+        shown = [
+            f"**{words}**" if value is not None and said_alike(value, best.get(head)) else words
+            for head, (words, value) in cells.items()
+        ]
+        made.append("| " + " | ".join([said, *shown]) + " |")
+    return "\n" + "\n".join(made) + "\n\n"
+
+
+def said_alike(value: float, other: float | None) -> bool:
+    """Whether two figures look the same on a page."""
+    return other is not None and number(value) == number(other)
+
+
+def cell(head: str, row: Row, found: Row | None, recipe: dict[str, Any]) -> tuple[str, float | None]:
+    """What a cell says, and the figure that it says."""
+    column = row.get(head, recipe["columns"][head])
+    if found is None or column not in found:
+        return (column if head in row else ""), None  # words
+    if not found[column]:
+        return "", None
+    value = float(found[column])
+    low, high = found.get(f"{column} low", ""), found.get(f"{column} high", "")
+    interval = f" [{number(float(low))}, {number(float(high))}]" if low and head in recipe.get("intervals", ()) else ""
+    return number(value) + interval, value
+
+
+def number(value: float) -> str:
+    """A figure as the pages write it.
+
+    >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(2.94)
+    ('.984', '12', '-.050', '1.000', '2.940')
+    """
+    if value == int(value) and abs(value) > 1:
+        return str(int(value))
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3f}")
+
+
+def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
+    """The row of a method in the table that it is to be taken from; None if it is not there."""
+    if "method" not in row:
+        return None
+    wanted = {recipe.get("key", "method"): row["method"], **recipe.get("where", {}), **row.get("where", {})}
+    known = read(results, row.get("table", recipe["table"]))
+    return next((r for r in known if all(r.get(name) == value for name, value in wanted.items())), None)
+
+
+def read(results: Path, name: str) -> list[Row]:
+    """The rows of a table of some results; none if it was never made."""
+    folder, _, file = name.partition("/")
+    path = results / folder / "tables" / f"{file}.csv"
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as content:
+        return list(csv.DictReader(content))
+
+
+def main() -> int:
+    """Write the pages, or say which are not up to date."""
+    old = {page: page.read_text("utf-8") for page in PAGES}
+    stale = [page for page, text in old.items() if filled(text) != text]
+    if "--check" in sys.argv:
+        for page in stale:
+            print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make docs", file=sys.stderr)
+        return int(bool(stale))
+    for page in stale:
+        page.write_text(filled(old[page]), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
