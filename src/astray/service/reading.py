@@ -234,7 +234,7 @@ _REVIEW = "SELECT r.item, r.kind, r.agent, r.trips, r.opened, a.zone FROM review
 def review(connection: Connection, limit: int = 100, only: Sequence[str] | None = None) -> Json:
     """What waits for a verdict, worst first, and the verdicts that can still be undone."""
     where, values = among("r.agent", only)
-    asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} ORDER BY r.score, r.item LIMIT ?"
+    asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} ORDER BY r.score IS NULL, r.score, r.item LIMIT ?"
     rows = connection.rows(asked, (*values, limit))
     total = connection.value(f"SELECT count(*) FROM reviews r WHERE r.verdict IS NULL AND {where}", values)
     undoable = connection.rows(

@@ -42,11 +42,20 @@ def sync_questions(connection: Connection, agent: str, questions: Sequence[Quest
         connection.run("DELETE FROM reviews WHERE item = ?", (item,))
     for item, trips in wanted.items():
         if there.get(item) != trips:
+            # As bad as the worst of its trips, so that it stands beside it.
+            scores = [_score(connection, agent, trip) for trip in json.loads(trips)]
+            worst = min((score for score in scores if score is not None), default=None)
             connection.run(
-                "INSERT INTO reviews (item, kind, agent, trips, opened) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (item) DO UPDATE SET trips = excluded.trips WHERE reviews.verdict IS NULL",
-                (item, QUESTION, agent, trips, now),
+                "INSERT INTO reviews (item, kind, agent, trips, score, opened) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (item) DO UPDATE SET trips = excluded.trips, score = excluded.score "
+                "WHERE reviews.verdict IS NULL",
+                (item, QUESTION, agent, trips, worst, now),
             )
+
+
+def _score(connection: Connection, agent: str, trip: str) -> float | None:
+    found: float | None = connection.value("SELECT score FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+    return found
 
 
 def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: float, delay: float) -> float:
