@@ -17,7 +17,6 @@ except ImportError as _error:
 
 LOCK = 0x61737376  # "assv": the key of the lock that the one service on a schema holds
 WORDS = {"REAL": "DOUBLE PRECISION", "INTEGER": "BIGINT", "BLOB": "BYTEA"}
-NO_NUL = re.compile("\x00")
 
 
 @lru_cache(1024)
