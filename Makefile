@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types tests bench pretrain docs clean
+.PHONY: demo serve test lint types tests bench pretrain docs clean
 
 demo: $(VENV)/.installed  ## the main job on a simulated city; pictures go to demo/
 	$(BIN)/astray demo
+
+serve: $(VENV)/.installed  ## the live service with simulated people; prints the page's address, Ctrl-C ends it
+	$(BIN)/astray serve demo
 
 test: lint types tests  ## what continuous integration runs
 

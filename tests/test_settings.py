@@ -27,6 +27,7 @@ from astray.settings import (
     TRUTH,
     Reading,
     Remarks,
+    Serving,
     Settings,
     SettingsError,
     Streaming,
@@ -40,6 +41,7 @@ from astray.storage.pretrained import pretrained
 CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
 CHOSEN |= {"columns": "lat=Breite", "time_unit": "ms", "trips": "cut", "false_alarm_rate": "0.25"}
 CHOSEN |= {"time_zone": "Asia/Tokyo"}
+OTHERS = (Reading, Streaming, Remarks, Serving)  # groups of settings that no detector takes
 
 
 def file_with(folder: Path, text: str) -> Path:
@@ -185,7 +187,7 @@ def test_every_setting_arrives_under_its_name_and_reaches_the_detectors(name: st
     assert settings.given(NAMES) == {name: value}
     assert getattr(settings, name) == value != declared(name).default
     takers = [d for d in (IRLDetector, FleetDetector) if name in inspect.signature(d).parameters]
-    assert bool(takers) != (name in {f.name for group in (Reading, Streaming, Remarks) for f in fields(group)})
+    assert bool(takers) != (name in {f.name for group in OTHERS for f in fields(group)})
     for detector in takers:
         assert detector(**settings.of(detector)).get_params()[name] == value
         assert inspect.signature(detector).parameters[name].default == declared(name).default
@@ -228,7 +230,8 @@ def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any
 def names_in_commands() -> Iterator[tuple[str, str]]:
     """Every setting that a command reads by its name, and where."""
     source = Path(astray.__file__).parent
-    for file in [*(source / "cli").glob("*.py"), source / "benchmark" / "command.py"]:
+    further = [source / "benchmark" / "command.py", source / "service" / "running.py"]
+    for file in [*(source / "cli").glob("*.py"), *further]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             place = f"{file.name}, line {getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("settings"):

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from astray.errors import AstrayError
 
@@ -129,6 +129,51 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
         for arrived in late:
             signal.raise_signal(arrived)
+
+
+class Aside(Generic[Task, Result]):
+    """One more process, for work that must not hold this one up; started when it is first needed.
+
+    ``work`` is sent to it once, and keeps its state there. If the process is killed, what it had to do fails with
+    :class:`~astray.errors.AstrayError`, and the next task has a new one.
+    """
+
+    def __init__(self, work: Callable[[Task], Result]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+        self._held: list[Connection] = []
+
+    def submit(self, task: Task) -> Future[Result]:
+        """Have a task done, after those that were given before."""
+        with self._lock, undisturbed():
+            try:
+                return self._running().submit(_perform, task)
+            except BrokenProcessPool:
+                self._stop()
+                return self._running().submit(_perform, task)
+
+    def _running(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            lifeline, held = context.Pipe(duplex=False)
+            self._pool, self._held = ProcessPoolExecutor(1, context, _begin, (self._work, lifeline)), [held, lifeline]
+        return self._pool
+
+    def _stop(self) -> None:
+        pool, self._pool = self._pool, None
+        for end in self._held[:1]:
+            end.close()  # the process ends with it
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+        for end in self._held[1:]:
+            end.close()
+        self._held = []
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        with self._lock:
+            self._stop()
 
 
 # -------------------------------------------------------------------- in a worker

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PREFIX = "ASTRAY_"
 ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
+DATA = ("geolife", "porto")
+"""Names in the environment (``ASTRAY_PORTO``) that say where data are; they are nobody's settings."""
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
 FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
@@ -380,12 +382,50 @@ class Deciding:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class Serving:
+    """Where the service listens and keeps things, and how far it goes."""
+
+    host: str = setting(TEXT, "127.0.0.1", "Where to listen. Other machines reach it only with TLS or behind a proxy.")
+    port: int = setting(WHOLE, 8417, "The port to listen on.", ((lambda port: 0 <= port < 65_536), "0 to 65535"))
+    store: str | None = setting(
+        TEXT,
+        None,
+        "Keep everything in this PostgreSQL database instead of a file in the folder.",
+        metavar="postgresql://...",
+    )
+    mqtt: str | None = setting(
+        TEXT, None, "Also take fixes from this broker, such as mqtt://localhost.", metavar="mqtt://..."
+    )
+    tokens: tuple[str, ...] | None = setting(
+        TEXTS, None, "Tokens that allow everything, beside those of astray serve token.", metavar="A,B,..."
+    )
+    names: tuple[str, ...] | None = setting(
+        TEXTS, None, "Further names by which the service is asked for, such as track.example.org.", metavar="A,B,..."
+    )
+    certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
+    key: str | None = setting(TEXT, None, "The key of the certificate.", metavar="FILE")
+    address: str | None = setting(
+        TEXT, None, "The address of the page for links in messages, such as https://track.example.org.", metavar="URL"
+    )
+    smtp: str | None = setting(
+        TEXT, None, "By which e-mail is sent: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
+    )
+    webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
+    behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
+    refresh: float = setting(
+        NUMBER, 24.0, "Hours between two refreshes of scales and reward; 0 is never.", NOT_NEGATIVE
+    )
+    known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
+    memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)
+
+
 # -------------------------------------------------------------------- what is given
 
 
 @dataclass(kw_only=True)
 class Settings(
-    Deciding, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
+    Deciding, Serving, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
 ):
     """Everything that can be set; what was not given has its default.
 
@@ -429,6 +469,8 @@ class Settings(
         of_environ = {}
         for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
             name = key.removeprefix(PREFIX).lower()
+            if name in DATA:
+                continue
             if name in NAMES:
                 of_environ[name] = environ[key], f"{key} in the environment"
             elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):

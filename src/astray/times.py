@@ -55,7 +55,7 @@ IMPLAUSIBLE: tuple[str, Remedy] = (
 BEYOND: tuple[str, Remedy] = ("time lies before the year 1739 or after 2201", "correct it")
 
 # What most feeds send, and the standard library reads fastest.
-_USUAL = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
+_USUAL = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 
 _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)$"
 _BODIES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S")

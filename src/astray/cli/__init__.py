@@ -24,6 +24,7 @@ COMMANDS = {
     "enroll": "Let a fleet model know new agents, or further trips, by counting them.",
     "score": "Say how normal each trip, or each fix, of a file is.",
     "explain": "Say in words and pictures why a trip scored as it did.",
+    "serve": "Run the service: feeds in, alerts, a queue of trips to review, a page.",
     "watch": "Score live fixes from standard input, and raise alerts.",
     "update": "Go on learning from further trips; what proved anomalous is never learned from.",
     "observe": "Score trips in the order of time, and learn from those that are normal.",
@@ -96,7 +97,11 @@ def _run(given: list[str]) -> int:
         return 2
     from astray.cli.running import run
 
-    return run(name, importlib.import_module(f"astray.cli.{name}").command, given[1:])
+    module = importlib.import_module(f"astray.cli.{name}")
+    further = getattr(module, "FURTHER", {})  # commands of a command: astray serve backup
+    if given[1:2] and given[1] in further:
+        return run(f"{name} {given[1]}", further[given[1]], given[2:])
+    return run(name, module.command, given[1:])
 
 
 def _in_list(name: str, says: str) -> str:

@@ -1,4 +1,4 @@
-"""``python -m astray.cli``: the command line where no script is installed."""
+"""``python -m astray.cli`` is the command ``astray``."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ PANELS = {
     **dict.fromkeys((s.Learning, s.OneAgent, s.FleetOnly), "Learning"),
     **dict.fromkeys((s.ItsOwn, s.OwnReward), "Learning a reward of the agent's own"),
     s.Deciding: "Deciding",
+    s.Serving: "Serving",
     **dict.fromkeys((s.Reading, s.LocalTime), "Reading"),
     **dict.fromkeys((s.Streaming, s.Chance, s.Remarks), RUNNING),
 }

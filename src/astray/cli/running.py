@@ -12,10 +12,13 @@ from astray.errors import AstrayError, Call, Columns, Option
 from astray.settings import NAMES, ROLES, SettingsError, flag_of
 
 
-def run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
-    """Run one command with its arguments; gives the exit code."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name != "demo")(command)
+def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequence[str]) -> int:
+    """Run one command, or one of a group of commands, with its arguments; gives the exit code."""
+    if isinstance(command, typer.Typer):
+        app = command
+    else:
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+        app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name != "demo")(command)
     try:
         app(args=list(arguments), prog_name=f"astray {name}")
     except SettingsError as error:

@@ -236,8 +236,19 @@ class Members(MutableMapping[str, Member]):
 
     def saved(self, store: FleetStore) -> None:
         """Go on from a store that holds all this."""
-        self.store = store
-        self.discard()
+        if store is not self.store:
+            self.store = store
+            self.discard()
+            return
+        changed, known_as = self._changed, self._known_as
+        self._clear()
+        # Who was read from it, or written to it, need not be read again.
+        self._known_as = {agent: known_as[agent] for agent in self._ready}
+        for agent, member in changed.items():
+            entry = store.entry(agent)
+            if entry is not None:
+                self._known_as[agent] = entry.checksum
+                self._keep_ready(agent, member)
 
 
 class _Waiting:

@@ -66,6 +66,15 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
         return Refused(f"not JSON: {str(error).splitlines()[0]:.100}")
     if not isinstance(said, dict):
         return Refused('not a JSON object; a fix is one, such as {"agent": "a", "time": 0, "lat": 45, "lon": 7}')
+    return understood(said, time_zone)
+
+
+def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
+    """One JSON object that is read already, as :func:`parse` understands it; what it has taken is gone from it.
+
+    >>> understood({"type": "end", "agent": "a"}).kind
+    'end'
+    """
     kind = said.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")

@@ -1,0 +1,167 @@
+"""What the service does in a second: fixes in batches, single posts, how long they wait, and what 10,000 agents take.
+
+Prints a table. Processor time is that of the service's process alone; the clients run in another one. Figures of a busy
+machine are worse: compare processor time, or ratios within one run.
+
+    python bench/serve.py [--quick] [--store postgresql://...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from astray.service.memories import blank_fleet
+from astray.simulate import city
+from astray.threads import one_thread
+from serving import Running, fixes_of
+
+Fixes = list[dict[str, Any]]
+
+
+def lives(people: int, days: int) -> list[Fixes]:
+    """The fixes of simulated people, one list a person; many more agents are copies under other names."""
+    trips = city(people=people, days=days, seed=0).trips
+    return [fixes_of(trips.agent(agent))[::3] for agent in trips.agents]
+
+
+def interleaved(base: list[Fixes], agents: int, fixes_each: int, begin: int = 0) -> Fixes:
+    """The fixes of many agents, in turns as a feed brings them."""
+    rows = []
+    for i in range(fixes_each):
+        for k in range(agents):
+            own = base[k % len(base)]
+            row = own[(begin + i) % len(own)]
+            later = 400 * 86_400.0 * ((begin + i) // len(own))
+            rows.append(dict(row, agent=f"a{k:05}", time=row["time"] + later))
+    return rows
+
+
+class Client:
+    """Sends requests, so many at a time, and notes how long each waited."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.waits = url, list[float]()
+
+    async def send(self, bodies: list[bytes], at_once: int, rate: float | None = None) -> float:
+        """Send bodies; at a rate, or as fast as they are answered. Gives the seconds it took."""
+        limits = httpx.Limits(max_connections=at_once)
+        async with httpx.AsyncClient(base_url=self.url, timeout=120, limits=limits) as client:
+            gate, began = asyncio.Semaphore(at_once), time.perf_counter()
+
+            async def one(body: bytes, due: float) -> None:
+                async with gate:
+                    start = time.perf_counter() if rate is None else due
+                    answer = await client.post("/api/fixes", content=body)
+                    assert answer.status_code == 200, answer.text
+                    self.waits.append(time.perf_counter() - start)
+
+            tasks = []
+            for i, body in enumerate(bodies):
+                due = began if rate is None else began + i / rate
+                if rate is not None:
+                    await asyncio.sleep(max(due - time.perf_counter(), 0))
+                tasks.append(asyncio.create_task(one(body, due)))
+                if rate is None and len(tasks) >= 4 * at_once:
+                    await asyncio.gather(*tasks)
+                    tasks.clear()
+            await asyncio.gather(*tasks)
+            return time.perf_counter() - began
+
+
+def processor(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def measured(running: Running, work: Callable[[Client], Any]) -> tuple[float, Any, Client]:
+    """Processor seconds of the service while something is done."""
+    process, client = psutil.Process(running.process.pid), Client(running.url)
+    before = processor(process)
+    found = work(client)
+    return processor(process) - before, found, client
+
+
+def alone(rows: Fixes) -> float:
+    """Fixes a second of processor time of the sessions alone, without store and learning: what this machine can do."""
+    fleet, sessions = blank_fleet(), dict[str, Any]()
+    some = [one for one in rows if int(one["agent"][1:]) < 20]
+    began = time.process_time()
+    with one_thread():
+        for one in some:
+            if one["agent"] not in sessions:
+                sessions[one["agent"]] = fleet.open(one["agent"])
+            sessions[one["agent"]].push((one["time"], one["lat"], one["lon"]))
+    return len(some) / (time.process_time() - began)
+
+
+def row(what: str, figure: str, asked: str) -> None:
+    print(f"| {what} | {figure} | {asked} |", flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--quick", action="store_true")
+    arguments.add_argument("--store")
+    given = arguments.parse_args()
+    agents, each = (60, 60) if given.quick else (240, 200)
+    base = lives(6, 10)
+    print("| | measured | asked |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        running = Running(Path(folder) / "data", store=given.store)
+        try:
+            rows = interleaved(base, agents, each)
+            row("for comparison, sessions alone: fixes a second of processor time", f"{alone(rows):,.0f}", "")
+            batches = [msgspec.json.encode(rows[i : i + 100]) for i in range(0, len(rows), 100)]
+            used, took, _ = measured(running, lambda c: asyncio.run(c.send(batches, 8)))
+            row(
+                f"batches of 100, {agents} agents: fixes a second of processor time",
+                f"{len(rows) / used:,.0f}",
+                "3,000",
+            )
+            row("the same by the clock", f"{len(rows) / took:,.0f}", "")
+
+            rows = interleaved(base, agents, max(each // 10, 5), begin=each)
+            singles = [msgspec.json.encode(one) for one in rows]
+            used, took, _ = measured(running, lambda c: asyncio.run(c.send(singles, 64)))
+            row("single posts a second of processor time", f"{len(singles) / used:,.0f}", "1,500")
+            row("the same by the clock", f"{len(singles) / took:,.0f}", "")
+
+            rate = 0.5 * len(singles) / used
+            rows = interleaved(base, agents, max(each // 10, 5), begin=each + each // 10 + 5)
+            singles = [msgspec.json.encode(one) for one in rows]
+            _, _, client = measured(running, lambda c: asyncio.run(c.send(singles, 200, rate)))
+            p50, p99 = (1000 * float(np.percentile(client.waits, q)) for q in (50, 99))
+            row(
+                f"single posts at half load ({rate:,.0f} a second): median, 99th percentile",
+                f"{p50:.0f}, {p99:.0f} ms",
+                "99th: 100 ms",
+            )
+
+            known = 1_000 if given.quick else 10_000
+            rows = interleaved(base, known, 3)
+            batches = [msgspec.json.encode(rows[i : i + 500]) for i in range(0, len(rows), 500)]
+            measured(running, lambda c: asyncio.run(c.send(batches, 4)))
+            memory = psutil.Process(running.process.pid).memory_info().rss / 1e6
+            row(f"memory with {known:,} agents known", f"{memory:,.0f} MB", "1,000 MB")
+            size = running.get("/api/health")["store"]["bytes"] / 1e6
+            row("the store then", f"{size:,.0f} MB", "")
+        finally:
+            running.end()
+
+
+if __name__ == "__main__":
+    main()

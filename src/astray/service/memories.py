@@ -1,0 +1,265 @@
+"""Memories: the fleet whose members live in the store's tables, and how it learns from a trip or from a verdict."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from astray.detectors.agents import Codec, Member
+from astray.detectors.configuration import aspect_weights, featurizer_config
+from astray.detectors.fleet import FleetDetector
+from astray.detectors.inbox import Inbox
+from astray.detectors.members import Members
+from astray.detectors.observing import LEARNED, Question
+from astray.errors import DataError, InUseError, ModelFileError
+from astray.features.context import Context
+from astray.features.featurizer import FeaturizerConfig
+from astray.features.popularity import Counted, Popularity, Visits
+from astray.service.preferences import put_setting
+from astray.service.store import Connection
+from astray.storage import load
+from astray.storage.fleet_file import checksum
+from astray.storage.fleet_store import Entry, Row
+from astray.storage.pretrained import pretrained
+from astray.trajectories import Trajectories
+from astray.trip_ids import TripId
+from astray.zones import home_of
+
+VERSION = "model version"  # the setting that says which model is in use
+SOURCE = "model source"  # the setting that says which file it came from: a checksum, or nothing
+KNOWN = 20_000  # entries of agents that are held ready
+
+
+class FleetTables:
+    """A fleet in the tables ``models`` and ``members``; written inside the transaction that is open."""
+
+    name = "the store"
+
+    def __init__(self, connection: Connection, version: int) -> None:
+        self._connection, self.version = connection, version
+        self.codec: Codec | None = None
+        self._known: OrderedDict[str, Entry | None] = OrderedDict()
+
+    def shared(self, part: int) -> bytes:
+        """What all agents share: one of the parts of a fleet."""
+        found = self._connection.value("SELECT data FROM models WHERE version = ? AND part = ?", (self.version, part))
+        if found is None:
+            raise self.wrong(f"part {part} of model {self.version} is missing")
+        return bytes(found)
+
+    def entry(self, agent: str) -> Entry | None:
+        """What is said of an agent; None if it is not there."""
+        if agent in self._known:
+            self._known.move_to_end(agent)
+            return self._known[agent]
+        found = self._connection.row(
+            "SELECT checksum, trips, first, last, waiting, zone FROM members WHERE agent = ?", (agent,)
+        )
+        return self._know(agent, None if found is None else _entry(found))
+
+    def _know(self, agent: str, entry: Entry | None) -> Entry | None:
+        self._known[agent] = entry
+        if len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+        return entry
+
+    def read(self, agent: str) -> tuple[bytes, Entry] | None:
+        """What is known of an agent, and its entry; None if it is not there."""
+        found = self._connection.row(
+            "SELECT checksum, trips, first, last, waiting, zone, data, model FROM members WHERE agent = ?", (agent,)
+        )
+        if found is None:
+            return None
+        data, entry = bytes(found[6]), _entry(found)
+        if checksum(agent, data) != entry.checksum:
+            raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
+        if found[7] != self.version and self.codec is not None:  # another reward gave its trips their scores
+            data = self.codec.pack(replace(self.codec.unpack(agent, data), measured=False))
+        return data, entry
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """All agents, in no order."""
+        asked = "SELECT agent, checksum, trips, first, last, waiting, zone FROM members"
+        return ((str(row[0]), _entry(row[1:])) for row in self._connection.rows(asked))
+
+    def __len__(self) -> int:
+        return int(self._connection.value("SELECT count(*) FROM members"))
+
+    @contextmanager
+    def changing(self) -> Iterator[FleetTables]:
+        """Change it; the transaction that is open makes that whole or nothing."""
+        yield self
+
+    def share(self, part: int, data: bytes) -> None:
+        """Put something in place of what all agents share."""
+        self._connection.run(
+            "INSERT INTO models VALUES (?, ?, ?) ON CONFLICT (version, part) DO UPDATE SET data = excluded.data",
+            (self.version, part, data),
+        )
+
+    def put(self, agent: str, row: Row | None, before: bytes | None) -> None:
+        """Put a row in place of an agent's, or with None take it out."""
+        known = self.entry(agent)
+        if (None if known is None else known.checksum) != before:
+            raise InUseError(f"agent {agent!r} was changed by somebody else", remedy="start the service again")
+        if row is None:
+            self._connection.run("DELETE FROM members WHERE agent = ?", (agent,))
+            self._know(agent, None)
+            return
+        told = checksum(agent, row.data)
+        first, last = (None if math.isnan(time) else time for time in (row.first, row.last))
+        self._connection.run(
+            "INSERT INTO members (agent, checksum, trips, first, last, waiting, zone, model, data) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO UPDATE SET checksum = excluded.checksum, "
+            "trips = excluded.trips, first = excluded.first, last = excluded.last, waiting = excluded.waiting, "
+            "zone = excluded.zone, model = excluded.model, data = excluded.data",
+            (agent, told, row.trips, first, last, int(row.waiting), row.zone, self.version, row.data),
+        )
+        self._know(agent, Entry(0, told, *row[1:]))
+
+    def wrong(self, what: str) -> ModelFileError:
+        """An error that says what is wrong with the store."""
+        return ModelFileError(f"{self.name}: {what}; it is damaged: restore a backup")
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    told, trips, first, last, waiting, zone = row[:6]
+    begun, ended = (math.nan if time is None else float(time) for time in (first, last))
+    return Entry(0, bytes(told), int(trips), begun, ended, bool(waiting), str(zone))
+
+
+# -------------------------------------------------------------------- the fleet
+
+
+def blank_fleet() -> FleetDetector:
+    """A fleet that knows nobody yet, with the reward that ships with astray."""
+    fleet = FleetDetector()
+    fleet.reward_ = pretrained()
+    fleet.featurizer_config_ = featurizer_config(FeaturizerConfig(), None)
+    fleet.context_ = Context()
+    fleet.popularity_ = Popularity(fleet.featurizer_config_.popularity, Visits(Counted()))
+    fleet.aspect_weights_ = aspect_weights(fleet.reward_.aspects, None)
+    fleet.anomalous_ = frozenset()
+    fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured)
+    return fleet
+
+
+def begin(connection: Connection, model: Path | None) -> None:
+    """Put a model into a store that has none yet: a fleet's file, or nobody and the reward that ships with astray."""
+    source = "" if model is None else checksum("model", model.read_bytes()).hex()
+    known = connection.value("SELECT value FROM settings WHERE name = ?", (SOURCE,))
+    if known is not None:
+        if source not in ("", known):
+            raise DataError(
+                "the store was begun with another model", place=model or "", remedy="name a new folder, or leave it out"
+            )
+        return
+    fleet = blank_fleet() if model is None else load(model)
+    if not isinstance(fleet, FleetDetector):
+        raise DataError("a model of one agent", place=model or "", remedy="give a fleet: astray fit with many agents")
+    fleet.to_store(FleetTables(connection, 1))
+    put_setting(connection, SOURCE, source)
+    put_setting(connection, VERSION, "1")
+
+
+def open_fleet(connection: Connection, version: int | None = None) -> FleetDetector:
+    """The fleet in a store, by the model that is in use or by an earlier one."""
+    tables = FleetTables(connection, version or version_in_use(connection))
+    fleet = FleetDetector.from_store(tables)
+    tables.codec = fleet.members_.codec
+    return fleet
+
+
+def version_in_use(connection: Connection) -> int:
+    """The version of the model that new trips are scored by."""
+    return int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
+
+
+def as_of(fleet: FleetDetector, agent: str, data: bytes) -> FleetDetector:
+    """A fleet that knows of one agent what these bytes say, and of nobody else."""
+    then = copy.copy(fleet)
+    then.members_ = Members(fleet.members_.codec, then._measured)
+    then.members_[agent] = fleet.members_.codec.unpack(agent, data)
+    return then
+
+
+def write(fleet: FleetDetector) -> None:
+    """Write the members that were changed to their tables."""
+    tables = fleet.members_.store
+    assert isinstance(tables, FleetTables)
+    changes = list(fleet.members_.changes())
+    for agent, row, before in changes:
+        tables.put(agent, row, before)
+    if changes:
+        fleet.members_.saved(tables)
+
+
+# -------------------------------------------------------------------- learning
+
+
+class Lesson(NamedTuple):
+    """What became of a trip that is over."""
+
+    became: str  # learned, waiting, refused or known
+    questions: tuple[Question, ...]  # that are open about its agent
+    drift: str  # what is said if many trips were flagged lately
+
+
+def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool) -> Lesson:
+    """Remember a trip that was not flagged; let a flagged one wait, and perhaps ask about it."""
+    (agent,) = trip.agents
+    if agent not in fleet.members_:
+        blank, tokens = Member.blank(fleet.featurizer_config_), fleet._common.observing.tokens
+        fleet.members_[agent] = replace(blank, inbox=Inbox(tokens=tokens), zone=home_of(trip))
+    # The score that decides is the one by the model that the trip began with.
+    learner, outcome = fleet._learner(agent).observe(trip, lambda _: math.inf if flagged else -math.inf)
+    fleet._keep(learner, int(outcome.became == LEARNED))
+    if outcome.became == LEARNED:
+        fleet.members_[agent] = fleet._member(agent).keeping(trip, fleet._common)
+    return Lesson(outcome.became, learner.questions, learner.drift)
+
+
+def teach(fleet: FleetDetector, trips: Trajectories, mine: bool) -> tuple[Question, ...]:
+    """A person has said whether trips of one agent were its own; gives the questions that are still open.
+
+    Confirmed anomalies never teach: what is like them is refused from then on.
+    """
+    (agent,) = trips.agents
+    named = set(trips.ids)
+    inbox = fleet._member(agent).inbox
+    waiting = [trip for trip in inbox.waiting.trip_ids if trip in named]
+    if waiting:
+        fleet._keep(fleet._learner(agent).answer(waiting, mine), len(waiting) if mine else 0)
+    gone = trips[~trips.isin(waiting)]  # too many waited, and these have left
+    if len(gone):
+        if mine:
+            fleet.enroll(gone)
+        else:
+            fleet.forget_trips(agent, gone.trajectory_ids.tolist(), anomalous=True)
+            fleet._know(gone)
+    if mine:
+        fleet.members_[agent] = fleet._member(agent).keeping(trips, fleet._common)
+    fleet.anomalous_ = frozenset()  # the table of reviews knows them
+    return tuple(Question(agent, group) for group in fleet._member(agent).inbox.asked)
+
+
+def unlearn(fleet: FleetDetector, trips: Sequence[TripId]) -> None:
+    """Take trips out of what is known of their agent, to look at them again."""
+    for agent in {trip.agent for trip in trips}:
+        if agent in fleet.members_:
+            fleet.forget_trips(agent, [trip.trajectory for trip in trips if trip.agent == agent])
+
+
+def forget(fleet: FleetDetector, agent: str) -> None:
+    """Remove an agent and all that is known of it, also where others are compared with it."""
+    if agent in fleet.members_:
+        fleet.forget(agent)
+    tables = fleet.members_.store
+    assert isinstance(tables, FleetTables)
+    fleet.save_changes()

@@ -1,0 +1,180 @@
+// The card of one agent on the live map: its state, its trip under way, its last trips; pausing its alerts, erasing it.
+
+import { ask, inPath } from "./api.js";
+import { stateMark, stateOf } from "./colours.js";
+import { confirmed, make, say } from "./dom.js";
+import { loadTrip } from "./trip_view.js";
+import { DECISIONS, ago, count, lasting, moment, sentence, signed, zoneName } from "./words.js";
+
+const TRIPS = 8; // last trips that are listed
+const PAUSE = 24 * 3600; // seconds without alerts
+
+export class AgentCard {
+  constructor({ close, track }) {
+    Object.assign(this, { close, track });
+    this.element = make("aside", { class: "card", "aria-label": "The chosen agent", hidden: true });
+  }
+
+  show(agent, name) {
+    this.agent = agent;
+    this.element.hidden = name === null;
+    if (name === null) return;
+    if (agent === null) {
+      this.element.replaceChildren(this.head(name), make("p", {}, "No agent of this name is known here."));
+      return;
+    }
+    this.facts = make("div", { class: "facts" });
+    this.trips = make(
+      "ul",
+      { class: "trips", "aria-label": "Last trips" },
+      make("li", { class: "soft" }, "Loading the last trips …"),
+    );
+    this.alerts = make("div", { class: "alerts" });
+    this.said = make("p", { class: "soft", role: "status" });
+    this.element.replaceChildren(
+      this.head(agent.agent),
+      this.facts,
+      this.alerts,
+      make("h3", {}, "Last trips"),
+      this.trips,
+      make(
+        "div",
+        { class: "row" },
+        make("button", { type: "button", onclick: () => this.pause() }, "No alerts for a day"),
+        make("button", { type: "button", class: "danger", onclick: () => this.erase() }, "Erase …"),
+      ),
+      this.said,
+    );
+    this.update(agent);
+    this.refresh();
+  }
+
+  head(name) {
+    return make(
+      "div",
+      { class: "row top" },
+      make("h2", { class: "fill" }, name),
+      make(
+        "button",
+        { type: "button", class: "close", "aria-label": "Close", title: "Close (Esc)", onclick: this.close },
+        "×",
+      ),
+    );
+  }
+
+  update(agent) {
+    this.agent = agent;
+    const trip = agent.trip ? make("a", { href: `/trip/${inPath(agent.trip)}` }, "Trip under way") : null;
+    this.facts.replaceChildren(
+      make("p", { class: "row" }, stateMark(agent.state), sentence(stateOf(agent.state).words)),
+      make(
+        "p",
+        { class: "soft" },
+        agent.time
+          ? `Last fix ${ago(agent.time)}: ${moment(agent.time, agent.local)} ${zoneName(agent.zone)}`
+          : "No fix yet",
+      ),
+      make(
+        "p",
+        { class: "soft" },
+        count(agent.trips, "past trip"),
+        " known",
+        agent.trips < 5 ? "; below five nothing is called an anomaly" : "",
+      ),
+      ...(trip ? [make("p", {}, trip, agent.normality === null ? "" : `, normality ${signed(agent.normality)}`)] : []),
+    );
+  }
+
+  async refresh() {
+    const { agent } = this;
+    if (!agent) return;
+    const path = `/api/agents/${inPath(agent.agent)}/trips?limit=${TRIPS}`;
+    const [trips, alerts] = await Promise.all([
+      ask(path).catch((error) => error),
+      agent.alert ? ask("/api/alerts?open=1&limit=100").catch(() => null) : null,
+    ]);
+    if (this.agent?.agent !== agent.agent) return;
+    this.list(trips);
+    const mine = alerts?.alerts.filter((alert) => alert.agent === agent.agent) ?? [];
+    this.alerts.replaceChildren(
+      ...mine.map((alert) =>
+        make(
+          "p",
+          { class: "alert" },
+          make("b", {}, `Alert since ${moment(alert.opened, alert.local)}. `),
+          sentence(alert.words),
+          " ",
+          make("span", { class: "soft" }, told(alert)),
+        ),
+      ),
+    );
+    if (agent.trip)
+      loadTrip(agent.trip).then(
+        (trip) => this.agent?.agent === agent.agent && this.track(trip),
+        () => null,
+      );
+  }
+
+  list(answer) {
+    if (answer instanceof Error)
+      return this.trips.replaceChildren(make("li", { class: "soft" }, answer.words ?? String(answer)));
+    const trips = Array.isArray(answer) ? answer : (answer.trips ?? answer.items ?? []);
+    if (!trips.length)
+      return this.trips.replaceChildren(make("li", { class: "soft" }, "None yet. A trip ends with a stay or a gap."));
+    return this.trips.replaceChildren(
+      ...trips.map((trip) =>
+        make(
+          "li",
+          {},
+          make(
+            "a",
+            { href: `/trip/${inPath(trip.id)}` },
+            make(
+              "span",
+              { class: "fill" },
+              moment(trip.start, trip.local),
+              make("span", { class: "soft" }, ` ${lasting(60 * (trip.minutes ?? 0))}`),
+            ),
+            trip.decision && trip.decision !== "normal"
+              ? make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision])
+              : make("span", { class: "soft" }, signed(trip.score)),
+          ),
+        ),
+      ),
+    );
+  }
+
+  async pause() {
+    const until = Math.round(Date.now() / 1000) + PAUSE;
+    await this.does(
+      ask(`/api/agents/${inPath(this.agent.agent)}/pause`, { method: "POST", body: { until } }),
+      "No alerts of this agent for 24 hours. Its trips are still scored and listed.",
+    );
+  }
+
+  async erase() {
+    const { agent } = this.agent;
+    if (
+      !(await confirmed(
+        `Erase ${agent}? All fixes, trips, scores, verdicts and what was learned from them are deleted. This cannot be undone.`,
+        "Erase",
+      ))
+    )
+      return;
+    await this.does(ask(`/api/agents/${inPath(agent)}`, { method: "DELETE" }), "Erased.");
+  }
+
+  async does(request, words) {
+    const said = await request.then(
+      () => words,
+      (error) => error.words ?? String(error),
+    );
+    this.said.textContent = said;
+    say(said);
+  }
+}
+
+function told(alert) {
+  const words = { yes: "Somebody was told.", held: "Held back", no: "Only listed" }[alert.told] ?? "";
+  return alert.told === "yes" || !alert.reason ? words : `${words}: ${alert.reason}.`;
+}

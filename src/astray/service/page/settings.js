@@ -1,0 +1,303 @@
+// Settings: a form that says what each thing does, checked here in words and once more by the service.
+
+import { ask } from "./api.js";
+import { make, say } from "./dom.js";
+import { logoutButton } from "./login.js";
+
+const KINDS = {
+  webhook: ["Webhook", "https://example.org/hook"],
+  ntfy: ["ntfy", "https://ntfy.example.org/topic"],
+  mqtt: ["MQTT topic", "astray/alerts"],
+  email: ["E-mail", "ana@example.org"],
+  apprise: ["Apprise", "gotify://host/token"],
+};
+
+export class Settings {
+  title = "Settings";
+
+  constructor() {
+    this.form = make("form", {
+      novalidate: true,
+      onsubmit: (event) => this.save(event),
+      oninput: () => this.changed(),
+    });
+    this.element = make("div", { class: "sheet" }, make("h1", {}, "Settings"), this.form);
+  }
+
+  async enter() {
+    this.settings = await ask("/api/settings");
+    this.render();
+  }
+
+  render() {
+    const { settings } = this;
+    const quiet = settings.quiet_hours;
+    this.outlets = make(
+      "ul",
+      { class: "outlets", "aria-label": "Who is told" },
+      settings.outlets.map((outlet) => this.outlet(outlet)),
+    );
+    this.said = make("p", { role: "status", class: "fill" });
+    this.submit = make("button", { class: "primary", type: "submit" }, "Save");
+    this.form.replaceChildren(
+      group(
+        "Alerts",
+        make(
+          "div",
+          { class: "pair" },
+          number("alerts_a_week.agent", "Alerts a week for one agent", settings.alerts_a_week.agent, {
+            min: 0,
+            max: 10000,
+            step: 1,
+          }),
+          number("alerts_a_week.all", "Alerts a week in all", settings.alerts_a_week.all, {
+            min: 0,
+            max: 1000000,
+            step: 1,
+          }),
+        ),
+        make("p", { class: "hint" }, "What goes beyond this is listed under Review, and nobody is told."),
+        check(
+          "quiet",
+          "Quiet hours",
+          quiet !== null,
+          "Alerts wait until they are over. The clock is that of where the agent is.",
+          (on) => this.toggle("quiet_hours", on),
+        ),
+        make(
+          "div",
+          { class: "pair", "data-part": "quiet_hours", hidden: quiet === null },
+          field(
+            "quiet_hours.from",
+            "From",
+            make("input", { type: "time", value: quiet?.from ?? "22:00", required: true }),
+          ),
+          field(
+            "quiet_hours.to",
+            "Until",
+            make("input", { type: "time", value: quiet?.to ?? "07:00", required: true }),
+          ),
+        ),
+      ),
+      group(
+        "Who is told",
+        make(
+          "p",
+          { class: "hint" },
+          "Alerts go to each of these. What is secret in an address is shown as ***, and stays as it is unless you write something else.",
+        ),
+        this.outlets,
+        make("p", { class: "error", "data-error": "outlets", hidden: true }),
+        make("button", { type: "button", onclick: () => this.addOutlet() }, "Add an outlet"),
+      ),
+      group(
+        "Decision",
+        number(
+          "false_alarm_rate",
+          "False-alarm rate, in percent",
+          percentOf(settings.false_alarm_rate),
+          { min: 0.01, max: 50, step: "any" },
+          "Of normal trips, so many are flagged. Lower means fewer alerts and more that is missed.",
+        ),
+        number(
+          "undo_minutes",
+          "Minutes to undo a verdict",
+          settings.undo_minutes,
+          { min: 0, max: 10080, step: "any" },
+          "Only then does it teach.",
+        ),
+      ),
+      group(
+        "Data",
+        check(
+          "keep",
+          "Delete old fixes and trips",
+          settings.retention_days !== null,
+          "What was learned from them stays until the agent is erased.",
+          (on) => this.toggle("retention_days", on),
+        ),
+        make(
+          "div",
+          { "data-part": "retention_days", hidden: settings.retention_days === null },
+          number("retention_days", "Days to keep them", settings.retention_days ?? 365, {
+            min: 1,
+            max: 36500,
+            step: 1,
+          }),
+        ),
+        field(
+          "tiles",
+          "Map file",
+          make("input", {
+            type: "text",
+            value: settings.tiles ?? "",
+            placeholder: "none: habitual ways alone",
+            spellcheck: "false",
+          }),
+          "A PMTiles file on the machine of the service. No tile is ever asked for from elsewhere.",
+        ),
+      ),
+      make("div", { class: "row save" }, this.said, logoutButton(), this.submit),
+    );
+  }
+
+  outlet({ kind, to }) {
+    const address = make("input", {
+      type: "text",
+      value: to,
+      "aria-label": "Address",
+      placeholder: KINDS[kind][1],
+      spellcheck: "false",
+    });
+    const choice = make(
+      "select",
+      { "aria-label": "Kind of outlet", onchange: () => (address.placeholder = KINDS[choice.value][1]) },
+      Object.entries(KINDS).map(([value, [name]]) => make("option", { value, selected: value === kind }, name)),
+    );
+    const row = make(
+      "li",
+      { class: "row" },
+      choice,
+      address,
+      make(
+        "button",
+        { type: "button", "aria-label": "Remove this outlet", onclick: () => (row.remove(), this.changed()) },
+        "Remove",
+      ),
+    );
+    return row;
+  }
+
+  addOutlet() {
+    const row = this.outlet({ kind: "webhook", to: "" });
+    this.outlets.append(row);
+    row.querySelector("select").focus();
+    this.changed();
+  }
+
+  toggle(name, shown) {
+    this.form.querySelector(`[data-part="${name}"]`).hidden = !shown;
+  }
+
+  changed() {
+    this.said.textContent = "Not saved yet.";
+  }
+
+  value(name) {
+    return this.form.querySelector(`[name="${name}"]`).value;
+  }
+
+  /** What the form says, as the service takes it. */
+  read() {
+    const on = (name) => this.form.querySelector(`[name="${name}"]`).checked;
+    return {
+      ...this.settings,
+      alerts_a_week: { agent: Number(this.value("alerts_a_week.agent")), all: Number(this.value("alerts_a_week.all")) },
+      quiet_hours: on("quiet") ? { from: this.value("quiet_hours.from"), to: this.value("quiet_hours.to") } : null,
+      outlets: [...this.outlets.children].map((row) => ({
+        kind: row.querySelector("select").value,
+        to: row.querySelector("input").value.trim(),
+      })),
+      false_alarm_rate: Number(this.value("false_alarm_rate")) / 100,
+      undo_minutes: Number(this.value("undo_minutes")),
+      retention_days: on("keep") ? Number(this.value("retention_days")) : null,
+      tiles: this.value("tiles").trim() || null,
+    };
+  }
+
+  /** The first thing that cannot be, as [field, words]; null if all is well. */
+  wrong() {
+    for (const input of this.form.querySelectorAll("input[name]")) {
+      if (input.closest("[hidden]") || input.type === "checkbox") continue;
+      if (input.type === "number" && (input.value === "" || !input.validity.valid)) {
+        return [
+          input.name,
+          `Give ${input.step === "1" ? "a whole number" : "a number"} from ${input.min} to ${input.max}.`,
+        ];
+      }
+      if (input.type === "time" && !input.value) return [input.name, "Give an hour, such as 22:00."];
+    }
+    for (const row of this.outlets.children) {
+      if (!row.querySelector("input").value.trim())
+        return ["outlets", "An outlet has no address. Give one, or remove it."];
+    }
+    return null;
+  }
+
+  async save(event) {
+    event.preventDefault();
+    this.complain(null);
+    const wrong = this.wrong();
+    if (wrong) return this.complain(...wrong);
+    this.submit.disabled = true;
+    try {
+      this.settings = (await ask("/api/settings", { method: "PUT", body: this.read() })) ?? this.read();
+      this.said.textContent = "Saved.";
+    } catch (error) {
+      this.complain(error.field ?? null, error.words ?? String(error));
+    }
+    this.submit.disabled = false;
+    return undefined;
+  }
+
+  complain(name, words = "") {
+    for (const place of this.form.querySelectorAll("[data-error]")) place.hidden = true;
+    for (const input of this.form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+    if (!words) return;
+    const place =
+      this.form.querySelector(`[data-error="${CSS.escape(name ?? "")}"]`) ??
+      this.form.querySelector(`[data-error="${CSS.escape((name ?? "").split(/[.[]/)[0])}"]`);
+    this.said.textContent = place ? "Not saved: see above." : words;
+    say(words);
+    if (!place) return;
+    place.textContent = words;
+    place.hidden = false;
+    const input = this.form.querySelector(`[name="${CSS.escape(name)}"]`);
+    input?.setAttribute("aria-invalid", "true");
+    (input ?? place).scrollIntoView({ block: "nearest" });
+    input?.focus();
+  }
+
+  leave() {}
+}
+
+/** 0.02 as 2, without what a computer adds. */
+const percentOf = (share) => Number((100 * share).toPrecision(6));
+
+function group(title, ...children) {
+  return make("fieldset", {}, make("legend", {}, title), ...children);
+}
+
+function field(name, words, input, hint) {
+  const id = `set-${name.replace(/\W/g, "-")}`;
+  input.id = id;
+  input.name = name;
+  input.setAttribute("aria-describedby", `${id}-hint ${id}-error`);
+  return make(
+    "div",
+    { class: "field" },
+    make("label", { for: id }, words),
+    input,
+    make("p", { class: "hint", id: `${id}-hint`, hidden: !hint }, hint ?? ""),
+    make("p", { class: "error", id: `${id}-error`, "data-error": name, hidden: true }),
+  );
+}
+
+function number(name, words, value, limits, hint) {
+  return field(
+    name,
+    words,
+    make("input", { type: "number", inputmode: "decimal", value: String(value), required: true, ...limits }),
+    hint,
+  );
+}
+
+function check(name, words, checked, hint, does) {
+  const box = make("input", { type: "checkbox", name, id: `set-${name}`, checked, onchange: () => does(box.checked) });
+  return make(
+    "div",
+    { class: "field check" },
+    make("label", { for: box.id }, box, words),
+    make("p", { class: "hint" }, hint),
+  );
+}

@@ -1,0 +1,87 @@
+// Trip: one trip with its words, map, chart and verdict, at an address of its own.
+
+import { on } from "./api.js";
+import { make, say, typing } from "./dom.js";
+import { TripView, loadTrip } from "./trip_view.js";
+import { KEYS, Pending, verdictButtons } from "./verdicts.js";
+import { VERDICTS, left } from "./words.js";
+
+export class Trip {
+  title = "Trip";
+
+  constructor(id) {
+    this.id = id;
+    this.view = new TripView();
+    this.pending = new Pending(() => this.reload());
+    this.said = make("p", { class: "soft given" });
+    this.verdict = make("div", { class: "verdict-bar" });
+    this.element = make(
+      "div",
+      { class: "single" },
+      make("div", { class: "detail" }, this.view.element),
+      make("div", { class: "foot" }, this.pending.element, this.said, this.verdict),
+    );
+    this.stop = on("review", (item) => item.id === this.id && !this.busy && this.reload());
+  }
+
+  async enter() {
+    await this.reload();
+  }
+
+  async reload() {
+    const trip = await loadTrip(this.id);
+    this.trip = trip;
+    this.title = `Trip of ${trip.agent}`;
+    this.view.show(trip);
+    const given = trip.verdict;
+    const none = trip.open
+      ? "A verdict can be given when the trip has ended."
+      : trip.decision === "normal"
+        ? "Nothing was wrong with this trip, so nobody is asked: it is learned by itself."
+        : "";
+    const taught = given?.taught
+      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.`
+      : "";
+    if (given && !given.taught && !this.pending.has(this.id))
+      this.pending.add({
+        id: this.id,
+        agent: trip.agent,
+        verdict: given.verdict,
+        teaches_at: given.teaches_at,
+        item: trip,
+      });
+    this.said.textContent = none || taught;
+    this.said.hidden = !this.said.textContent;
+    const may = !none && !given?.taught;
+    this.verdict.replaceChildren(...(may ? [verdictButtons("trip", (verdict) => this.give(verdict))] : []));
+    for (const [i, button] of this.verdict.querySelectorAll("button").entries())
+      button.setAttribute("aria-pressed", String(Object.values(KEYS)[i] === given?.verdict));
+  }
+
+  async give(verdict) {
+    this.busy = true;
+    try {
+      const { teaches_at: at } = await this.pending.give(this.trip, verdict);
+      say(`${VERDICTS[verdict]}. Can be undone for ${left(at)}.`);
+      await this.reload();
+    } catch (error) {
+      this.pending.failed(error);
+    }
+    this.busy = false;
+  }
+
+  key(event) {
+    if (typing(event)) return;
+    const key = event.key.toLowerCase();
+    if (key in KEYS && this.verdict.firstChild && !event.repeat) this.give(KEYS[key]);
+    else if (key === "z") this.pending.undo();
+    else return;
+    event.preventDefault();
+  }
+
+  leave() {
+    this.stop();
+    this.pending.leave();
+    this.view.leave();
+  }
+}

@@ -1,0 +1,118 @@
+"""What a person sets on the page, kept as one JSON in the store; checked, with defaults."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from astray.errors import AstrayError
+from astray.service.store import Connection
+
+NAME = "preferences"
+CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+class PreferencesError(AstrayError, ValueError):
+    """A preference cannot be what was given; ``field`` says which one."""
+
+    def __init__(self, reason: str, field: str, remedy: str) -> None:
+        super().__init__(reason, remedy=remedy)
+        self.field = field
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Alerts that are told in a week, at most."""
+
+    agent: int = 3
+    all: int = 20
+
+
+class Hours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+    """From when to when on the clock of the agent; over midnight where it begins later than it ends."""
+
+    since: str
+    until: str
+
+
+class OutletAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told, and how."""
+
+    kind: Literal["webhook", "mqtt", "ntfy", "email", "apprise"]
+    to: str
+
+
+class Preferences(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a person sets on the page."""
+
+    alerts_a_week: Budget = Budget()
+    quiet_hours: Hours | None = None
+    outlets: tuple[OutletAddress, ...] = ()
+    false_alarm_rate: float = 0.02
+    undo_minutes: float = 10.0
+    retention_days: float | None = None
+    tiles: str | None = None
+    theme: Literal["auto", "light", "dark"] = "auto"
+
+
+_CHECKS: tuple[tuple[str, Any, str], ...] = (
+    ("alerts_a_week.agent", lambda p: 0 <= p.alerts_a_week.agent <= 10_000, "give 0 or more"),
+    ("alerts_a_week.all", lambda p: 0 <= p.alerts_a_week.all <= 1_000_000, "give 0 or more"),
+    ("quiet_hours.from", lambda p: not p.quiet_hours or CLOCK.fullmatch(p.quiet_hours.since), "write it as 22:00"),
+    ("quiet_hours.to", lambda p: not p.quiet_hours or CLOCK.fullmatch(p.quiet_hours.until), "write it as 07:00"),
+    (
+        "outlets",
+        lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets),
+        "give an address each",
+    ),
+    ("false_alarm_rate", lambda p: 0 < p.false_alarm_rate <= 0.5, "give a share between 0 and 0.5, such as 0.02"),
+    ("undo_minutes", lambda p: 0 <= p.undo_minutes <= 10_080, "give 0 to 10080 minutes"),
+    ("retention_days", lambda p: p.retention_days is None or 1 <= p.retention_days <= 36_500, "give 1 or more days"),
+    ("tiles", lambda p: p.tiles is None or (0 < len(p.tiles) <= 500 and "\x00" not in p.tiles), "give a file's name"),
+)
+
+
+def parsed(body: bytes) -> Preferences:
+    """The preferences in a JSON text, checked.
+
+    >>> parsed(b'{"undo_minutes": 1}').undo_minutes
+    1.0
+    >>> parsed(b'{"quiet_hours": {"from": "25:00", "to": "07:00"}}')
+    Traceback (most recent call last):
+    ...
+    astray.service.preferences.PreferencesError: quiet_hours.from cannot be this; write it as 22:00
+    """
+    try:
+        found = msgspec.json.decode(body, type=Preferences)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        words, _, path = str(error).partition(" - at `$")
+        field = path.rstrip("`").lstrip(".")
+        raise PreferencesError(f"the settings are not understood ({words})", field, "correct it") from error
+    for field, holds, remedy in _CHECKS:
+        if not holds(found):
+            raise PreferencesError(f"{field} cannot be this", field, remedy)
+    return found
+
+
+def written(preferences: Preferences) -> str:
+    """The preferences as JSON."""
+    return msgspec.json.encode(preferences).decode()
+
+
+def load(connection: Connection) -> Preferences:
+    """The preferences that a store holds, or the defaults."""
+    found = connection.value("SELECT value FROM settings WHERE name = ?", (NAME,))
+    return Preferences() if found is None else parsed(found.encode())
+
+
+def save(connection: Connection, preferences: Preferences) -> None:
+    """Put preferences in place of those in a store."""
+    put_setting(connection, NAME, written(preferences))
+
+
+def put_setting(connection: Connection, name: str, value: str) -> None:
+    """Put a value under a name into the table of settings."""
+    connection.run(
+        "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
+    )

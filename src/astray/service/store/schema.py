@@ -1,0 +1,79 @@
+"""The tables of the service, as numbered migrations: a store is brought up to date when it is opened.
+
+Written in the words of SQLite; :mod:`astray.service.store.postgres` has other words for the types. A migration that
+was released is never changed: what is to be different comes as a further one.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        # One JSON of what a person sets on the page, and notes of the service itself.
+        "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+        # What all agents share: parts of a fleet (astray.storage.fleet_store); every model that a trip is scored by.
+        "CREATE TABLE models (version INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, "
+        "PRIMARY KEY (version, part)) STRICT",
+        # What is remembered of each agent, as a row of a fleet; by the reward of which model it was measured.
+        "CREATE TABLE members (agent TEXT PRIMARY KEY, checksum BLOB NOT NULL, trips INTEGER NOT NULL, first REAL, "
+        "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, model INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+        # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
+        # late that the stored trips do not know of yet.
+        "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
+        "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
+        "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, "
+        "drift TEXT) STRICT",
+        "CREATE INDEX agents_late ON agents (agent) WHERE late_from IS NOT NULL",
+        # The log: every fix, once. n counts those of an agent in the order in which they came.
+        "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
+        "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
+        "PRIMARY KEY (agent, time, lat, lon)) STRICT, WITHOUT ROWID",
+        # How far an agent's session had come after its fix n.
+        "CREATE TABLE snapshots (agent TEXT PRIMARY KEY, n INTEGER NOT NULL, model INTEGER NOT NULL, data BLOB NOT "
+        "NULL) STRICT",
+        # What was known of an agent when its open trip began, where that has changed since.
+        "CREATE TABLE pins (agent TEXT PRIMARY KEY, model INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+        "CREATE TABLE trips (agent TEXT NOT NULL, trip TEXT NOT NULL, started REAL NOT NULL, ended REAL NOT NULL, "
+        "fixes INTEGER NOT NULL, faults INTEGER NOT NULL, score REAL, normality REAL, p_value REAL, uncertainty REAL, "
+        "decision TEXT NOT NULL, aspect TEXT NOT NULL, history REAL NOT NULL, why TEXT NOT NULL, state TEXT NOT NULL, "
+        "words TEXT, late INTEGER NOT NULL, model INTEGER NOT NULL, PRIMARY KEY (agent, trip)) STRICT, WITHOUT ROWID",
+        "CREATE INDEX trips_by_time ON trips (agent, started)",
+        # The explanation of a flagged trip as JSON; until there is one, what was known of its agent.
+        "CREATE TABLE scores (agent TEXT NOT NULL, trip TEXT NOT NULL, data BLOB, member BLOB, "
+        "PRIMARY KEY (agent, trip)) STRICT",
+        "CREATE INDEX scores_to_explain ON scores (agent, trip) WHERE data IS NULL",
+        "CREATE TABLE events (number INTEGER PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, kind TEXT NOT NULL, "
+        "ordinal INTEGER NOT NULL, time REAL NOT NULL, data TEXT NOT NULL, "
+        "UNIQUE (agent, trip, kind, ordinal)) STRICT",
+        "CREATE TABLE alerts (id TEXT PRIMARY KEY, agent TEXT NOT NULL, trip TEXT NOT NULL, began REAL NOT NULL, "
+        "opened REAL NOT NULL, closed REAL, level TEXT NOT NULL, words TEXT NOT NULL, told TEXT NOT NULL, "
+        "reason TEXT NOT NULL, late INTEGER NOT NULL, at REAL NOT NULL) STRICT",
+        "CREATE INDEX alerts_by_time ON alerts (opened)",
+        "CREATE INDEX alerts_to_tell ON alerts (at) WHERE told = ''",
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, agent TEXT NOT NULL, outlet TEXT NOT NULL, payload TEXT NOT NULL, "
+        "attempts INTEGER NOT NULL, next_try REAL NOT NULL, done REAL, error TEXT) STRICT",
+        "CREATE INDEX outbox_to_do ON outbox (next_try) WHERE done IS NULL",
+        "CREATE TABLE reviews (item TEXT PRIMARY KEY, kind TEXT NOT NULL, agent TEXT NOT NULL, trips TEXT NOT NULL, "
+        "score REAL, opened REAL NOT NULL, verdict TEXT, by TEXT, at REAL, teaches_at REAL, taught_at REAL) STRICT",
+        "CREATE INDEX reviews_of_agents ON reviews (agent)",
+        "CREATE INDEX reviews_to_teach ON reviews (teaches_at) WHERE taught_at IS NULL",
+        "CREATE TABLE tokens (hash TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, "
+        "made REAL NOT NULL) STRICT",
+        "CREATE TABLE audit (number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, "
+        "agent TEXT, details TEXT NOT NULL) STRICT",
+    ),
+)
+
+OF_AN_AGENT = (
+    "fixes",
+    "snapshots",
+    "pins",
+    "trips",
+    "scores",
+    "events",
+    "alerts",
+    "outbox",
+    "reviews",
+    "members",
+    "audit",
+)
+"""Tables in which an agent has rows, beside ``agents`` itself."""

@@ -1,0 +1,202 @@
+"""A running service for tests: the real command in a process of its own, on a free port of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from astray import Trajectories
+
+POSTGRES = os.environ.get("ASTRAY_POSTGRES", "postgresql://127.0.0.1:5432/test")
+PATIENCE = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Running:
+    """A service that was started, and a client of it."""
+
+    def __init__(self, folder: Path, *flags: str, port: int | None = None, store: str | None = None) -> None:
+        self.folder, self.flags, self.port = folder, flags, port or free_port()
+        self.store = store
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=60.0)
+        self.process = self.start()
+
+    def start(self, patience: float = PATIENCE) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "astray.cli", "serve", str(self.folder), "--port", str(self.port), *self.flags]
+        command += [] if self.store is None else ["--store", self.store]
+        self.folder.mkdir(exist_ok=True, parents=True)
+        with open(self.folder.parent / f"{self.folder.name}.log", "ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log)
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended with {self.process.returncode}: {self.log}")
+            try:
+                if self.client.get("/healthz").status_code == 200:
+                    return self.process
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"it did not answer: {self.log}")
+
+    @property
+    def log(self) -> str:
+        return (self.folder.parent / f"{self.folder.name}.log").read_text()
+
+    def end(self) -> None:
+        """Be gone, whatever it is doing."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def post(self, fixes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        answer = self.client.post("/api/fixes", json=list(fixes))
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def until(self, path: str, holds: Any, seconds: float = PATIENCE) -> Any:
+        """What a path gives, once something holds of it."""
+        until = time.monotonic() + seconds
+        while True:
+            found = self.get(path)
+            if holds(found):
+                return found
+            assert time.monotonic() < until, found
+            time.sleep(0.1)
+
+
+@contextmanager
+def serving(folder: Path, *flags: str, store: str | None = None) -> Iterator[Running]:
+    running = Running(folder, *flags, store=store)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
+    """Trips as fixes of a feed, in the order of time."""
+    rows = []
+    for trip in trips:
+        (agent,) = trip.agents
+        columns = (trip.columns[name].tolist() for name in ("time", "lat", "lon"))
+        rows += [{"agent": agent, "time": t, "lat": lat, "lon": lon} for t, lat, lon in zip(*columns, strict=True)]
+    return sorted(rows, key=lambda row: row["time"])
+
+
+def sent_through_kills(
+    running: Running,
+    batches: Sequence[Sequence[dict[str, Any]]],
+    kills: int,
+    chance: random.Random,
+    recovering: bool = False,
+) -> int:
+    """Send batches one after the other, each until it is acknowledged, while the service is killed so many times.
+
+    Gives how often a batch was sent again. ``recovering``: it is killed once more each time, while it starts.
+    """
+    every = len(batches) // (kills + 1)
+    again = 0
+    for i, batch in enumerate(batches):
+        if kills and i and i % every == 0 and i // every <= kills:
+            killer = threading.Timer(chance.uniform(0.0, 0.05), running.kill)
+            killer.start()
+            with contextlib.suppress(httpx.TransportError):
+                running.client.post("/api/fixes", json=list(batch))
+            killer.join()
+            if recovering:
+                with contextlib.suppress(AssertionError):
+                    running.start(patience=chance.uniform(0.0, 3.0))
+                running.kill()
+            running.start()
+            again += 1
+        running.post(batch)
+    return again
+
+
+TABLES = {
+    "agents": "agent, n, time, lat, lon, trip, normality, alert, trips, zone, late_from, drift",
+    "fixes": "agent, time, lat, lon, n",
+    "trips": "*",
+    "events": "agent, trip, kind, ordinal, time, data",
+    "alerts": "id, agent, trip, began, opened, closed, level, words, late",
+    "reviews": "item, kind, agent, trips, score, verdict",
+    "members": "agent, checksum, trips, waiting, zone",
+    "scores": "*",
+    "pins": "agent",
+}
+"""What must not depend on kills: all but the times of our own clock."""
+
+
+def settled_tables(running: Running) -> dict[str, list[Any]]:
+    """The tables when nothing is left to be explained, after the service has ended well."""
+    from astray.service.store import Address, open_reader
+
+    address = Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
+    reader = open_reader(address)
+    until = time.monotonic() + PATIENCE
+    asked = "SELECT (SELECT count(*) FROM scores WHERE data IS NULL) + (SELECT count(*) FROM alerts WHERE told = '')"
+    while reader.value(asked):
+        assert time.monotonic() < until, running.log
+        time.sleep(0.1)
+    assert running.stop() == 0, running.log
+    found = {name: sorted(reader.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in TABLES.items()}
+    reader.close()
+    return found
+
+
+def why_no_postgres() -> str:
+    """Why the tests of PostgreSQL are left out; empty if they are not."""
+    try:
+        import psycopg
+
+        psycopg.connect(POSTGRES, connect_timeout=2).close()
+    except Exception as error:
+        return f"no PostgreSQL answers at {POSTGRES}: {error}"
+    return ""
+
+
+@contextmanager
+def schema() -> Iterator[str]:
+    """The URL of a new schema of the test server, which is removed afterwards."""
+    import psycopg
+
+    name = f"astray_test_{secrets.token_hex(6)}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+        try:
+            yield f"{POSTGRES}?options=-csearch_path%3D{name}"
+        finally:
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
