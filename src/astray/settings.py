@@ -400,7 +400,7 @@ class Serving:
     tokens: tuple[str, ...] | None = setting(
         TEXTS, None, "Tokens that allow everything, beside those of astray serve token.", metavar="A,B,..."
     )
-    names: tuple[str, ...] | None = setting(
+    host_names: tuple[str, ...] | None = setting(
         TEXTS, None, "Further names by which the service is asked for, such as track.example.org.", metavar="A,B,..."
     )
     certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
@@ -439,7 +439,7 @@ class Settings(
     >>> Settings.gather(environ={"ASTRAY_GAMMA": "much"})
     Traceback (most recent call last):
     ...
-    astray.settings.SettingsError: ASTRAY_GAMMA in the environment: 'much' is not a number
+    astray.settings.SettingsError: ASTRAY_GAMMA in the environment: 'much' is not a number; correct the value
     """
 
     names_given: frozenset[str] = frozenset()

@@ -203,7 +203,7 @@ class Guard:
         name, ours = _name_in(host), self.standing
         anything = not ours.names and not is_loopback(ours.host)
         if not name or not (anything or is_loopback(name) or name in ours.names):
-            raise Refusal(421, "the service does not go by this name", "use its address, or name it with --names")
+            raise Refusal(421, "the service does not go by this name", "use its address, or name it with --host-names")
 
     def _spend(self, client: str) -> None:
         wait = self._requests.wait(client, time.monotonic())

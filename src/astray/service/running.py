@@ -66,7 +66,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
         limits = ClientLimits()
         if proxy:  # whose address all of them have
             limits = replace(limits, connections_each=limits.connections)
-        standing = Standing(settings.host, settings.names or (), tls or proxy, proxy)
+        standing = Standing(settings.host, settings.host_names or (), tls or proxy, proxy)
         app = application(service, folder, standing=standing, limits=limits, given=given)
         config = uvicorn.Config(
             app,
