@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 
 from astray.cli.tokens import tokens as command
 from astray.errors import AstrayError
-from astray.service import access
-from astray.service.access import Identity, Scope, Token, Tokens, digest_of, narrowed
-from astray.service.connections import bounded
+from astray.service.access import tokens as access
+from astray.service.access.connections import bounded
+from astray.service.access.guard import Guard, Standing
+from astray.service.access.limits import Limits
+from astray.service.access.tokens import Identity, Scope, Token, Tokens, digest_of, narrowed
 from astray.service.fixes import Batch, FeedFix
-from astray.service.guard import Guard, Standing
-from astray.service.limits import Limits
 from astray.service.store import open_store
 
 OPERATOR, PHONE, READER = "astray_operator", "astray_phone", "astray_reader"

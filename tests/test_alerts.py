@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astray.service.alerts import WEEK, Alert, Told, decide
+from astray.service.alerts.policy import WEEK, Alert, Told, decide
 from astray.service.preferences import Budget, Hours, Preferences
 from astray.zones import Zone
 

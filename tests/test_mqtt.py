@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from astray.errors import AstrayError
+from astray.service.feeds import topics
+from astray.service.feeds.mqtt import Broker, MqttFeed
 from astray.service.fixes import Batch, Busy, Receipt
-from astray.service.mqtt import Broker, MqttFeed
-from astray.service.payloads import topics
 from peers import Mosquitto, is_open, publish, until
 
 NOW = 1_700_000_000
@@ -184,7 +184,7 @@ def test_a_full_queue_holds_the_broker_back_and_loses_nothing(broker: Mosquitto)
 
 
 def test_a_queue_that_stays_full_begins_the_connection_anew(broker: Mosquitto, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("astray.service.mqtt.PATIENCE", 0.3)
+    monkeypatch.setattr("astray.service.feeds.mqtt.PATIENCE", 0.3)
     log = Log()
     log.busy = 15
     with feeding(broker.port, log, "fleet"):

@@ -24,14 +24,14 @@ import pytest
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from astray.service import outbox as outboxes
 from astray.service import preferences
-from astray.service.happenings import Alert, put_alert
-from astray.service.outbox import Outbox, standing
-from astray.service.outlets import Delivery, Means, NotDelivered, concealed, deliver, revealed, signature
+from astray.service.alerts import outbox as outboxes
+from astray.service.alerts.messages import tell, tell_change
+from astray.service.alerts.outbox import Outbox, standing
+from astray.service.alerts.outlets import Delivery, Means, NotDelivered, concealed, deliver, revealed, signature
 from astray.service.preferences import Budget, OutletAddress, Preferences
+from astray.service.scoring.events import Alert, put_alert
 from astray.service.store import Connection, Store, open_store
-from astray.service.telling import tell, tell_change
 from astray.zones import Zone
 from peers import Receiver, until
 
@@ -90,7 +90,7 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_not(receiver: Receiver
 
 
 def test_a_server_that_never_answers_is_given_up(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("astray.service.outlets.TIMEOUT", 0.2)
+    monkeypatch.setattr("astray.service.alerts.outlets.TIMEOUT", 0.2)
     receiver.delay = 1.0
     with pytest.raises(NotDelivered, match="TimeoutError") as failed:
         send("webhook", receiver.url)

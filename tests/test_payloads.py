@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from astray.service.feeds import FORMATS
+from astray.service.feeds.answers import REFUSED_HEADER
 from astray.service.fixes import Batch, FeedFix, Receipt
-from astray.service.payloads import FORMATS
-from astray.service.payloads.answers import REFUSED_HEADER
 
 FEEDS = Path(__file__).parent / "data" / "feeds"
 GOLDEN = {path.stem: json.loads(path.read_text("utf-8"))["cases"] for path in sorted(FEEDS.glob("*.json"))}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from astray.service import memories, refreshing
-from astray.service.refreshing import NewReward, Recalibration, Refresher, swap_in, to_refresh
+from astray.service import memories
+from astray.service.review import refreshing
+from astray.service.review.refreshing import NewReward, Recalibration, Refresher, swap_in, to_refresh
 from astray.service.store import open_store
 from test_serve_scoring import NOW, Serving, life
 

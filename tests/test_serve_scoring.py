@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from astray.service import memories, preferences
-from astray.service.erasing import erase, remove_old
 from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
-from astray.service.happenings import trip_name
-from astray.service.late import rescore_late
 from astray.service.preferences import Preferences
-from astray.service.reviewing import TaughtError, give_verdict, undo_verdict
-from astray.service.scoring import Limits, Scorer, stored_trip
+from astray.service.review.erasing import erase, remove_old
+from astray.service.review.queue import TaughtError, give_verdict, undo_verdict
+from astray.service.review.teaching import teach_due
+from astray.service.scoring.events import trip_name
+from astray.service.scoring.late import rescore_late
+from astray.service.scoring.scorer import Limits, Scorer, stored_trip
 from astray.service.store import Store, open_store
-from astray.service.teaching import teach_due
 from astray.simulate import city
 from astray.trajectories import Trajectories
 from serving import fixes_of, schema, why_no_postgres

@@ -54,7 +54,7 @@ def add(
       [dim]# for somebody who works with the page[/dim]
       astray serve token add data operator --write
     """
-    from astray.service import access
+    from astray.service.access import tokens as access
 
     rights = [right for right, given in (("send", send), ("read", read or write), ("write", write)) if given]
     connection = _opened(folder, store)
@@ -68,7 +68,7 @@ def add(
 @tokens.command(name="list")
 def list_(folder: Folder, store: StoreUrl = None) -> None:
     """Say which tokens there are, what they allow and for whom; not the tokens themselves."""
-    from astray.service import access
+    from astray.service.access import tokens as access
     from astray.times import moment
 
     connection = _opened(folder, store)
@@ -86,7 +86,7 @@ def list_(folder: Folder, store: StoreUrl = None) -> None:
 @tokens.command()
 def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
     """Make a token worthless."""
-    from astray.service import access
+    from astray.service.access import tokens as access
 
     connection = _opened(folder, store)
     try:

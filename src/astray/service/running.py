@@ -13,17 +13,17 @@ from types import FrameType
 import uvicorn
 
 from astray.errors import AstrayError
-from astray.service import access
-from astray.service.app import application
-from astray.service.connections import bounded
-from astray.service.guard import Standing
-from astray.service.limits import Limits as ClientLimits
-from astray.service.mqtt import MqttFeed
-from astray.service.outbox import Outbox
-from astray.service.outlets import Means
-from astray.service.scoring import Limits
+from astray.service.access import tokens as access
+from astray.service.access.connections import bounded
+from astray.service.access.guard import Standing
+from astray.service.access.limits import Limits as ClientLimits
+from astray.service.alerts.outbox import Outbox
+from astray.service.alerts.outlets import Means
+from astray.service.feeds.mqtt import MqttFeed
+from astray.service.scoring.scorer import Limits
 from astray.service.service import Service, prepare
 from astray.service.store import open_store
+from astray.service.web.app import application
 from astray.settings import Settings
 
 GRACE = 5  # seconds that requests under way have when the service is stopped

@@ -15,12 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from astray.errors import AstrayError
 from astray.processes import Aside
 from astray.service import memories
-from astray.service.erasing import remove_old
-from astray.service.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
 from astray.service.fixes import Batch, Busy, Receipt
-from astray.service.late import rescore_late
-from astray.service.push import Hub
-from astray.service.refreshing import (
+from astray.service.review.erasing import remove_old
+from astray.service.review.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
+from astray.service.review.refreshing import (
     Last,
     NewReward,
     Refresh,
@@ -30,9 +28,11 @@ from astray.service.refreshing import (
     swap_in,
     to_refresh,
 )
-from astray.service.scoring import Limits, Scorer
+from astray.service.review.teaching import teach_due
+from astray.service.scoring.late import rescore_late
+from astray.service.scoring.scorer import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
-from astray.service.teaching import teach_due
+from astray.service.web.push import Hub
 from astray.threads import one_thread
 from astray.zones import by_place
 

@@ -1,0 +1,342 @@
+"""The guard in front of the service: every request passes it before any of our code sees it (ASGI middleware).
+
+In this order: not too many at once; the Host that we are; no writing from other sites; who asks, and whether they may;
+not too often; a body that is whole, not too large and not too slow. Every answer leaves with headers that tell
+browsers to trust nothing but ourselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from astray.service.access.limits import Buckets, Limits
+from astray.service.access.sessions import Sessions, baked, cookie_of
+from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
+from astray.service.feeds import FORMATS
+from astray.service.feeds.answers import JSON, Answer, error
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
+FRESH = 2.0  # seconds after which the tokens are asked for anew
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+CLOSED = ("/api/", "/metrics", "/openapi")  # what needs a token beside the feeds; pages and their files hold no data
+UNCOUNTED = ("/healthz", "/api/events")  # the one must always be answered, the other stays open
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "worker-src 'self' blob:; manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
+)
+HSTS = (b"strict-transport-security", b"max-age=31536000")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the service stands in the world."""
+
+    host: str = "127.0.0.1"  # where it listens
+    names: tuple[str, ...] = ()  # further names by which it is asked for
+    tls: bool = False  # browsers reach it by https, here or at a proxy
+    behind_proxy: bool = False
+
+
+class Refusal(Exception):
+    """A request that goes no further, and what it is answered."""
+
+    def __init__(self, status: int, reason: str, remedy: str = "", **headers: str) -> None:
+        super().__init__(reason)
+        answer = error(status, reason, remedy)
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answer = answer._replace(headers=answer.headers | more)
+
+
+class Guard:
+    """The middleware.
+
+    Parameters
+    ----------
+    app
+        What is guarded. It finds who asks as ``scope["state"]["identity"]``.
+    tokens
+        Gives the tokens as they are now; asked at most every two seconds.
+    standing, limits
+        Where the service stands, and what it takes from clients.
+    audit
+        Called with who and what at every login and logout, and after wrong tokens.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        tokens: Callable[[], Tokens] = Tokens,
+        standing: Standing | None = None,
+        limits: Limits | None = None,
+        audit: Callable[[str, str], None] = lambda who, what: None,
+    ) -> None:
+        self.app, self.audit = app, audit
+        self.standing, self.limits = standing or Standing(), limits or Limits()
+        self._load, self._tokens, self._loaded = tokens, tokens(), time.monotonic()
+        self._requests = Buckets(self.limits.rate, self.limits.burst, self.limits.clients)
+        self._failures = Buckets(1 / 6, self.limits.failures, self.limits.clients)
+        self._sessions = Sessions()
+        self._under_way = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Let a request pass, or answer it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # there are no websockets
+        send = self._with_headers(scope["path"], send)
+        counted = scope["path"] not in UNCOUNTED
+        self._under_way += counted
+        try:
+            if counted and self._under_way > self.limits.requests:
+                raise Refusal(429, "too many requests at once", "try again later", retry_after="1")
+            answer = await self._checked(scope, receive, send)
+        except Refusal as refusal:
+            answer = refusal.answer
+        finally:
+            self._under_way -= counted
+        if answer is not None:
+            await _answer(send, answer)
+
+    async def _checked(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Answer | None:
+        """Check one request and hand it on; or else give its answer."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        token = _without_token(scope)
+        path, method = scope["path"], scope["method"]
+        self._check_host(headers.get("host", ""))
+        writes = method not in SAFE or path in FEEDS
+        if writes:
+            _check_origin(headers, scope.get("scheme", "http"))
+        client = (scope.get("client") or ("",))[0]
+        if path in ("/login", "/logout") and method == "POST":
+            self._spend(client)
+            body = await self._body(headers, receive)
+            return self._log_in(body, client) if path == "/login" else self._log_out(headers)
+        identity = self._who(headers, token, client, path) or (EVERYBODY if self._is_open() else NOBODY)
+        needed = _needed(path, method)
+        if needed and identity is NOBODY:
+            raise Refusal(401, "this needs a token", "log in, or send one", www_authenticate=_challenge(path))
+        if needed and not identity.may(needed):
+            raise Refusal(403, f"this token does not allow to {needed}", f"make one with --{needed}")
+        self._spend(client if identity in (EVERYBODY, NOBODY) else f"token {identity.name}")
+        scope.setdefault("state", {})["identity"] = identity
+        body = await self._body(headers, receive)
+        await self.app(scope, _replayed(body, receive), send)
+        return None
+
+    # ---------------------------------------------------------------- who asks
+
+    def _is_open(self) -> bool:
+        """Whether no token is needed: nobody but this machine can ask, and none was ever made."""
+        return is_loopback(self.standing.host) and not self.standing.behind_proxy and not len(self._tokens)
+
+    def _who(self, headers: dict[str, str], token: str | None, client: str, path: str) -> Identity | None:
+        if time.monotonic() - self._loaded > FRESH:
+            self._tokens, self._loaded = self._load(), time.monotonic()
+        offered = token or _offered(headers.get("authorization", ""))
+        if offered is None:
+            shown = self._sessions.token(cookie_of(headers.get("cookie", "")))
+            return None if shown is None else self._tokens.owner_of_digest(shown)
+        identity = self._tokens.owner(offered)
+        if identity is None and not self._is_open():
+            self._fail(client, path)
+        return identity
+
+    def _fail(self, client: str, path: str) -> NoReturn:
+        wait = self._failures.wait(client, time.monotonic())
+        if wait:
+            raise Refusal(429, "too many wrong tokens", "try again later", retry_after=str(int(wait) + 1))
+        self.audit(client, "wrong token")
+        raise Refusal(401, "no such token", "astray serve token add makes one", www_authenticate=_challenge(path))
+
+    def _log_in(self, body: bytes, client: str) -> Answer:
+        try:
+            token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
+            raise Refusal(422, "no login", 'send {"token": "..."}') from fault
+        if self._is_open():
+            return Answer(204, b"", {})
+        identity = self._tokens.owner(token)
+        if identity is None:
+            self._fail(client, "/login")
+        self.audit(identity.name, "login")
+        return Answer(204, b"", {"set-cookie": baked(self._sessions.open(digest_of(token)), tls=self.standing.tls)})
+
+    def _log_out(self, headers: dict[str, str]) -> Answer:
+        cookie = cookie_of(headers.get("cookie", ""))
+        shown = self._sessions.token(cookie)
+        identity = None if shown is None else self._tokens.owner_of_digest(shown)
+        self._sessions.close(cookie)
+        if identity is not None:
+            self.audit(identity.name, "logout")
+        return Answer(204, b"", {"set-cookie": baked("", tls=self.standing.tls)})
+
+    # ---------------------------------------------------------------- what is asked
+
+    def _check_host(self, host: str) -> None:
+        """Refuse names that are not ours: a page of another site may have its name point to this machine."""
+        name, ours = _name_in(host), self.standing
+        anything = not ours.names and not is_loopback(ours.host)
+        if not name or not (anything or is_loopback(name) or name in ours.names):
+            raise Refusal(421, "the service does not go by this name", "use its address, or name it with --host-names")
+
+    def _spend(self, client: str) -> None:
+        wait = self._requests.wait(client, time.monotonic())
+        if wait:
+            raise Refusal(429, "too many requests", "send several fixes in one", retry_after=str(int(wait) + 1))
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        """The whole body, within its limits."""
+        most = self.limits.body
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > most:
+            raise _too_large(most)
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                message = await receive()
+                body = bytearray(_part(message))
+                while message.get("more_body", False) and len(body) <= most:
+                    message = await receive()
+                    body += _part(message)
+        except TimeoutError:
+            raise Refusal(408, "the body took too long", "send fewer fixes at once", connection="close") from None
+        if len(body) > most:
+            raise _too_large(most)
+        return bytes(body)
+
+    def _with_headers(self, path: str, send: Send) -> Send:
+        more = (*HEADERS, HSTS) if self.standing.tls else HEADERS
+        if path.startswith(CLOSED) or path in FEEDS:
+            more = (*more, (b"cache-control", b"no-store"))
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = message.get("headers", ())
+                named = {name for name, _ in own}
+                message["headers"] = [*own, *(one for one in more if one[0] not in named)]
+            await send(message)
+
+        return sent
+
+
+def _needed(path: str, method: str) -> str:
+    """The right that a request needs; none for pages and their files.
+
+    >>> _needed("/api/fixes", "POST"), _needed("/api/agents", "GET"), _needed("/api/settings", "PUT")
+    ('send', 'read', 'write')
+    """
+    if path in FEEDS:
+        return "send"
+    if not path.startswith(CLOSED):
+        return ""
+    return "read" if method in SAFE else "write"
+
+
+def _without_token(scope: MutableMapping[str, Any]) -> str | None:
+    """Take the token out of a path such as ``/osmand/TOKEN``, so that no log ever shows it."""
+    base, slash, token = scope["path"].rpartition("/")
+    if not slash or not token or base not in FEEDS:
+        return None
+    scope["path"] = base
+    scope["raw_path"] = base.encode()
+    return unquote(token)
+
+
+def _check_origin(headers: dict[str, str], scheme: str) -> None:
+    """Refuse what another site makes a browser send; programs that are no browsers send no Origin."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+    same = origin is None or origin.lower() == f"{scheme}://{headers.get('host', '')}".lower()
+    if not same or site not in ("same-origin", "none"):
+        raise Refusal(403, "this was sent by a page of another site", "use the page of the service itself")
+
+
+def _offered(authorization: str) -> str | None:
+    """The token in a header: as it is (Bearer), or as the password of anybody (Basic).
+
+    >>> _offered("Bearer abc"), _offered("Basic " + base64.b64encode(b"ana:abc").decode()), _offered("")
+    ('abc', 'abc', None)
+    """
+    kind, _, value = authorization.partition(" ")
+    if kind.lower() == "bearer" and value.strip():
+        return value.strip()
+    if kind.lower() == "basic":
+        try:
+            user, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+        return password or user
+    return None
+
+
+def _part(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise Refusal(400, "the body is not complete")
+    return bytes(message.get("body", b""))
+
+
+def _too_large(most: int) -> Refusal:
+    reason = f"the body is larger than {most:,} bytes"
+    return Refusal(413, reason, "send fewer fixes at once", connection="close")
+
+
+@lru_cache(1024)
+def _name_in(host: str) -> str:
+    """The name or address in a Host header; nothing if it holds what would confuse its reader.
+
+    >>> _name_in("localhost:8080"), _name_in("[::1]:8080"), _name_in("a@b"), _name_in("[x")
+    ('localhost', '::1', '', '')
+    """
+    if not host or len(host) > 255 or any(c in host for c in "/\\@?# \t,"):
+        return ""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _challenge(path: str) -> str:
+    """What a sender is asked for; a browser would open a window of its own where it says Basic."""
+    return 'Basic realm="astray"' if path in FEEDS else "Bearer"
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, for the application, and then whatever comes after it."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+async def _answer(send: Send, answer: Answer) -> None:
+    headers = {"content-type": JSON, **answer.headers} if answer.body else answer.headers
+    pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    pairs.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": answer.body})

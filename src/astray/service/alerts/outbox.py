@@ -1,0 +1,185 @@
+"""The outbox: delivers messages that stand in the store until they have arrived, whoever is killed meanwhile.
+
+An attempt is written down before it is made. So after a kill the message is sent again, with the same key, and says
+that it is repeated where its outlet has no room for a key.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from astray.service.alerts.messages import EVENTS
+from astray.service.alerts.outlets import Delivery, Means, NotDelivered, deliver, shown
+from astray.service.preferences import OutletAddress
+from astray.service.store import Connection, Store, StoreError
+
+log = logging.getLogger("astray.serve")
+
+LOOK = 1.0  # seconds between two looks at what is due
+FIRST, LONGEST = 5.0, 3600.0  # seconds until the second attempt, and between two later ones, about
+GIVE_UP = 3 * 86_400.0  # seconds after which a message is given up
+ATTEMPTS = 100  # after which it is, too
+AT_ONCE = 4  # outlets that are spoken to at the same time
+MOST = 1000  # messages that are looked at in one go
+
+Write = Callable[[Callable[[Connection], Any]], Future[Any]]
+
+
+class Waiting(NamedTuple):
+    """A message that has not arrived yet."""
+
+    key: str
+    outlet: OutletAddress
+    message: dict[str, Any]
+    attempts: int
+    next_try: float
+
+
+class Outbox:
+    """A thread that delivers.
+
+    Parameters
+    ----------
+    store
+        Where the messages are.
+    write
+        Has something written by whoever writes to the store; see ``Service.write``.
+    means
+        What the outlets need beside their addresses.
+    seed
+        Of the generator that spreads the attempts.
+    """
+
+    def __init__(self, store: Store, write: Write, means: Means | None = None, seed: int | None = None) -> None:
+        self._store, self._write, self._means = store, write, means or Means()
+        self._chance = np.random.default_rng(seed)
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._busy: set[OutletAddress] = set()
+        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        self._pool = ThreadPoolExecutor(AT_ONCE, "outlet")
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at once for what is due."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop when what is under way has arrived or failed."""
+        self._stopped.set()
+        self._wake.set()
+        self._thread.join()
+        self._pool.shutdown()
+
+    def _run(self) -> None:
+        reader = self._store.reader()
+        while not self._stopped.is_set():
+            try:
+                for outlet, waiting in _due(reader, time.time()).items():
+                    if outlet not in self._busy:
+                        self._busy.add(outlet)
+                        self._pool.submit(self._deliver_all, outlet, waiting)
+            except StoreError as error:
+                log.error("the outbox cannot be read: %s", error)
+            self._wake.wait(LOOK)
+            self._wake.clear()
+        reader.close()
+
+    def _deliver_all(self, outlet: OutletAddress, waiting: list[Waiting]) -> None:
+        try:
+            for one in waiting:
+                if self._stopped.is_set() or not self._deliver(one):
+                    return  # the others would fail as well; each is tried when it is due
+        except StoreError as error:
+            log.error("the outbox cannot be written: %s", error)
+        except Exception:
+            log.exception("an outlet failed in an unexpected way")
+        finally:
+            self._busy.discard(outlet)
+
+    def _deliver(self, one: Waiting) -> bool:
+        """Make one attempt; whether the message has arrived."""
+        attempts = one.attempts + 1
+        again = time.time() + pause(attempts, float(self._chance.random()))
+        begun = self._write(
+            lambda c: c.run(
+                "UPDATE outbox SET attempts = ?, next_try = ? WHERE id = ? AND done IS NULL", (attempts, again, one.key)
+            )
+        )
+        if not begun.result():
+            return True  # erased meanwhile
+        try:
+            deliver(one.outlet, Delivery(one.key, one.message, one.attempts > 0), self._means)
+        except NotDelivered as failure:
+            self._failed(one, attempts, again, failure)
+            return False
+        done = "UPDATE outbox SET done = ?, error = NULL WHERE id = ?", (time.time(), one.key)
+        self._write(lambda c: c.run(*done)).result()
+        return True
+
+    def _failed(self, one: Waiting, attempts: int, again: float, failure: NotDelivered) -> None:
+        now = time.time()
+        over = failure.final or attempts >= ATTEMPTS or now - float(one.message["time"]) > GIVE_UP
+        reason = f"{one.outlet.kind} {shown(one.outlet)}: {failure.reason}"
+        log.warning("a message was %s: %s", "given up" if over else "not delivered yet", reason)
+        row = (now if over else None, max(again, now + failure.wait), reason, one.key)
+        self._write(lambda c: c.run("UPDATE outbox SET done = ?, next_try = ?, error = ? WHERE id = ?", row)).result()
+
+
+def pause(attempts: int, chance: float) -> float:
+    """Seconds until the next attempt: twice as long after each, up to an hour, and never for all at the same moment.
+
+    >>> [pause(n, 0.5) for n in (1, 2, 3, 30)], pause(1, 0.0), pause(1, 1.0)
+    ([5.0, 10.0, 20.0, 3600.0], 2.5, 7.5)
+    """
+    return min(FIRST * 2.0 ** min(attempts - 1, 30), LONGEST) * (0.5 + chance)
+
+
+def standing(connection: Connection, where: str = "1 = 1", values: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """How many messages wait, have failed so far and were given up, and why the last ones were; for the health page."""
+    waiting, failing, oldest = connection.rows(
+        "SELECT count(*), count(CASE WHEN attempts > 0 AND error IS NOT NULL THEN 1 END), min(next_try) FROM outbox "
+        f"WHERE done IS NULL AND {where}",
+        values,
+    )[0]
+    dead = f"FROM outbox WHERE done IS NOT NULL AND error IS NOT NULL AND {where}"
+    reasons = connection.rows(f"SELECT error, done {dead} ORDER BY done DESC LIMIT 5", values)
+    return {
+        "waiting": waiting,
+        "failing": failing,
+        "given_up": connection.value(f"SELECT count(*) {dead}", values),
+        "oldest": oldest,
+        "errors": [{"reason": reason, "time": at} for reason, at in reasons],
+    }
+
+
+def _due(connection: Connection, now: float) -> dict[OutletAddress, list[Waiting]]:
+    """What is due, by outlet; of the messages about one alert only the first that has not arrived."""
+    rows = connection.rows(
+        "SELECT id, outlet, payload, attempts, next_try FROM outbox WHERE done IS NULL ORDER BY next_try, id LIMIT ?",
+        (MOST,),
+    )
+    waiting = [
+        Waiting(key, OutletAddress(*outlet.split(" ", 1)), msgspec.json.decode(payload), attempts, at)
+        for key, outlet, payload, attempts, at in rows
+    ]
+    first: dict[tuple[OutletAddress, str], Waiting] = {}
+    for one in waiting:
+        about = one.outlet, one.message["id"]
+        if about not in first or EVENTS.index(one.message["event"]) < EVENTS.index(first[about].message["event"]):
+            first[about] = one
+    due: dict[OutletAddress, list[Waiting]] = {}
+    for one in sorted(first.values(), key=lambda one: one.next_try):
+        if one.next_try <= now:
+            due.setdefault(one.outlet, []).append(one)
+    return due

@@ -1,0 +1,33 @@
+"""GPSLogger: one fix in the fields of an address that its user writes, https://gpslogger.app (Custom URL)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from astray.fixes import parts
+from astray.service.feeds.border import fields
+from astray.service.feeds.osmand import one
+from astray.service.fixes import Batch
+
+
+def decode(
+    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
+) -> Batch:
+    """One fix: ``?lat=%LAT&lon=%LON&timestamp=%TIMESTAMP&acc=%ACC&id=ana``, or ``?%ALL``.
+
+    Whose it is say ``id``, or a name that tables use (``agent``, ``user``, ``device``, ...), then ``agent``, the
+    phone's serial number (``ser=%SER``; new phones hide it) and Android's identifier (``aid=%AID``).
+    """
+    found = fields(body, query)
+    if isinstance(found, Batch):
+        return found
+    serial = found.get("ser", "")
+    who = (
+        found.get("id")
+        or parts(found)[0].get("agent")
+        or agent
+        or (serial if serial.lower() != "unknown" else "")
+        or found.get("aid")
+    )
+    time = found.get("timestamp") or found.get("timeoffset") or found.get("time") or ""
+    return one({**found, "timestamp": time}, who, now)

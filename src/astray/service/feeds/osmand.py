@@ -1,0 +1,43 @@
+"""The OsmAnd protocol: one fix in the fields of an address or a form, https://www.traccar.org/osmand/.
+
+OsmAnd's live tracking, Traccar Client up to version 8 and many small trackers speak it. Speed (in knots) and course are
+not used: astray takes them from the fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from astray.live.messages import Refused
+from astray.service.feeds import traccar
+from astray.service.feeds.border import Row, batch, fields, whole
+from astray.service.fixes import Batch
+
+
+def decode(
+    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
+) -> Batch:
+    """One fix: ``id`` or ``deviceid``, ``lat`` and ``lon`` or ``location``, ``timestamp`` (now, if there is none).
+
+    A body of JSON is what Traccar Client sends from version 9 on.
+
+    >>> decode(b"", {"id": "17", "location": "60.0,30.0", "timestamp": "1377177267"}, {}, now=1.5e9).fixes
+    [FeedFix(agent='17', time=1377177267.0, lat=60.0, lon=30.0, trip='', destination=None, accuracy=None)]
+    """
+    if headers.get("content-type", "").startswith("application/json") and not query.get("lat"):
+        return traccar.decode(body, query, headers, now, agent)
+    found = fields(body, query)
+    return found if isinstance(found, Batch) else one(found, found.get("id") or found.get("deviceid") or agent, now)
+
+
+def one(found: Mapping[str, str], who: str | None, now: float) -> Batch:
+    """The fix that some fields tell."""
+    if not who:
+        return whole("nothing says whose fix it is; put id=NAME into the address")
+    if found.get("valid", "true").lower() not in ("true", "1"):
+        return batch([found], lambda _: Refused("the receiver says that the position is not valid"), now)
+    lat, lon = found.get("lat"), found.get("lon")
+    if lat is None and lon is None and "location" in found:
+        lat, _, lon = found["location"].partition(",")
+    time = found.get("timestamp") or now
+    return batch([Row(who, time, lat, lon, found.get("accuracy") or found.get("acc"))], lambda row: row, now)

@@ -1,0 +1,46 @@
+"""Overland: batches of GeoJSON points, https://github.com/aaronpk/Overland-iOS#api."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astray.fixes import number
+from astray.live.messages import Refused
+from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.fixes import Batch
+
+
+def decode(
+    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
+) -> Batch:
+    """A batch. ``current`` and ``trip`` beside it repeat what comes in a later batch, and are left alone.
+
+    Whose a point is says its ``device_id``; where that is empty the address (``?agent=ana``), ``agent``, or the
+    ``unique_id`` of the phone.
+    """
+    said = document(body)
+    if isinstance(said, Batch):
+        return said
+    rows = said.get("locations") if isinstance(said, dict) else None
+    if not isinstance(rows, list):
+        return whole('no batch of Overland: it has no list "locations"')
+    named = query.get("agent") or agent
+    found = batch(rows, lambda row: _point(row, named), now)
+    if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
+        return whole(found.refused[0].reason + "; enter a Device ID in the application")
+    return found
+
+
+def _point(said: Any, agent: str | None) -> Row | Refused | None:
+    said = mapping(said)
+    about, geometry = mapping(said.get("properties")), mapping(said.get("geometry"))
+    if about.get("type") == "trip" or "action" in about:  # the record of a whole trip; a visit, a pause
+        return None
+    place = geometry.get("coordinates")
+    if geometry.get("type") != "Point" or not isinstance(place, list) or len(place) < 2:
+        return Refused("no GeoJSON point")
+    if number(about.get("horizontal_accuracy")) < 0:
+        return Refused("the phone says that the position is not valid (horizontal_accuracy below 0)")
+    who = text(about.get("device_id")) or agent or text(about.get("unique_id")) or None
+    return Row(who, about.get("timestamp"), place[1], place[0], about.get("horizontal_accuracy"))

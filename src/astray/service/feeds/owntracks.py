@@ -1,0 +1,71 @@
+"""OwnTracks, over HTTP and MQTT: https://owntracks.org/booklet/tech/json/ and .../tech/http/.
+
+A message is one JSON object with ``_type``. Only locations are fixes: transitions, waypoints, last wills and the like
+are not for us, and an empty body tells that a friend was deleted. The agent is ``user/device``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.fixes import Batch
+
+ENCRYPTED = "the message is encrypted; turn encryption off in the application, and use https or TLS instead"
+
+
+def decode(
+    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
+) -> Batch:
+    """One message that was posted, or a list of them.
+
+    Whose it is say, in this order: the address (``?u=ana&d=phone``), the headers ``X-Limit-U`` and ``X-Limit-D``, the
+    ``topic`` in the message, ``agent``, the ``tid`` in the message.
+
+    >>> body = b'{"_type": "location", "lat": 48.85, "lon": 2.295, "tid": "JJ", "tst": 1497476456}'
+    >>> decode(body, {"u": "jane", "d": "phone"}, {}, now=1.5e9).fixes[0].agent
+    'jane/phone'
+    """
+    if not body.strip():
+        return Batch([], [])
+    said = document(body)
+    if isinstance(said, Batch):
+        return said
+    who = _joined(query.get("u"), query.get("d")) or _joined(headers.get("x-limit-u"), headers.get("x-limit-d"))
+    return locations(said, who, now, agent)
+
+
+def locations(said: Any, who: str, now: float, agent: str | None = None) -> Batch:
+    """The locations of one message or several; ``who`` comes before what a message says of itself."""
+    rows = said if isinstance(said, list) else [said]
+    if not all(isinstance(row, dict) and isinstance(row.get("_type"), str) for row in rows):
+        return whole("no message of OwnTracks: it is no JSON object with a _type")
+    if any(row["_type"] == "encrypted" for row in rows):
+        return whole(ENCRYPTED)
+    found = batch(rows, lambda row: _location(row, who, agent), now)
+    if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
+        return whole("nothing says whose location it is; enter a user name and a device in the application")
+    return found
+
+
+def of_topic(topic: str) -> str:
+    """Whose a topic is: ``owntracks/ana/phone`` is of ``ana/phone``.
+
+    >>> of_topic("owntracks/ana/phone"), of_topic("owntracks")
+    ('ana/phone', '')
+    """
+    parts = topic.split("/")
+    return _joined(*parts[-2:]) if len(parts) >= 3 else ""
+
+
+def _location(said: Any, who: str, agent: str | None) -> Row | None:
+    said = mapping(said)
+    if said["_type"] != "location":
+        return None
+    named = who or of_topic(text(said.get("topic"))) or agent or text(said.get("tid")) or None
+    return Row(named, said.get("tst"), said.get("lat"), said.get("lon"), said.get("acc"))
+
+
+def _joined(user: str | None, device: str | None) -> str:
+    return "/".join(part.strip() for part in (user, device) if part and part.strip())

@@ -1,0 +1,54 @@
+"""Traccar: its phone application from version 9 on, and positions that its server forwards (``forward.type=json``).
+
+The application sends ``{"device_id": ..., "location": {"timestamp": ..., "coords": {...}}}``, the server ``{"position":
+{...}, "device": {...}}``: https://github.com/traccar/traccar, OsmAndProtocolDecoder and PositionData.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astray.live.messages import Refused
+from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.fixes import Batch
+
+
+def decode(
+    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
+) -> Batch:
+    """What the application or the server sends; which of them it is, the body tells."""
+    said = document(body)
+    return said if isinstance(said, Batch) else positions(said, now, agent)
+
+
+def positions(said: Any, now: float, agent: str | None = None) -> Batch:
+    """The positions of a message that is read already."""
+    said = mapping(said)
+    if "position" in said:
+        device = mapping(said.get("device"))
+        who = text(device.get("uniqueId")) or text(device.get("name")) or agent or ""
+        if not who:
+            return whole("nothing says whose position it is; there is no uniqueId of a device")
+        return batch([said["position"]], lambda given: _forwarded(mapping(given), who), now)
+    if "location" in said:
+        who = text(said.get("device_id")) or agent or ""
+        if not who:
+            return whole("nothing says whose location it is; there is no device_id")
+        given = said["location"]
+        return batch(given if isinstance(given, list) else [given], lambda row: _of_phone(mapping(row), who), now)
+    return whole('no message of Traccar: it has neither a "location" nor a "position"')
+
+
+def _forwarded(position: Mapping[str, Any], who: str) -> Row | Refused:
+    if position.get("outdated") is True:
+        return Refused("Traccar says that the position is outdated")
+    if position.get("valid") is False:
+        return Refused("Traccar says that the position is not valid")
+    accuracy = position.get("accuracy") or None  # 0 where the tracker does not tell
+    return Row(who, position.get("fixTime"), position.get("latitude"), position.get("longitude"), accuracy)
+
+
+def _of_phone(location: Mapping[str, Any], who: str) -> Row:
+    coords = mapping(location.get("coords"))
+    return Row(who, location.get("timestamp"), coords.get("latitude"), coords.get("longitude"), coords.get("accuracy"))

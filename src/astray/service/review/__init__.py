@@ -1,0 +1,1 @@
+"""Review: flagged trips wait for a person; explanations, verdicts, what they teach, and what is erased."""

@@ -1,0 +1,172 @@
+"""Refreshing: an agent's scale measured anew, and the reward that goes on learning, both made in the other process.
+
+What is learned trip by trip is measured trip by trip, by the memory of that moment. Now and then an agent is measured
+anew on all its newest trips; and when enough agents have enough trips, the shared reward goes on learning from them, as
+``astray fit`` would have it. Either is swapped in between trips: a trip under way keeps the model it began with. How
+popular places are stays as it was.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from astray.detectors.fleet import FleetDetector
+from astray.detectors.fleet_features import measured
+from astray.detectors.fleet_training import go_on
+from astray.service import memories
+from astray.service.preferences import put_setting
+from astray.service.review.teaching import pin, put_audit
+from astray.service.scoring.scorer import Scorer, stored_trip
+from astray.service.store import Address, Connection, open_reader
+from astray.threads import one_thread
+from astray.trajectories import Trajectories
+
+REFRESHED = "refreshed"  # the setting that says when that was done last, and how many trips the reward had
+LEAST_TRIPS = 20  # of an agent, before it is measured anew
+LEAST_AGENTS, LEAST_EACH = 12, 10  # agents with so many trips each, before the reward goes on learning
+MOST_AGENTS, MOST_EACH = 64, 200  # that it learns from, at most
+
+
+class Recalibration(NamedTuple):
+    """An agent to be measured anew, and, when that is done, what is known of it then."""
+
+    agent: str
+    model: int
+    before: bytes = b""  # the checksum of what was measured
+    data: bytes = b""
+
+
+class NewReward(NamedTuple):
+    """A reward to go on learning, and, when that is done, the parts of the model."""
+
+    model: int
+    trips: int  # that are there to learn from
+    parts: tuple[tuple[int, bytes], ...] = ()
+
+
+Refresh = Recalibration | NewReward
+
+
+class Last(msgspec.Struct):
+    """When everything was refreshed last, and with how many trips the reward was."""
+
+    at: float
+    trips: int = 0
+
+
+def last_refresh(connection: Connection) -> Last | None:
+    """When everything was refreshed last; None if never."""
+    found = connection.value("SELECT value FROM settings WHERE name = ?", (REFRESHED,))
+    return None if found is None else msgspec.json.decode(found, type=Last)
+
+
+def note_refresh(connection: Connection, last: Last) -> None:
+    """Note that everything is refreshed."""
+    put_setting(connection, REFRESHED, msgspec.json.encode(last).decode())
+
+
+def to_refresh(connection: Connection, model: int) -> list[Refresh]:
+    """What there is to do: the reward first, if there are twice as many trips as when it learned last, then agents."""
+    last = last_refresh(connection) or Last(0.0)
+    able = [int(n) for (n,) in connection.rows("SELECT trips FROM members WHERE trips >= ?", (LEAST_EACH,))]
+    if len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
+        return [NewReward(model, sum(able))]  # after which every agent is measured anew in any case
+    grown = "SELECT agent FROM members WHERE trips >= ? AND last > ? ORDER BY agent"
+    return [Recalibration(agent, model) for (agent,) in connection.rows(grown, (LEAST_TRIPS, last.at - 30 * 86_400.0))]
+
+
+class Refresher:
+    """Refreshes; lives in a process of its own, with a connection that only reads."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def __call__(self, task: Refresh) -> Refresh | None:
+        """Do what there is to do; None if nothing came of it."""
+        connection = open_reader(self._address)
+        try:
+            with one_thread():
+                fleet = memories.open_fleet(connection, task.model)
+                if isinstance(task, Recalibration):
+                    return recalibrated(connection, fleet, task)
+                return refreshed(connection, fleet, task)
+        finally:
+            connection.close()
+
+
+# -------------------------------------------------------------------- in the other process
+
+
+def recalibrated(connection: Connection, fleet: FleetDetector, task: Recalibration) -> Recalibration | None:
+    """An agent measured anew: every trip that it keeps, held out of its memory."""
+    tables = memories.FleetTables(connection, task.model)
+    found = tables.read(task.agent)
+    if found is None:
+        return None
+    member = fleet.members_.codec.unpack(task.agent, found[0])
+    again = measured(task.agent, member, fleet._common)
+    return Recalibration(task.agent, task.model, found[1].checksum, fleet.members_.codec.pack(again))
+
+
+def refreshed(connection: Connection, fleet: FleetDetector, task: NewReward) -> NewReward | None:
+    """The parts of a model whose reward went on learning from the agents' newest normal trips."""
+    asked = "SELECT agent FROM members WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
+    newest = (
+        "SELECT trip, started, ended FROM trips WHERE agent = ? AND state = 'learned' ORDER BY started DESC LIMIT ?"
+    )
+    found = []
+    for (agent,) in connection.rows(asked, (LEAST_EACH, MOST_AGENTS)):
+        for trip, start, end in connection.rows(newest, (agent, MOST_EACH)):
+            whole = stored_trip(connection, agent, trip, start, end)
+            found += [whole] if whole.n_rows > 1 else []
+    if not found:
+        return None
+    trips = Trajectories.concat(found)
+    rng = np.random.default_rng(0)
+    learned = go_on(fleet.reward_, trips, fleet.featurizer_config_, {}, rng, None, None)
+    if learned is None:
+        return None
+    fleet.reward_ = learned
+    return task._replace(parts=tuple(fleet._shared().items()))
+
+
+# -------------------------------------------------------------------- swapped in
+
+
+def swap_in(scorer: Scorer, made: Refresh) -> None:
+    """Put what was made in place, unless things have changed meanwhile: then it is done again another time."""
+    if made.model != scorer.version:
+        return
+    if isinstance(made, Recalibration):
+        _swap_scale(scorer, made)
+    else:
+        _swap_reward(scorer, made)
+
+
+def _swap_scale(scorer: Scorer, made: Recalibration) -> None:
+    tables = scorer.fleet.members_.store
+    assert isinstance(tables, memories.FleetTables)
+    entry = tables.entry(made.agent)
+    if entry is not None and entry.checksum == made.before:
+        pin(scorer, made.agent)
+        scorer.fleet.members_[made.agent] = scorer.fleet.members_.codec.unpack(made.agent, made.data)
+
+
+def _swap_reward(scorer: Scorer, made: NewReward) -> None:
+    for (agent,) in scorer.connection.rows("SELECT agent FROM agents WHERE trip IS NOT NULL"):
+        pin(scorer, str(agent))
+    version = scorer.version + 1
+    tables = memories.FleetTables(scorer.connection, version)
+    for part, data in made.parts:
+        tables.share(part, data)
+    put_setting(scorer.connection, memories.VERSION, str(version))
+    scorer.connection.run(
+        "DELETE FROM models WHERE version < ? AND version NOT IN (SELECT model FROM pins) AND version NOT IN "
+        "(SELECT t.model FROM trips t JOIN scores s ON s.agent = t.agent AND s.trip = t.trip WHERE s.data IS NULL)",
+        (version,),
+    )
+    scorer.use_model(version)
+    put_audit(scorer.connection, scorer.now, "astray", "reward refreshed", None, f"{made.trips} trips, model {version}")

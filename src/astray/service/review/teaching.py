@@ -1,0 +1,89 @@
+"""Teaching: a verdict that can no longer be undone changes what is known of an agent, in the same transaction."""
+
+from __future__ import annotations
+
+import json
+
+from astray.service import memories
+from astray.service.review.queue import QUESTION, TRIP, sync_questions
+from astray.service.scoring.events import trip_name
+from astray.service.scoring.scorer import Scorer, stored_trip
+from astray.service.store import Connection
+from astray.trajectories import Trajectories
+
+MOST = 20  # verdicts that teach in one transaction
+
+DUE = (
+    "SELECT item, kind, agent, trips, verdict, by FROM reviews "
+    "WHERE teaches_at <= ? AND taught_at IS NULL ORDER BY at, item LIMIT ?"
+)
+
+
+def teach_due(scorer: Scorer, now: float) -> list[str]:
+    """Let the verdicts teach whose time has come; gives the items of the queue that are done."""
+    scorer.now = now
+    done = []
+    for item, kind, agent, trips, verdict, by in scorer.connection.rows(DUE, (now, MOST)):
+        _teach(scorer, item, kind, agent, json.loads(trips), verdict, by)
+        done.append(item)
+    return done
+
+
+def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], verdict: str, by: str) -> None:
+    connection, now = scorer.connection, scorer.now
+    if verdict != "unsure":
+        mine = verdict == "normal"
+        found = _stored(connection, agent, trips)
+        if found is not None and agent in scorer.fleet.members_:
+            pin(scorer, agent)
+            questions = memories.teach(scorer.fleet, found, mine)
+            sync_questions(connection, agent, questions, now)
+            connection.many(
+                "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
+                [("learned" if mine else "refused", agent, trip) for trip in trips],
+            )
+            tracked = scorer.tracked(agent)
+            assert tracked is not None
+            tracked.past = scorer.past(agent)
+            scorer.touched[agent] = tracked
+    connection.run("UPDATE reviews SET taught_at = ? WHERE item = ?", (now, item))
+    if kind == QUESTION:  # what was said of all of them holds for each
+        for trip in trips:
+            connection.run(
+                "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ?, taught_at = ? "
+                "WHERE item = ? AND kind = ? AND taught_at IS NULL",
+                (verdict, by, now, now, now, trip_name(agent, trip), TRIP),
+            )
+    put_audit(connection, now, by, f"verdict: {verdict}", agent, item)
+
+
+def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectories | None:
+    """Trips as the log has them; None if it has none of them any more."""
+    found = []
+    for trip in trips:
+        row = connection.row("SELECT started, ended FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+        whole = None if row is None else stored_trip(connection, agent, trip, *row)
+        found += [] if whole is None or not whole.n_rows else [whole]
+    return Trajectories.concat(found) if found else None
+
+
+def pin(scorer: Scorer, agent: str) -> None:
+    """Keep what is known of an agent as long as its open trip is scored by it."""
+    tracked = scorer.tracked(agent)
+    if tracked is None or tracked.open_trip is None:
+        return
+    member = scorer.fleet.members_.get(agent)
+    if member is not None:
+        scorer.connection.run(
+            "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+            (agent, scorer.version, scorer.fleet.members_.codec.pack(member)),
+        )
+
+
+def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:
+    """Write a line of who did what."""
+    connection.run(
+        "INSERT INTO audit (number, at, who, what, agent, details) "
+        "SELECT coalesce(max(number), 0) + 1, ?, ?, ?, ?, ? FROM audit",
+        (at, who, what, agent, details),
+    )

@@ -1,0 +1,119 @@
+"""Late fixes: the stored trips that they belong to are cut and scored again, and an alert is raised at most once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+
+from astray.live.score import TripScore
+from astray.service import memories
+from astray.service.fixes import FeedFix
+from astray.service.scoring.events import trip_name
+from astray.service.scoring.scorer import Scorer
+from astray.service.scoring.tracking import Tracked
+from astray.service.store import Connection, Row
+from astray.trip_ids import TripId
+from astray.trips import Cutter, TripRules
+
+LOG = "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? ORDER BY time, n"
+
+
+def rescore_late(scorer: Scorer, now: float) -> list[str]:
+    """Look again at the agents whose fixes came late; gives who they are."""
+    asked = "SELECT agent FROM agents WHERE late_from IS NOT NULL ORDER BY agent LIMIT 20"
+    agents = [str(agent) for (agent,) in scorer.connection.rows(asked)]
+    scorer.now = now
+    for agent in agents:
+        rescore(scorer, agent)
+    return agents
+
+
+def rescore(scorer: Scorer, agent: str) -> None:
+    """Cut and score an agent's trips again, from the one that late fixes touch until they are the stored ones again."""
+    before = scorer.tracked(agent)
+    if before is None or before.late is None:
+        return
+    since = _begin(scorer, before, before.late[0])
+    asked = "SELECT trip, started FROM trips WHERE agent = ? AND started >= ?"
+    stored = {str(trip): float(started) for trip, started in scorer.connection.rows(asked, (agent, since))}
+    log = [_fix(agent, row) for row in scorer.connection.rows(LOG, (agent, since))]
+    met = _meets(log, before.rules, set(stored.values()), before.late[1])
+    # What is looked at again is measured on a past in which it has no part.
+    again = [trip for trip, started in stored.items() if started < met]
+    memories.unlearn(scorer.fleet, [TripId(agent, trip) for trip in again])
+    found: set[str] = set()
+
+    def ended(tracked: Tracked, trip: TripScore, eps: float) -> None:
+        found.add(trip.trip)
+        _store(scorer, tracked, trip, eps)
+
+    after = Tracked(scorer.fleet, agent, ended)
+    for fix in log:
+        after.take(fix)
+        if after.open_since >= met:
+            break
+    _remove(scorer.connection, agent, [trip for trip in again if trip not in found])
+    kept = before if math.isfinite(met) else _take_over(scorer, before, after)
+    kept.late, kept.past = None, scorer.past(agent)
+    scorer.touched[agent] = kept
+
+
+def _begin(scorer: Scorer, tracked: Tracked, first: float) -> float:
+    """When the trip began that the first late fix may belong to: the last one that began before it."""
+    if tracked.open_since <= first:
+        return tracked.open_since
+    asked = "SELECT max(started) FROM trips WHERE agent = ? AND started <= ?"
+    found = scorer.connection.value(asked, (tracked.agent, first))
+    return first if found is None else float(found)
+
+
+def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], last: float) -> float:
+    """When a trip begins, after the last late fix, with which a stored one does; from there on nothing has changed."""
+    cutter, named = Cutter(rules), ""
+    for fix in log:
+        if fix.trip != named:
+            cutter, named = Cutter(rules), fix.trip
+        begun = cutter.update(fix.time, fix.lat, fix.lon, named=bool(named)).start
+        if begun is not None and begun[0] > last and begun[0] in starts:
+            return begun[0]
+    return math.inf
+
+
+def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, eps: float) -> None:
+    """Store a trip that was scored again; what a person has said of it still holds."""
+    flagged = scorer.store_trip(tracked, trip, eps, late=True)
+    verdict = scorer.connection.value(
+        "SELECT verdict FROM reviews WHERE item = ? AND taught_at IS NOT NULL", (trip_name(*trip.id),)
+    )
+    if verdict in ("normal", "anomaly"):
+        memories.teach(scorer.fleet, scorer.fixes_of(trip), verdict == "normal")
+    alerted = "SELECT 1 FROM alerts WHERE agent = ? AND trip = ?"
+    if flagged and trip.history >= scorer.fleet.min_history and not scorer.connection.rows(alerted, trip.id):
+        scorer.open_alert(trip, 1, trip.end, trip.decision, closed=True, late=True)
+
+
+def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
+    """Remove trips that are others now."""
+    for trip in trips:
+        connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(agent, trip),))
+        for table in ("trips", "scores"):
+            connection.run(f"DELETE FROM {table} WHERE agent = ? AND trip = ?", (agent, trip))
+
+
+def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
+    """Go on with the session that knows the late fixes."""
+    for name in ("n", "newest", "place", "since", "arrived", "delay", "drift"):
+        setattr(after, name, getattr(before, name))
+    if after.open_trip == before.open_trip:
+        after.alert, after.alerts = before.alert, before.alerts
+    else:
+        scorer.close_alert(before, before.open_trip or "", before.newest, "the trip is another one", before.alerts)
+    scorer.connection.run("DELETE FROM pins WHERE agent = ?", (before.agent,))
+    after.ended, after.turned = scorer.ended, True
+    scorer.replace(after)
+    return after
+
+
+def _fix(agent: str, row: Row) -> FeedFix:
+    time, lat, lon, trip, to_lat, to_lon = row
+    return FeedFix(agent, time, lat, lon, trip or "", None if to_lat is None else (to_lat, to_lon))
