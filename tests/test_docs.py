@@ -129,7 +129,8 @@ def test_links_to_files_lead_somewhere(page: Path):
 
 def test_the_map_of_the_house_names_what_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    there = [path.relative_to(ROOT).as_posix() for path in (*(ROOT / "src").rglob("*.py"), *ROOT.glob("tests/*.py"))]
+    files = (path for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.*"))
+    there = [path.relative_to(ROOT).as_posix() for path in files]
     folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "docs/results/"}
     for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):
         assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named
