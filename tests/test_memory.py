@@ -503,11 +503,11 @@ def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
-        ({"encoder": "magic"}, "no encoder named 'magic'; there are familiarity, fourier, raw"),
+        ({"encoder": "magic"}, "no encoder named 'magic'; give one of familiarity, fourier, raw"),
         ({"interval": 0.0}, "interval is 0.0; give a number from 0.001 on"),
         ({"trace_spacing": float("nan")}, "trace_spacing is nan"),
         ({"lags": (60.0,)}, "not among the 1 lags"),
-        ({"popularity": (123.0,)}, "give sizes that are habits"),
+        ({"popularity": (123.0,)}, "give sizes of habits"),
     ],
 )
 def test_a_view_that_cannot_be_is_refused(config: dict[str, Any], complaint: str):

@@ -189,7 +189,10 @@ class IRLDetector(AgentParameters, Observing):
     def _blank(self, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
         """How GPS trips are looked at, with nothing remembered yet."""
         if self.dynamics is not None:
-            raise DataError("dynamics are for states and actions; GPS trips move by their velocity")
+            raise DataError(
+                "dynamics are for states and actions, but these are GPS trips, which move by their velocity",
+                remedy="leave dynamics out",
+            )
         default = FeaturizerConfig(interval=sampling_interval(trips))
         if self.preset == "kdd19":
             default = KDD19_FEATURIZER
@@ -231,7 +234,7 @@ class IRLDetector(AgentParameters, Observing):
         """
         if not self._is_fitted:
             if trips is None:
-                raise DataError("there is nothing to learn from; give trips")
+                raise DataError("there is nothing to learn from", remedy="give trips")
             refused = sort_out(trips, y, anomalous).refused
             return self.fit(trips, np.where(trips.isin(refused), -1, 1), population)
         learned = self._learned()
@@ -272,7 +275,9 @@ class IRLDetector(AgentParameters, Observing):
         held = learned | self.anomalous_ | {*inbox.waiting.trip_ids, *inbox.rejected.trip_ids}
         gone = {trip for trip in held if trip.agent == agent}
         if agent not in (*self.agents_, *others) and not gone:
-            raise DataError(f"the model knows nobody named {agent!r}; there is nothing to forget")
+            raise DataError(
+                f"the model knows nobody named {agent!r}, so there is nothing to forget", remedy="check the name"
+            )
         self._forget(gone)
         if self.featurizer_ is not None:
             popularity = self.featurizer_.popularity.without([agent])
@@ -314,7 +319,9 @@ class IRLDetector(AgentParameters, Observing):
 
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         if not self.is_shared:
-            raise DataError("only a detector with a shared reward learns trip by trip; call partial_fit(trips)")
+            raise DataError(
+                "only a detector with a shared reward learns trip by trip", remedy="call partial_fit(trips)"
+            )
         unknown = self.unknown_agents(trips)
         if unknown:
             remedy = f"give trips.agent({self._name!r})"
@@ -447,7 +454,10 @@ class IRLDetector(AgentParameters, Observing):
         self._require_fitted()
         if trips.is_gps != (self.featurizer_ is not None):
             wanted = "GPS fixes (time, lat, lon)" if self.featurizer_ is not None else "states and actions"
-            raise DataError(f"this detector was fitted on {wanted}; these trajectories hold {', '.join(trips.columns)}")
+            raise DataError(
+                f"this detector was fitted on {wanted}, but these trajectories hold {', '.join(trips.columns)}",
+                remedy="give trajectories of the kind it was fitted on",
+            )
         if not trips.is_gps:
             check_steps(trips, self.kept_)
         return trips
@@ -472,7 +482,10 @@ class IRLDetector(AgentParameters, Observing):
         """How GPS trips are seen and measured, fix by fix; behind those of a stranger stands no past trip."""
         self._require_fitted()
         if self.featurizer_ is None:
-            raise DataError("this detector was fitted on states and actions, which have no place on the earth")
+            raise DataError(
+                "this detector was fitted on states and actions, which have no place on the earth",
+                remedy="use one that was fitted on GPS trips",
+            )
         history = 0.0 if self._is_unknown(agent) else self._history
         return AgentModel(self.featurizer_, self._calibration(), self._calibration(unfinished=True), history)
 

@@ -72,7 +72,10 @@ def own_explorers(explorers: Sequence[Any] | None) -> dict[str, Any]:
         if isinstance(explorer, str):
             continue
         if not callable(explorer) or found.setdefault(name, explorer) is not explorer:
-            raise DataError(f"the explorer {name!r} is no function, or there are two of that name; rename one")
+            raise DataError(
+                f"the explorer {name!r} is no function, or there are two of that name",
+                remedy="give functions, each with a name of its own",
+            )
     return found
 
 
@@ -117,7 +120,9 @@ def aspect_weights(
     wanted = dict(look_for) if isinstance(look_for, Mapping) else dict.fromkeys(look_for, 1.0)
     unknown = [name for name in wanted if name not in aspects]
     if unknown or not wanted or not all(0 <= w < float("inf") for w in wanted.values()) or not any(wanted.values()):
-        raise DataError(f"look_for is {look_for!r}; give some of {', '.join(aspects)}, or how much each counts")
+        raise DataError(
+            f"look_for is {look_for!r}", remedy=f"give some of {', '.join(aspects)}, or how much each counts"
+        )
     return tuple(float(wanted.get(aspect, 0.0)) for aspect in aspects)
 
 

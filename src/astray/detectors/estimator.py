@@ -70,7 +70,9 @@ class Detector(Parameters, ABC):
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise DataError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise DataError(
+                    f"{type(self).__name__} has no parameter {name!r}", remedy=f"give one of {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
@@ -149,7 +151,9 @@ class Detector(Parameters, ABC):
     def _require_fitted(self) -> None:
         if not self._is_fitted:
             name = type(self).__name__
-            raise NotFittedError(f"this {name} has not been fitted; call fit(trips) first, or astray.load(path)")
+            raise NotFittedError(
+                f"this {name} has not been fitted", remedy="call fit(trips) first, or astray.load(path)"
+            )
 
     # ---------------------------------------------------------------- local time
 
@@ -209,7 +213,9 @@ class Detector(Parameters, ABC):
     ) -> Callable[[Scores, Array], Floats]:
         """The thresholds of a chunk of trips, by their positions: one a trip."""
         if eps is not None and false_alarm_rate is not None:
-            raise DataError("give eps or false_alarm_rate, not both: each is a threshold by itself")
+            raise DataError(
+                "eps and false_alarm_rate are each a threshold by itself", remedy="give one of them, not both"
+            )
         by = eps if eps is not None or false_alarm_rate is not None else self._eps()
         if by is None:
             rate = self.false_alarm_rate if false_alarm_rate is None else false_alarm_rate
@@ -221,7 +227,7 @@ class Detector(Parameters, ABC):
         levels = self._levels(trips, eps, false_alarm_rate)
         parts = self._map(trips, lambda scores, at: trip_table(scores, levels(scores, at)))
         if not parts:
-            raise DataError("no trajectories were given; at least one is needed")
+            raise DataError("no trajectories were given", remedy="give at least one")
         position = pl.Series("position", np.concatenate([p for p, _ in parts]))
         return pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
 
@@ -322,7 +328,7 @@ class Detector(Parameters, ABC):
         """
         parts = self._map(trips, lambda scores, _: fix_table(scores), every=True)
         if not parts:
-            raise DataError("no trajectories were given; at least one is needed")
+            raise DataError("no trajectories were given", remedy="give at least one")
         table = pl.concat([t for _, t in parts])
         trip = np.concatenate([p for p, _ in parts])
         position = np.repeat(trip, trips.lengths[trip])

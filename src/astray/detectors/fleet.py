@@ -134,10 +134,16 @@ class FleetDetector(FleetParameters, Observing):
         default = FeaturizerConfig(interval=sampling_interval(mine))
         featurizer = featurizer_config(default, self.featurizer, utc_offset=hours_from(self.time_zone, mine))
         if featurizer.encoder != "familiarity" or featurizer.context.landmarks:
-            raise DataError("a fleet sees trips by their familiarity, without landmarks: those belong to one place")
+            raise DataError(
+                "a fleet sees trips by their familiarity, without landmarks, which belong to one place",
+                remedy="leave encoder and landmarks out of featurizer",
+            )
         begun = pretrained() if self.reward is None else read_reward(self.reward)
         if not fits(begun, Featurizer.of(mine, featurizer, np.random.default_rng(0))):
-            raise DataError("the reward was learned with other habits or another context than this featurizer has")
+            raise DataError(
+                "the reward was learned with other habits or another context than this featurizer has",
+                remedy="give the featurizer that it was learned with, or another reward",
+            )
         given = {"max_agents": self.max_agents, **plain(self.sharing or {})}
         learned = go_on(begun, mine, featurizer, given, rng, self.iterations, self.progress) or begun
         context = Context.of(featurizer.context, mine, Projection(0.0, 0.0))
@@ -300,7 +306,10 @@ class FleetDetector(FleetParameters, Observing):
         self._require_fitted()
         member = self.members_.get(agent)
         if member is None:
-            raise DataError(f"agent {agent!r} is not enrolled; there are {len(self.members_)} agents")
+            raise DataError(
+                f"agent {agent!r} is not enrolled (there are {len(self.members_)} agents)",
+                remedy="check the name, or enroll the agent first",
+            )
         return member
 
     def _measured(self, agent: str, member: Member) -> Member:
@@ -310,7 +319,10 @@ class FleetDetector(FleetParameters, Observing):
 
     def _check(self, trips: Trajectories) -> Trajectories:
         if not trips.is_gps:
-            raise DataError(f"a fleet is of GPS trips (time, lat, lon); these hold {', '.join(trips.columns)}")
+            raise DataError(
+                f"a fleet is of GPS trips, but these hold {', '.join(trips.columns)}",
+                remedy="give trips with time, lat and lon",
+            )
         return trips
 
     def _order(self, trips: Trajectories) -> Array:

@@ -153,7 +153,9 @@ def share(
             step = start.step
         else:
             if step_learning is None:
-                raise DataError("there is no step reward to start from; say how to learn one")
+                raise DataError(
+                    "there is no step reward to start from", remedy="say how to learn one: give step_learning"
+                )
             step = _step_reward(taught, step_learning, rng)
     reference = refer(worlds, Reward(step, learned.posterior), sharing, rng)
     return Reward(step, learned.posterior, reference, history=learned.history)

@@ -230,7 +230,11 @@ class Members(MutableMapping[str, Member]):
         assert self.store is not None
         found = self.store.read(agent)
         if found is None:
-            raise ModelFileError(f"{self.store.name}: agent {agent!r} is gone; another process has changed the file")
+            raise ModelFileError(
+                f"agent {agent!r} is gone: another process has changed the file",
+                place=self.store.name,
+                remedy="load the model again",
+            )
         data, entry = found
         return Row(data, *entry[2:])
 

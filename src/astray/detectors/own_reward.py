@@ -92,7 +92,7 @@ def _background(
         return None
     made = parameters.background(_not_held_out(trips, config), rng)
     if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
-        raise DataError(f"the background gave {made!r}; return Trajectories of the kind that it was given")
+        raise DataError(f"the background gave {made!r}", remedy="return Trajectories of the kind that it was given")
     if not made.is_gps:
         check_steps(made, trips, "the background's ")
     return made

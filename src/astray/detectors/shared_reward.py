@@ -31,7 +31,10 @@ def shared_reward(parameters: AgentParameters, featurizer: Featurizer) -> Reward
     if fits(reward, featurizer):
         return reward
     if parameters.reward is not None:
-        raise DataError("the reward was learned with other habits or another context than this featurizer has")
+        raise DataError(
+            "the reward was learned with other habits or another context than this featurizer has",
+            remedy="give the featurizer that it was learned with, or another reward",
+        )
     return None
 
 

@@ -43,7 +43,9 @@ class Unknown:
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
         """Refuse to begin."""
-        raise DataError("a model file holds no dynamics; set_params(dynamics=...) before letting a policy act")
+        raise DataError(
+            "a model file holds no dynamics", remedy="call set_params(dynamics=...) before letting a policy act"
+        )
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         """Refuse to go on."""

@@ -34,13 +34,18 @@ def teachable(
     """
     for trip, times in Counter(trips.ids).most_common(1):
         if times > 1:
-            raise DataError(f"two trajectories are called '{trip}'; give each trajectory of an agent an id of its own")
+            raise DataError(
+                f"two trajectories are called '{trip}'", remedy="give each trajectory of an agent an id of its own"
+            )
     unwanted = trips.isin(refused)
     if y is None:
         return ~unwanted & ~trips.isin(known)
     labels = np.asarray(y)
     if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
-        raise DataError(f"y must be +1 (normal) or -1 (anomalous), one for each of the {len(trips)} trajectories")
+        raise DataError(
+            "y is not a label for each trajectory",
+            remedy=f"give +1 (normal) or -1 (anomalous) for each of the {len(trips)} trajectories",
+        )
     return np.asarray(~unwanted & (labels == 1), bool)
 
 
@@ -54,10 +59,16 @@ def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> No
     for name in ("state", "action"):
         if name not in given.columns:
             held = ", ".join(given.columns)
-            raise DataError(f"{whose}{name}s are missing: there is {held}; Trajectories.from_steps makes them")
+            raise DataError(
+                f"{whose}{name}s are missing: there is {held}",
+                remedy="make the trajectories with Trajectories.from_steps",
+            )
         columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
         if columns != wanted:
-            raise DataError(f"{whose}{name}s have {columns} columns, not {wanted} as those that were learned from")
+            raise DataError(
+                f"{whose}{name}s have {columns} columns, not {wanted} as those that were learned from",
+                remedy="give the same columns",
+            )
 
 
 def others(
@@ -65,13 +76,16 @@ def others(
 ) -> Trajectories:
     """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
     if population.is_gps != mine.is_gps:
-        raise DataError("the population and the trips must be of one kind: fixes, or states and actions")
+        raise DataError(
+            "the population and the trips are not of one kind",
+            remedy="give fixes for both, or states and actions for both",
+        )
     if not mine.is_gps:
         check_steps(population, mine, "the population's ")
     # Agents without a name cannot be told apart, so nobody is left out by it.
     found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
     if not len(found):
-        raise DataError("the population has no trip of another agent; leave it out, or give others' trips")
+        raise DataError("the population has no trip of another agent", remedy="leave it out, or give others' trips")
     return sample(found, most, rng)
 
 
@@ -79,7 +93,7 @@ def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
     """Which trips a detector that knows nothing yet learns from: at least one."""
     good = teachable(trips, y)
     if not good.any():
-        raise DataError("no trajectory to learn from; give at least one that is not marked anomalous")
+        raise DataError("no trajectory to learn from", remedy="give at least one that is not marked anomalous")
     return good
 
 

@@ -78,7 +78,7 @@ class Context:
         for name in self.spec.numeric:
             values = _column(trips, name)
             if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
-                raise DataError(f"context column {name!r} is not a finite number for every trip; fill it in")
+                raise DataError(f"context column {name!r} is not a finite number for every trip", remedy="fill it in")
             columns.append(values)
         for name, known in self.labels.items():
             labels = _column(trips, name).astype(str)
@@ -98,5 +98,8 @@ class Context:
 def _column(trips: Trajectories, name: str) -> Array:
     if name not in trips.context:
         known = ", ".join(trips.context) or "none"
-        raise DataError(f"no context column {name!r} in these trajectories; there are: {known}")
+        raise DataError(
+            f"no context column {name!r} in these trajectories (there are: {known})",
+            remedy="give it with the trips, or name another",
+        )
     return trips.context[name]

@@ -132,7 +132,9 @@ class FamiliarityEncoder:
         """
         if len(set(trip_ids)) < len(trip_ids):
             twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
-            raise DataError(f"two trips are called {str(twice)!r}; give each trajectory of an agent an id of its own")
+            raise DataError(
+                f"two trips are called {str(twice)!r}", remedy="give each trajectory of an agent an id of its own"
+            )
         trips = keys_by_trip(steps, self.habits, self.frame)
         if whole:
             trips = {i: np.concatenate([keys, whole[i]]) if i in whole else keys for i, keys in trips.items()}
@@ -176,8 +178,8 @@ class OwnEncoder:
         if found.shape != wanted or not np.isfinite(found).all():
             what = f"features of the shape {found.shape}" if found.shape != wanted else "features that are not finite"
             raise DataError(
-                f"the encoder {type(self.encoder).__name__} gave {what}; give one row a step and a finite number for "
-                f"each of its names: {wanted}"
+                f"the encoder {type(self.encoder).__name__} gave {what}",
+                remedy=f"give one row a step and a finite number for each of its names: {wanted}",
             )
         return found
 

@@ -52,11 +52,16 @@ class FeaturizerConfig:
     def __post_init__(self) -> None:
         for name in ("interval", "trace_interval", "trace_spacing", "window"):
             if not getattr(self, name) >= LEAST:
-                raise DataError(f"{name} is {getattr(self, name)}; give a number from {LEAST} on")
+                raise DataError(f"{name} is {getattr(self, name)}", remedy=f"give a number from {LEAST} on")
         if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
-            raise DataError(f"popularity is of cells of {self.popularity} metres; give sizes that are habits, or ()")
+            raise DataError(
+                f"popularity is of cells of {self.popularity} metres, but not all of them are habits",
+                remedy="give sizes of habits, or ()",
+            )
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
-            raise DataError(f"a habit looks back by a lag that is not among the {len(self.lags)} lags; add it there")
+            raise DataError(
+                f"a habit looks back by a lag that is not among the {len(self.lags)} lags", remedy="add it there"
+            )
 
     @property
     def window_rows(self) -> int:
@@ -141,10 +146,10 @@ class Featurizer:
         """A featurizer centred on some fixes, with an empty memory; with an encoder of one's own, or by its name."""
         if not fixes.is_gps:
             raise DataError(
-                "these trajectories have no columns time, lat and lon; use a StepWorld for states and actions"
+                "these trajectories have no columns time, lat and lon", remedy="use a StepWorld for states and actions"
             )
         if not len(fixes):
-            raise DataError("no trajectories were given; at least one is needed")
+            raise DataError("no trajectories were given", remedy="give at least one")
         projection = Projection.centred_on(fixes.columns["lat"], fixes.columns["lon"])
         offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
         encoders: dict[str, Encoder] = {
@@ -155,7 +160,7 @@ class Featurizer:
             ),
         }
         if encoder is None and config.encoder not in encoders:
-            raise DataError(f"no encoder named {config.encoder!r}; there are {', '.join(ENCODERS)}")
+            raise DataError(f"no encoder named {config.encoder!r}", remedy=f"give one of {', '.join(ENCODERS)}")
         context = Context.of(config.context, fixes, projection, offset)
         sees = encoders[config.encoder] if encoder is None else encoder
         return cls(config, projection, sees, context, Popularity(config.popularity))

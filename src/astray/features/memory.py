@@ -40,7 +40,7 @@ class Forgetting:
         for name in ("max_trips", "window", "half_life"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise DataError(f"{name} is {value}; give a number above 0, or None to forget nothing by it")
+                raise DataError(f"{name} is {value}", remedy="give a number above 0, or None to forget nothing by it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,9 @@ class Memory(Generic[Name]):
         """The trips of both; this memory's way of forgetting is kept."""
         known = set(self.trip_ids).intersection(other.trip_ids)
         if known:
-            raise DataError(f"trip {str(min(known))!r} is remembered already; remove it first, or give it another id")
+            raise DataError(
+                f"trip {str(min(known))!r} is remembered already", remedy="remove it first, or give it another id"
+            )
         # The other trips get the higher numbers, so that behind equal keys is where their postings belong.
         at = np.searchsorted(self.keys, other.keys, side="right")
         merged = Memory(

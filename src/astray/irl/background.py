@@ -51,7 +51,10 @@ class Background:
     def __init__(self, weights: Mapping[str, float], capacity: int = 100_000, snapshots: int = 8) -> None:
         unknown = set(weights) - set(SOURCES)
         if unknown or not any(w > 0 for w in weights.values()):
-            raise DataError(f"background weights are for {', '.join(SOURCES)}, one above 0; got {dict(weights)}")
+            raise DataError(
+                f"background weights are {dict(weights)}",
+                remedy=f"give weights for {', '.join(SOURCES)}, at least one of them above 0",
+            )
         self.weights = dict(weights)
         self.capacity = capacity
         self.rows: dict[str, Rows] = {}
@@ -88,7 +91,9 @@ class Background:
         present = {s: self.weights.get(s, 0.0) for s in self.rows if self.weights.get(s, 0.0) > 0}
         total = sum(present.values())
         if total == 0:
-            raise DataError("the background is empty; give a population, or explorers, or let the policy roll out")
+            raise DataError(
+                "the background is empty", remedy="give a population, or explorers, or let the policy roll out"
+            )
         return {s: w / total for s, w in present.items()}
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -48,10 +48,12 @@ class TRPOConfig:
 
     def __post_init__(self) -> None:
         if not self.max_kl > 0.0:
-            raise DataError(f"max_kl is {self.max_kl}; the trust region must be positive, 0.01 is usual")
+            raise DataError(
+                f"max_kl is {self.max_kl}", remedy="give a number above 0 for the trust region; 0.01 is usual"
+            )
         for name in ("discount", "gae_lambda"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise DataError(f"{name} is {getattr(self, name)}; it must lie in [0, 1]")
+                raise DataError(f"{name} is {getattr(self, name)}", remedy="give a number from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,15 @@ class LearnConfig:
 
     def __post_init__(self) -> None:
         if self.objective not in ("step", "trajectory"):
-            raise DataError(f"objective is 'step' or 'trajectory', not {self.objective!r}")
+            raise DataError(f"objective is {self.objective!r}", remedy="give 'step' or 'trajectory'")
         if self.iterations < 1 or self.updates < 1:
-            raise DataError("iterations and updates must be at least 1")
+            raise DataError(
+                f"iterations is {self.iterations}, updates is {self.updates}", remedy="give at least 1 for each"
+            )
         if not 0.0 <= self.held_out < 1.0:
-            raise DataError(f"held_out is a share of the demonstrations in [0, 1), not {self.held_out}")
+            raise DataError(
+                f"held_out is {self.held_out}", remedy="give a share of the demonstrations, from 0 to below 1"
+            )
 
 
 KDD19 = LearnConfig(

@@ -204,7 +204,9 @@ def explore(
     known = {**COUNTERFACTUALS, **own}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise DataError(f"no counterfactual named {(unknown or ['(none)'])[0]!r}; there are {', '.join(known)}")
+        raise DataError(
+            f"no counterfactual named {(unknown or ['(none)'])[0]!r}", remedy=f"give some of {', '.join(known)}"
+        )
     source = rng.integers(len(paths), size=n)
     kind = rng.integers(len(names), size=n)
     time, xy, offsets = paths.columns["time"], paths.columns["xy"], paths.offsets
@@ -235,8 +237,8 @@ def _check_path(name: str, path: Any) -> None:
     fits = fits and bool(np.isfinite(path.time).all() and np.isfinite(path.xy).all())
     if not fits or (np.diff(path.time) < 0).any():
         raise DataError(
-            f"the explorer {name!r} gave no path; return Path(time, xy, changed) with as many rising times as places, "
-            "in seconds and metres"
+            f"the explorer {name!r} gave no path",
+            remedy="return Path(time, xy, changed) with as many rising times as places, in seconds and metres",
         )
 
 

@@ -61,12 +61,14 @@ class Integrator:
         self.interval = float(interval)
         if self.starts.ndim != 2 or not len(self.starts) or self.starts.shape[1] < 5:
             shape = self.starts.shape
-            raise DataError(f"starts have the shape {shape}; give rows of x, y, x0, y0, elapsed and any context")
+            raise DataError(
+                f"starts have the shape {shape}", remedy="give rows of x, y, x0, y0, elapsed and any context"
+            )
         if not np.isfinite(self.starts).all():
             row = int(np.argmax(~np.isfinite(self.starts).all(axis=1)))
-            raise DataError(f"row {row} of the starts is not finite; leave it out")
+            raise DataError(f"row {row} of the starts is not finite", remedy="leave it out")
         if not (np.isfinite(self.interval) and self.interval > 0):
-            raise DataError(f"the interval is {interval}; give a positive number of seconds")
+            raise DataError(f"the interval is {interval}", remedy="give a positive number of seconds")
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n of the starts, with replacement."""
@@ -117,8 +119,8 @@ class GymDynamics:
             self._env = self._make(n)
         if self._env.num_envs != n:
             raise DataError(
-                f"{n} trajectories asked of an environment of {self._env.num_envs} copies; "
-                "give a function that makes a vector environment of any number"
+                f"{n} trajectories asked of an environment of {self._env.num_envs} copies",
+                remedy="give a function that makes a vector environment of any number",
             )
         self._check_spaces()
         observations, _ = self._env.reset(seed=int(rng.integers(2**31)))
@@ -129,7 +131,7 @@ class GymDynamics:
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
         """One step of every environment; actions are clipped to the action space on their way in."""
         if self._alive is None:
-            raise DataError("the environment has not been reset; call reset(n, rng) before step")
+            raise DataError("the environment has not been reset", remedy="call reset(n, rng) before step")
         space, autoreset = self._env.action_space, self._autoreset
         if autoreset == "DISABLED" and self._finished.any():
             # Without automatic resets a finished episode must not be stepped: it is begun anew, unseen.
@@ -163,7 +165,9 @@ class GymDynamics:
         for what in ("observation", "action"):
             space = getattr(self._env, f"single_{what}_space")
             if not isinstance(space, Box):
-                raise DataError(f"the {what} space is {space}; use an environment whose space is an array (Box)")
+                raise DataError(
+                    f"the {what} space is {space}", remedy="use an environment whose space is an array (Box)"
+                )
 
     def _rows(self, observations: Any) -> Array:
         return np.array(observations, dtype=np.float64).reshape(self._env.num_envs, -1)
@@ -236,13 +240,17 @@ class LearnedDynamics:
         """
         for name in ("state", "action"):
             if name not in demonstrations.columns:
-                raise DataError(f"the demonstrations lack the column {name!r}; Trajectories.from_steps makes it")
+                raise DataError(
+                    f"the demonstrations lack the column {name!r}", remedy="make them with Trajectories.from_steps"
+                )
         states, actions = (demonstrations.columns[name] for name in ("state", "action"))
         has_next = np.ones(len(states), dtype=bool)
         has_next[demonstrations.offsets[1:] - 1] = False
         before = np.flatnonzero(has_next)
         if len(before) < n_folds:
-            raise DataError(f"{len(before)} transitions are too few for {n_folds} folds; give longer demonstrations")
+            raise DataError(
+                f"{len(before)} transitions are too few for {n_folds} folds", remedy="give longer demonstrations"
+            )
         if len(before) > most:
             before = np.sort(rng.choice(before, most, replace=False))
         lower, upper = (np.concatenate([end(states, axis=0), end(actions, axis=0)]) for end in (np.min, np.max))

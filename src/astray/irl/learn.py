@@ -233,8 +233,8 @@ def update_reward(
         objective = chosen + reward.neg_log_prior() / evidence.independent
         if not torch.isfinite(objective):
             raise TrainingError(
-                f"the reward's loss became {objective.item()}; nothing was changed. Lower learning_rate, or raise "
-                "the temperature of the trajectory objective"
+                f"the reward's loss became {objective.item()}, so nothing was changed",
+                remedy="lower learning_rate, or raise the temperature of the trajectory objective",
             )
         # Line 6: update the parameters.
         optimiser.zero_grad()
@@ -422,7 +422,7 @@ def _held_out_measures(
     own = posterior(left_out.features[left_out.draw(n, rng)])
     other = np.concatenate([posterior(b.draw_rows(n // len(backgrounds), rng)) for b in backgrounds.values()])
     if not (np.isfinite(own).all() and np.isfinite(other).all()):
-        raise TrainingError("the reward exploded; the model was not changed. Lower learning_rate")
+        raise TrainingError("the reward exploded, so the model was not changed", remedy="lower learning_rate")
     return {
         "held_out_loss": float(torch.stack([loss.per_head for loss in losses]).mean()),
         "head_spread": float(own.std(axis=2).mean()),

@@ -77,8 +77,8 @@ class GaussianPolicy(nn.Module):
             rows = np.asarray(given, np.float64)
             if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
                 raise DataError(
-                    f"the demonstrations' {name}s (shape {rows.shape}) are not rows of finite numbers; "
-                    "give rows x columns, and drop or repair the rows that are wrong"
+                    f"the demonstrations' {name}s (shape {rows.shape}) are not rows of finite numbers",
+                    remedy="give rows x columns, and drop or repair the rows that are wrong",
                 )
             self.register_buffer(f"{name}_mean", torch.from_numpy(rows.mean(axis=0)))
             self.register_buffer(f"{name}_scale", torch.from_numpy(standard_scale(rows)))
@@ -242,13 +242,14 @@ def rollout(
     """
     limits = np.full(n, horizon) if lengths is None else np.minimum(np.asarray(lengths), horizon)
     if n < 1 or horizon < 1 or limits.shape != (n,) or (limits < 1).any():
-        raise DataError(f"{n} trajectories of {limits} steps; give n lengths, all of them at least 1")
+        raise DataError(f"{n} trajectories of {limits} steps", remedy="give n lengths, all of them at least 1")
     noise = rng.standard_normal((horizon, n, policy.n_actions))
     first = np.asarray(dynamics.reset(n, rng))
     if first.shape != (n, len(policy.state_mean)):
         raise DataError(
             f"the dynamics began {n} trajectories with states of the shape {first.shape}, but the demonstrations' "
-            f"states have {len(policy.state_mean)} columns; reset(n, rng) must return (n, {len(policy.state_mean)})"
+            f"states have {len(policy.state_mean)} columns",
+            remedy=f"return ({n}, {len(policy.state_mean)}) from reset(n, rng)",
         )
     # Time first while filling: each step then writes one run of memory.
     path = np.zeros((horizon + 1, n, first.shape[1]))
@@ -265,8 +266,8 @@ def rollout(
             following, alive = dynamics.step(path[t], actions[t], rng)
             if np.shape(following) != first.shape or np.shape(alive) != (n,):
                 raise DataError(
-                    f"the dynamics stepped to states of the shape {np.shape(following)}, alive {np.shape(alive)}; "
-                    f"step(states, actions, rng) must return {first.shape} and ({n},)"
+                    f"the dynamics stepped to states of the shape {np.shape(following)}, alive {np.shape(alive)}",
+                    remedy=f"return {first.shape} and ({n},) from step(states, actions, rng)",
                 )
             path[t + 1] = following
             ended |= running & ~alive

@@ -67,7 +67,9 @@ class StepWorld:
     ) -> StepWorld:
         """The world of some demonstrations; their spread sets the scale of the features."""
         if "state" not in trajectories.columns or "action" not in trajectories.columns:
-            raise DataError("these trajectories have no columns state and action; Trajectories.from_steps makes them")
+            raise DataError(
+                "these trajectories have no columns state and action", remedy="make them with Trajectories.from_steps"
+            )
         pairs = _excerpt(trajectories, most)
         scale = pairs.std(axis=0)
         return cls(
@@ -126,7 +128,7 @@ class StepWorld:
         known = (*STEP_COUNTERFACTUALS, *self.explorers)
         unknown = [name for name in names if name not in known]
         if unknown or not names:
-            raise DataError(f"no counterfactual named {unknown or names}; there are {', '.join(known)}")
+            raise DataError(f"no counterfactual named {unknown or names}", remedy=f"give some of {', '.join(known)}")
         t = self.trajectories
         states, actions, path = self._drawn(rng.integers(len(t), size=n), rng)
         kind = np.array([known.index(name) for name in names])[rng.integers(len(names), size=n)]
@@ -147,8 +149,8 @@ class StepWorld:
         shapes = [np.shape(part) for part in made] if isinstance(made, tuple) else [np.shape(made)]
         if shapes != [states.shape, actions.shape] or not all(np.isfinite(part).all() for part in made):
             raise DataError(
-                f"the explorer {name!r} gave arrays of the shapes {shapes}; return finite states and actions of the "
-                f"shapes it was given, {states.shape} and {actions.shape}"
+                f"the explorer {name!r} gave arrays of the shapes {shapes}",
+                remedy=f"return finite states and actions of the shapes given, {states.shape} and {actions.shape}",
             )
         return made
 

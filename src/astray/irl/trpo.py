@@ -100,7 +100,7 @@ class TRPO:
             normalised = advantages - advantages.mean()
             spread = normalised.std()
         if not np.isfinite(spread):
-            raise TrainingError("the advantages are not finite numbers; look for exploding rewards or states")
+            raise TrainingError("the advantages are not finite numbers", remedy="look for exploding rewards or states")
         # An advantage made of rounding errors alone must not be blown up to a standard deviation of 1.
         normalised /= spread if spread > 1e-12 * np.abs(targets).max() else np.inf
 
@@ -142,7 +142,7 @@ class TRPO:
         direction, residual = conjugate_gradient(fisher, gradient, c.cg_iterations)
         curvature = float(direction @ (gradient - residual))
         if not np.isfinite(curvature):
-            raise TrainingError("the policy's gradient is not a finite number; look for exploding rewards")
+            raise TrainingError("the policy's gradient is not a finite number", remedy="look for exploding rewards")
         if curvature <= 0.0:  # no gradient: every action is as good as any other
             return _Step(old, kl=0.0, gain=0.0, tried=0, accepted=False)
         full_step = direction * (2.0 * c.max_kl / curvature) ** 0.5
@@ -279,7 +279,7 @@ class Critic:
             step, _ = conjugate_gradient(product, at.vjp(error / len(part)), config.critic_cg_iterations)
             left = wanted[rows] - self.net.forward(theta + step, part)
             if not torch.isfinite(left).all():
-                raise TrainingError("the critic's fit is not a finite number; look for exploding rewards")
+                raise TrainingError("the critic's fit is not a finite number", remedy="look for exploding rewards")
             if left.square().sum() < error.square().sum():  # a step that overshot is not taken
                 theta = theta + step
         return replace(begun, theta=theta)
@@ -304,7 +304,7 @@ class Critic:
 def _check(rollout: Rollout, rewards: Array) -> None:
     mask = rollout.mask
     if np.shape(rewards) != mask.shape:
-        raise DataError(f"rewards have the shape {np.shape(rewards)}; one a step is needed, {mask.shape}")
+        raise DataError(f"rewards have the shape {np.shape(rewards)}", remedy=f"give one a step, {mask.shape}")
     for name, numbers in (
         ("reward", rewards[:, :, None]),
         ("state", rollout.states),
@@ -315,6 +315,6 @@ def _check(rollout: Rollout, rewards: Array) -> None:
         if wrong.any():
             i, t = np.argwhere(wrong)[0]
             raise TrainingError(
-                f"the {name} of trajectory {i} at step {t} is not a finite number; the policy is unchanged; "
-                "slower learning or a stronger prior of the reward may help"
+                f"the {name} of trajectory {i} at step {t} is not a finite number, so the policy is unchanged",
+                remedy="learn more slowly, or give the reward a stronger prior",
             )

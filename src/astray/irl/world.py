@@ -181,7 +181,10 @@ class GeoWorld:
         new = ~fixes.isin(featurizer.memory.trip_ids)
         world = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer, paths)
         if world is None:
-            raise DataError("no trajectory has two usable fixes at different times; there is nothing to learn from")
+            raise DataError(
+                "no trajectory has two usable fixes at different times, so there is nothing to learn from",
+                remedy="give trips with more fixes",
+            )
         return replace(world, explorers=explorers or {})
 
     @classmethod
@@ -249,7 +252,7 @@ class GeoWorld:
     def refresh(self, rows: Rows) -> Rows:
         """The same rows, seen with what the memory holds now."""
         if rows.steps is None:
-            raise DataError("these rows do not say what they were made of")
+            raise DataError("these rows do not say what they were made of", remedy="give rows that keep their steps")
         return replace(rows, features=self.featurizer.encode(rows.steps))
 
     @property

@@ -38,8 +38,13 @@ class ScaleConfig:
     def __post_init__(self) -> None:
         for name in ("odd", "prefix"):
             if not 0.0 < getattr(self, name) <= 1.0:
-                raise DataError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
+                raise DataError(f"{name} is {getattr(self, name)}", remedy="give a share above 0, up to 1")
         if not (self.prior_trips > 0.0 and self.stand_in_up_to >= 0.0 and self.mistaken >= 0.0):
-            raise DataError("prior_trips must be above 0, stand_in_up_to and mistaken 0 or more")
+            raise DataError(
+                f"prior_trips is {self.prior_trips}, stand_in_up_to {self.stand_in_up_to}, mistaken {self.mistaken}",
+                remedy="give prior_trips above 0, the others 0 or more",
+            )
         if self.folds < 2 or self.rounds < 1:
-            raise DataError("folds must be at least 2, rounds at least 1")
+            raise DataError(
+                f"folds is {self.folds}, rounds is {self.rounds}", remedy="give at least 2 folds and at least 1 round"
+            )

@@ -54,10 +54,13 @@ class ByHour:
     def __call__(self, trips: Trajectories) -> Floats:
         """One threshold a trip."""
         if not trips.is_gps:
-            raise DataError("these trajectories have no time, so thresholds cannot depend on the hour")
+            raise DataError(
+                "these trajectories have no time, so thresholds cannot depend on the hour",
+                remedy="give a number instead",
+            )
         wrong = [h for h in self.hours if h not in range(24)]
         if wrong:
-            raise DataError(f"{wrong[0]!r} is not an hour of the day; hours are 0 to 23")
+            raise DataError(f"{wrong[0]!r} is not an hour of the day", remedy="give hours from 0 to 23")
         starts = trips.offsets[:-1]
         offset: Any = self.utc_offset
         if offset is None:
@@ -85,7 +88,10 @@ class ByContext:
         """One threshold a trip."""
         if self.column not in trips.context:
             known = ", ".join(trips.context) or "none"
-            raise DataError(f"no context column {self.column!r} in these trajectories; there are: {known}")
+            raise DataError(
+                f"no context column {self.column!r} in these trajectories (there are: {known})",
+                remedy="give it with the trips, or name another",
+            )
         labels = trips.context[self.column].astype(str).tolist()
         return np.array([self.thresholds.get(label, self.otherwise) for label in labels], np.float64)
 
@@ -97,7 +103,10 @@ def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Float
     """One threshold a trip: of a number, or of a function of the trips such as :class:`ByHour`."""
     given = np.asarray(value(trips) if callable(value) else value, np.float64)
     if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
-        raise DataError(f"{name} must be a number, or a function that gives one for each of the {len(trips)} trips")
+        raise DataError(
+            f"{name} is not one threshold a trip",
+            remedy=f"give a number, or a function that gives one for each of the {len(trips)} trips",
+        )
     return np.broadcast_to(given, len(trips)).astype(np.float64)
 
 
@@ -172,19 +181,19 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
     -1.0000000000000002
     """
     if not 0.0 < false_alarm_rate < 1.0:
-        raise DataError(f"false_alarm_rate is {false_alarm_rate}; give a share between 0 and 1, such as 0.02")
+        raise DataError(f"false_alarm_rate is {false_alarm_rate}", remedy="give a share between 0 and 1, such as 0.02")
     if not len(normal.scores):
         raise DataError(
-            "no trip was held out of learning, so no rate of false alarms can be promised; fit on more trips, or "
-            "decide by eps"
+            "no trip was held out of learning, so no rate of false alarms can be promised",
+            remedy="fit on more trips, or decide by eps",
         )
     # The p-value of a score that none, one, two, ... of the past trips are as low as.
     p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
     as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:
         raise DataError(
-            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {normal.total:.0f} past trips; "
-            f"ask for at least {least_rate(normal.total):g}, or fit on more trips"
+            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {normal.total:.0f} past trips",
+            remedy=f"ask for at least {least_rate(normal.total):g}, or fit on more trips",
         )
     return float(np.nextafter(normal.scores[min(as_low, len(normal.scores) - 1)], -np.inf))
 

@@ -48,7 +48,7 @@ def locate(values: Array, robust: bool = False) -> Location:
     """
     values = np.asarray(values, np.float64)
     if not len(values):
-        raise DataError("no held-out demonstrations to set the scale by; at least one trajectory is needed")
+        raise DataError("no held-out demonstrations to set the scale by", remedy="give at least one trajectory")
     if robust:
         low, centre = np.quantile(values, [0.1587, 0.5])
         spread = float(centre - low)
@@ -275,7 +275,7 @@ def calibrate(
     """
     config = config or ScaleConfig()
     if scale not in ("trip", "step"):
-        raise DataError(f"scale is 'trip' or 'step', not {scale!r}")
+        raise DataError(f"scale is {scale!r}", remedy="give 'trip' or 'step'")
     of = np.unique(trip, return_inverse=True)[1]
     weights = (1.0 / len(aspects),) * len(aspects)
     reward = over_heads(rewards, weights)

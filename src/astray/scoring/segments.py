@@ -50,7 +50,9 @@ def segments(
     [Segment(trip=0, start=1, stop=4, normality=-2.5)]
     """
     if np.any(np.less(leave, enter)):
-        raise DataError(f"a segment must not close ({leave}) below where it opens ({enter})")
+        raise DataError(
+            f"a segment closes ({leave}) below where it opens ({enter})", remedy="give leave at least as high as enter"
+        )
     low = np.flatnonzero(n <= leave)
     if not len(low):
         return []

@@ -125,7 +125,7 @@ class FleetTables:
 
     def wrong(self, what: str) -> ModelFileError:
         """An error that says what is wrong with the store."""
-        return ModelFileError(f"{self.name}: {what}; it is damaged: restore a backup")
+        return ModelFileError(what, place=self.name, remedy="it is damaged: restore a backup")
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -99,7 +99,11 @@ class SqliteStore(Store):
                 writer.close()
                 raise DataError("not a store of astray serve", place=self.path, remedy="name another folder")
         except sqlite3.DatabaseError as error:
-            raise DataError(f"not a store of astray serve ({error})", place=self.path) from error
+            raise DataError(
+                f"not a store of astray serve ({error})",
+                place=self.path,
+                remedy="name another folder, or restore a backup",
+            ) from error
         return writer
 
     def bytes(self) -> int:
