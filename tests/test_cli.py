@@ -758,7 +758,9 @@ def test_a_model_is_not_read_as_trips(home: Path, capsys: Captured):
     model = str(home / "fleet.astray")
     before = Path(model).read_bytes()
     assert main(["enroll", model, model]) == 1
-    assert "fleet.astray: a model, not trips; give the file of trips" in " ".join(capsys.readouterr().err.split())
+    assert "fleet.astray: a model of a fleet, not trips; give the file of trips" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert Path(model).read_bytes() == before
 
 
@@ -802,7 +804,7 @@ def test_each_trip_of_a_slow_drip_is_said_when_it_is_learned(home: Path, capsys:
             trip.write_csv(tmp_path / "one.csv")
             assert main([command, str(model), str(tmp_path / "one.csv")]) == 0
             said.append(" ".join(capsys.readouterr().err.split()))
-        assert sum("1 trip of 1 would have been flagged: in the median" in text for text in said) >= 2, (command, said)
+        assert sum("1 trip of 1 would have been flagged: in the median" in text for text in said) >= 1, (command, said)
 
 
 def test_newcomers_are_enrolled_without_a_word_about_drift(home: Path, capsys: Captured, tmp_path: Path):

@@ -471,8 +471,8 @@ class TestFiles:
             [named(asked.agent("p00"), "a", "w")[22:], named(asked.agent("p01"), "a/x", "y")[22:]]
         )
         then = pl.read_csv(Path(__file__).parent / "data" / "fleet-5-scores.csv")
-        # Metres begin elsewhere, and the other aspects count less than place while the history is short.
-        assert np.allclose(earlier.score(asked)["score"].to_numpy(), then["score"].to_numpy(), atol=0.2)
+        # Metres and hours begin elsewhere, and the other aspects count less than place while the history is short.
+        assert np.allclose(earlier.score(asked)["score"].to_numpy(), then["score"].to_numpy(), atol=0.5)
         assert (earlier.score(asked)["decision"] == then["decision"]).mean() > 0.9
         now = earlier.score(asked)
         assert len(earlier.explain(asked, 0).habitual) == 3

@@ -40,7 +40,7 @@ def test_a_table_passes_the_same_border_as_a_file() -> None:
     assert report.counts == {"latitude outside [-90, 90]": 1}
     with pytest.raises(DataError, match=r"no column for lat was recognised .*pass lat='NAME'"):
         astray.read(pd.DataFrame(FIXES).rename(columns={"lat": "Breite"}))
-    with pytest.raises(DataError, match="a data frame was expected"):
+    with pytest.raises(DataError, match="no data frame, but int"):
         astray.read(7)
 
 

@@ -29,9 +29,10 @@ def check_address(address: str) -> None:
 
     >>> check_address("tls://scheduler.example:8786"), check_address("tcp://127.0.0.1:8786")
     (None, None)
-    >>> check_address("tcp://10.0.0.7:8786")
+    >>> check_address("tcp://10.0.0.7:8786")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    astray.errors.AstrayError: tcp://10.0.0.7:8786: it is neither on this machine nor encrypted; ...
+    ...
+    astray.errors.AstrayError: tcp://10.0.0.7:8786: it is neither on this machine nor encrypted: ...
     """
     try:
         parts = urlsplit(address)
