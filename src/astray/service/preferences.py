@@ -88,10 +88,10 @@ def parsed(body: bytes) -> Preferences:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         words, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
-        raise PreferencesError(f"the settings are not understood ({words})", field, "correct it") from error
+        raise PreferencesError(f"the settings are not understood ({words})", field, remedy="correct it") from error
     for field, holds, remedy in _CHECKS:
         if not holds(found):
-            raise PreferencesError(f"{field} cannot be this", field, remedy)
+            raise PreferencesError(f"{field} cannot be this", field, remedy=remedy)
     return found
 
 

@@ -134,4 +134,5 @@ class PostgresStore(Store):
 
 
 def _refusal(error: psycopg.Error) -> StoreError:
-    return StoreError(f"the store refuses ({str(error).strip().splitlines()[0] if str(error) else error!r})")
+    said = str(error).strip().splitlines()[0] if str(error) else repr(error)
+    return StoreError(f"the store refuses ({said})", remedy="look at the server's log")
