@@ -39,10 +39,10 @@ def test_every_fix_of_the_day_is_sent_once_in_its_order():
 
 
 def test_the_demo_raises_an_alert_and_leaves_nothing_behind(tmp_path: Path):
-    command = [sys.executable, "-u", "-m", "astray.cli", "serve", "demo", "--port", "0"]
+    command = [sys.executable, "-u", "-m", "astray.cli", "serve", "demo"]  # as make serve does
     process = subprocess.Popen(
         command,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "ASTRAY_PORT": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

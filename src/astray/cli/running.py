@@ -11,6 +11,9 @@ import typer
 from astray.errors import AstrayError, Call, Columns, Option
 from astray.settings import NAMES, ROLES, SettingsError, flag_of
 
+ALONE = ("demo", "serve demo")
+"""Commands that need no arguments; the others say how they are used where there are none."""
+
 
 def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequence[str]) -> int:
     """Run one command, or one of a group of commands, with its arguments; gives the exit code."""
@@ -18,7 +21,7 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
         app = command
     else:
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-        app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name != "demo")(command)
+        app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name not in ALONE)(command)
     try:
         app(args=list(arguments), prog_name=f"astray {name}")
     except SettingsError as error:
