@@ -209,7 +209,9 @@ def test_twenty_reviews_by_keyboard_alone(service: Running, opened: Open) -> Non
         page.keyboard.press("z")
         service.until("/api/review?limit=500", lambda found, n=n: len(found["pending"]) == n)
         until(page, lambda n=n: current.count() and current.get_attribute("data-id") == given[n][0])
-    assert service.get("/api/review", limit=500)["items"] == before["items"]
+    after = service.get("/api/review", limit=500)["items"]
+    # Explanations are made meanwhile: an item may have got its words since.
+    assert [{**item, "words": ""} for item in after] == [{**item, "words": ""} for item in before["items"]]
 
 
 def test_keys_walk_through_the_queue_and_are_shown(service: Running, opened: Open) -> None:
