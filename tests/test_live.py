@@ -23,7 +23,7 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.trip import SETTLED
+from astray.live.trip import SETTLED, score_open
 from astray.scoring.normality import trip_normality
 from astray.simulate import city
 from astray.snapshot import Snapshot
@@ -232,6 +232,32 @@ def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories
     trip = people.agent("p00")[20:21]
     _, final = live(own.open("p00", stay=None), fixes_of(trip))
     assert_equal(final, own, trip, tolerance=1e-6)
+
+
+def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories) -> None:
+    """To the last bit, in the single precision of the shipped reward: so a restart may group fixes in another way."""
+    fleet = FleetDetector(**QUICK, eps=EPS, seed=0).fit(people.without("p04"))
+    trips = [people.agent(agent)[-1] for agent in people.agents]
+    alone = [live(fleet.open(agent), fixes_of(trip))[0] for agent, trip in zip(people.agents, trips, strict=True)]
+    together: list[list[Score]] = [[] for _ in trips]
+    sessions = [fleet.open(agent) for agent in people.agents]
+    for i in range(max(map(len, alone))):
+        some = [k for k, trip in enumerate(trips) if i < trip.n_rows]
+        advanced = [sessions[k]._advance(*fixes_of(trips[k])[i], "", None) for k in some]
+        score_open(due for k in some if (due := sessions[k].due) is not None)
+        for k, advance in zip(some, advanced, strict=True):
+            together[k].append(sessions[k]._score(advance))
+    assert max(map(len, together)) > 50
+    assert repr(together) == repr(alone)
+
+
+def test_without_single_fixes_trips_score_the_same(detector: IRLDetector, unseen: Trajectories) -> None:
+    trip = unseen[0]
+    steps, final = live(detector.open("p00"), fixes_of(trip))
+    without, same = live(detector.open("p00", score_steps=False), fixes_of(trip))
+    assert same == final
+    assert [score.trip for score in without] == [score.trip for score in steps]
+    assert all(math.isnan(score.normality) and score.segment is None for score in without)
 
 
 def test_context_counts_live(people: Trajectories) -> None:

@@ -141,6 +141,7 @@ def standard_offset(name: str, time: float) -> float:
     return min(zone.offset(datetime(year, month, 1, tzinfo=UTC).timestamp()) for month in (1, 7))
 
 
+@lru_cache(1024)
 def is_known(name: str) -> bool:
     """Whether a name is in the database of zones.
 

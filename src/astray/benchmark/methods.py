@@ -159,12 +159,13 @@ class FittedDetector:
         found = np.full(len(test), np.nan)
         for agent in test.agents:
             at = np.flatnonzero(test.agent_ids == agent)
-            featurizer, _, unfinished, _ = self.detector.agent_model(agent)
+            model = self.detector.agent_model(agent)
+            featurizer = model.featurizer
             rows = featurizer.rows(test[at])
             rows = replace(rows, finished=np.zeros(rows.n_trips, np.bool_))
             maker = np.repeat(featurizer.popularity.number_of([agent]), rows.n_trips)
             statistics = featurizer.measure(rows, None, maker)[1]
-            found[at] = trip_normality(trip_rewards(reward, statistics), unfinished).score
+            found[at] = trip_normality(trip_rewards(reward, statistics), model.unfinished).score
         return found
 
     def fixes(self, test: Trajectories) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -410,11 +410,16 @@ class IRLDetector(AgentParameters, Observing):
         return self._calibration()
 
     def _calibration(self, unfinished: bool = False) -> Calibration:
-        if self._own_calibration is not None or self.featurizer_ is None:
-            assert self._own_calibration is not None
-            return self._own_calibration
-        of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history)
-        return own_calibration(*of, scale_config(self), unfinished=unfinished)
+        return self._measured()(unfinished)
+
+    def _measured(self) -> Callable[[bool], Calibration]:
+        """What trips are measured on, whole or unfinished, as the detector is now."""
+        own = self._own_calibration
+        if own is not None:
+            return lambda unfinished: own
+        assert self.featurizer_ is not None
+        of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history, scale_config(self))
+        return lambda unfinished: own_calibration(*of, unfinished=unfinished)
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         return [self._calibration()]
@@ -487,7 +492,7 @@ class IRLDetector(AgentParameters, Observing):
                 remedy="use one that was fitted on GPS trips",
             )
         history = 0.0 if self._is_unknown(agent) else self._history
-        return AgentModel(self.featurizer_, self._calibration(), self._calibration(unfinished=True), history)
+        return AgentModel(self.featurizer_, history, self._measured())
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:

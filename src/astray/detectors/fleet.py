@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -289,9 +290,8 @@ class FleetDetector(FleetParameters, Observing):
         common = self._common
         return AgentModel(
             member.featurizer(agent, common, None if near is None else centre_of(*near)),
-            member.calibration(common),
-            member.calibration(common, True),
             member.history,
+            partial(member.calibration, common),
         )
 
     @property

@@ -179,8 +179,9 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _NUMBER = {word: w for w, word in enumerate(WORDS)}
 _BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
 _GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
+_BANDED = [h for h in _GOING_ON if set(LOOKED_UP[h].tolist()) & set(_BANDS)]
 _TOLD = [h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where]
-"""What is counted of a trip that goes on, and, if its destination is known, of where it will stop."""
+"""What is counted of a trip that goes on, what of that changes with it, and what is counted of a known destination."""
 
 
 class RunningStatistics:
@@ -293,9 +294,11 @@ class RunningStatistics:
         now = [[math.floor(band + shift) for shift in SHIFTS] for band in bands]
         if now == [self._words[w] for w in _BANDS]:
             return
+        known = self._words[_BANDS[0]]
         for w, word in zip(_BANDS, now, strict=True):
             self._words[w] = word
-        self._alike[_GOING_ON] = self._counted(_GOING_ON)
+        habits = _BANDED if known else _GOING_ON  # where and when it began stays as it is
+        self._alike[habits] = self._counted(habits)
 
     def _count_ends(self) -> None:
         """Look up the past trips that ended where this one is meant to; not a number if that is not known."""

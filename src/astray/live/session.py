@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from astray.errors import DataError
 from astray.features.faults import FAULT_NAMES
@@ -13,7 +13,7 @@ from astray.features.projection import Place
 from astray.fixes import place
 from astray.live.fix import one_fix, read_fix
 from astray.live.score import Score, TripScore
-from astray.live.trip import OpenTrip
+from astray.live.trip import OpenTrip, score_open
 from astray.scoring.decisions import Threshold, level, threshold
 from astray.snapshot import Snapshot
 from astray.trips import Cutter, TripRules
@@ -30,6 +30,19 @@ Fix = Any  # a sequence, a mapping or an object with time, lat and lon
 LATE, TOO_OFTEN = "late", "too often"
 MAX_RATE = 100  # fixes in one second; what comes on top is passed over, so that an open trip has a bounded size
 MAX_PENDING = 10_000  # fixes held back at most; above that the oldest are settled before their time
+
+
+class Advance(NamedTuple):
+    """A fix that was taken in, and what became of it."""
+
+    time: float
+    fault: str
+    ended: TripScore | None = None  # the trip that it ended, if it was the first after it
+    normality: float = math.nan  # n(s, a), its spread over the heads, and its lowest aspect
+    uncertainty: float = math.nan
+    aspect: str = ""
+    counted: bool = False  # whether it is part of the open trip
+    last: str = ""  # why the trip ends with it, if it does
 
 
 class Session:
@@ -62,6 +75,9 @@ class Session:
         when it begins.
     context
         The context columns of the trips, if the model looks at them.
+    score_steps
+        Whether single fixes are scored, too. Without that it is faster; n(s, a) is not a number then, and no segment
+        is named before the trip is over.
 
     Examples
     --------
@@ -92,6 +108,7 @@ class Session:
         gamma: Threshold | None = None,
         false_alarm_rate: float | None = None,
         context: Mapping[str, Any] | None = None,
+        score_steps: bool = True,
     ) -> None:
         if not reorder >= 0:
             raise DataError(f"reorder is {reorder}", remedy="give a number of seconds, 0 for none")
@@ -103,7 +120,7 @@ class Session:
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
         self.rules = TripRules(stay, stay_radius, faults=model.featurizer.config.faults)
         self.eps, self.gamma, self.false_alarm_rate = eps, gamma, false_alarm_rate
-        self.context = dict(context or {})
+        self.context, self.score_steps = dict(context or {}), score_steps
         self._cutter = Cutter(self.rules)
         self._named = ""  # the name that the feed gives to the open trip, if it names trips
         self.destination: Place | None = None  # of the open trip or, at rest, of the next one
@@ -211,17 +228,25 @@ class Session:
     # ---------------------------------------------------------------- one settled fix
 
     def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
+        advance = self._advance(time, lat, lon, name, destination)
+        if self.due is not None:
+            score_open([self.due])
+        return self._score(advance)
+
+    @property
+    def due(self) -> OpenTrip | None:
+        """The open trip, if it has come further than it was scored."""
+        return self._open if self._open is not None and self._open.due else None
+
+    def _advance(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Advance:
+        """Take a settled fix into its trip, which may end or begin with it, and may then be due to be scored."""
         second, rate = math.floor(time), 1
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
         self._settled, self._second = time, (second, rate)
         if rate > MAX_RATE:
-            return self._unscored(time, TOO_OFTEN)
-        return self._score((time, lat, lon), name, destination)
-
-    def _score(self, fix: Spot, name: str, destination: Place | None) -> Score:
-        """The receiver's fault, a fix at rest, or one of a trip, which may begin or end with it."""
-        ended = None
+            return Advance(time, TOO_OFTEN)
+        fix, ended = (time, lat, lon), None
         if name != self._named:
             ended = self._end("next")
             self._cutter, self._named = Cutter(self.rules), name
@@ -238,22 +263,31 @@ class Session:
             self._open = OpenTrip(self, *cut.start, name)
             if cut.start[0] != fix[0]:
                 self._open.add(*cut.start)
+                score_open([self._open])
         trip = self._open
         if cut.fault or cut.resting or trip is None:
             if cut.fault and trip is not None:
                 trip.fixes, trip.faults = trip.fixes + 1, trip.faults + 1
-            return self._unscored(fix[0], FAULT_NAMES[cut.fault], ended)
-        n, uncertainty, aspect = trip.add(*fix, breaks=cut.breaks)
-        score, last = trip.so_far, cut.last or ("long" if trip.full else "")
-        if last:
-            score = ended = trip.finished()._replace(ended=last)
+            return Advance(time, FAULT_NAMES[cut.fault], ended)
+        of_step = trip.add(*fix, breaks=cut.breaks)
+        last = cut.last or ("long" if trip.full else "")
+        if last and not name:
+            self._cutter.rest = fix
+        return Advance(time, "", ended, *of_step, True, last)
+
+    def _score(self, advance: Advance) -> Score:
+        """What is said of a fix that was taken in, once its trip is scored."""
+        trip = self._open
+        if not advance.counted or trip is None:
+            return self._unscored(advance.time, advance.fault, advance.ended)
+        score, ended = trip.so_far, advance.ended
+        if advance.last:
+            score = ended = trip.finished()._replace(ended=advance.last)
             self._open = self.destination = None
-            if name:
+            if self._named:
                 self._cutter = Cutter(self.rules)  # what else comes under this name is a trip again
-            else:
-                self._cutter.rest = fix
-        pending = len(self._pending)
-        return Score(fix[0], "", n, uncertainty, aspect, trip.alert, trip.segment, score, ended, pending)
+        of_step, pending = advance[3:6], len(self._pending)
+        return Score(advance.time, "", *of_step, trip.alert, trip.segment, score, ended, pending)
 
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:

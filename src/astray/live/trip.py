@@ -7,6 +7,7 @@ scored from them by the functions that score a file, so that it has the scores t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from astray.scoring.scores import AgentModel
 
 Array = NDArray[Any]
+Floats = NDArray[np.float32]
 
 MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
@@ -46,13 +48,35 @@ def _first(of: TripScores) -> OneTrip:
     return normality, uncertainty, score, p_value, int(of.aspect[0])
 
 
+def score_open(trips: Iterable[OpenTrip]) -> None:
+    """Score open trips as far as they have come.
+
+    Those of one reward go through it together, which costs about as much for sixteen of them as for one. What comes
+    out does not depend on the others.
+    """
+    by_reward: dict[int, list[tuple[OpenTrip, Floats]]] = {}
+    for trip in trips:
+        statistics = trip.statistics
+        if statistics is None:
+            trip.score_so_far(None)
+        else:
+            by_reward.setdefault(id(trip.reward), []).append((trip, statistics))
+    for together in by_reward.values():
+        of_trips = together[0][0].reward.trip
+        assert of_trips is not None
+        rewards = of_trips(np.concatenate([statistics for _, statistics in together]))
+        for (trip, _), one in zip(together, rewards, strict=True):
+            trip.score_so_far(one)
+
+
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
         *("_closes", "_counted", "_destination", "_last", "_maker", "_rows", "_running", "_scored", "_segment"),
-        *("_statistics", "_tick", "agent", "agent_model", "alert", "eps", "faults", "features", "fixes", "gamma"),
-        *("given", "history", "min_history", "name", "one", "open_eps", "path", "reward", "segment", "start"),
+        *("_score_steps", "_statistics", "_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "features"),
+        *("fixes", "gamma", "given", "history", "min_history", "name", "one", "open_eps", "path", "reward", "segment"),
+        "start",
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -71,6 +95,8 @@ class OpenTrip:
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
+        self.due = False  # whether there is a row that the trip was not scored by yet
+        self._score_steps = session.score_steps
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._destination = session.destination
         self._tick = -1
@@ -115,27 +141,29 @@ class OpenTrip:
     def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> tuple[float, float, str]:
         """Count a good fix: its n(s, a), the spread over the heads, and the name of the lowest aspect.
 
-        Where a gap before it ``breaks`` the path, it is the first of the next one.
+        Where a gap before it ``breaks`` the path, it is the first of the next one. If the trip is ``due`` then,
+        :func:`score_open` scores it.
         """
         self.fixes += 1
         if breaks:
             self.path.restart()
         step = self.path.step(time, self.agent_model.featurizer.projection.place(lat, lon))
         tick = self._tick_of(step)
-        due = step.first or tick != self._tick
-        rewards = self.reward.step(self.features.encode(step))[0]
-        calibration = self.agent_model.calibration
-        normality, uncertainty, aspect = one_normality(rewards, calibration.step_weights, calibration.step)
+        self.due = step.first or tick != self._tick
+        encoded = self.features.encode(step)
+        normality, uncertainty, aspect = math.nan, math.nan, ""
+        if self._score_steps:
+            calibration = self.agent_model.calibration
+            rewards = self.reward.step(encoded)[0]
+            normality, uncertainty, lowest = one_normality(rewards, calibration.step_weights, calibration.step)
+            aspect = self.reward.step.aspects[lowest]
         # Without a memory the trip is scored by every fix.
-        stays = due or not self.agent_model.featurizer.counts
+        stays = self.due or not self.agent_model.featurizer.counts
         self._rows.put(step, normality, self.features.keys, self.features.familiar, stays)
         self._last, self._tick = step, tick
         if stays:
             self._count(self._rows.kept)
-        if due:
-            self._score_so_far()
-            self._watch(time)
-        return normality, uncertainty, self.reward.step.aspects[aspect]
+        return normality, uncertainty, aspect
 
     def head_for(self, destination: Place) -> None:
         """Set where the trip is meant to end (lat, lon); the next row is scored by it."""
@@ -153,25 +181,32 @@ class OpenTrip:
             step, normality, keys, familiar = self._rows[row]
             if self._statistics is not None:
                 self._statistics.add(step, keys, familiar)
-            self._segment.add(normality, step.time)
+            if self._score_steps:
+                self._segment.add(normality, step.time)
         self._counted = rows
 
     # ---------------------------------------------------------------- scoring
 
-    def _score_so_far(self) -> None:
-        """Score the trip so far, and see which segment of it lasts."""
-        self._scored = self._counted
-        if self._statistics is not None and self.reward.trip is not None:
+    @property
+    def statistics(self) -> Floats | None:
+        """The statistics of the trip so far, (1, statistics); None where it is scored by its rows."""
+        return None if self._statistics is None else self._statistics.values
+
+    def score_so_far(self, rewards: Array | None) -> None:
+        """Score the trip so far by the rewards (aspects, heads) of its statistics, and raise or lower its alert."""
+        self._scored, self.due = self._counted, False
+        if rewards is not None:
             scale = self.agent_model.unfinished
-            rewards = self.reward.trip(self._statistics.values)[0]
             normality, spread, aspect = one_normality(rewards, scale.weights, scale.trip)
-            p_value = float(scale.normal.p_values(np.array([normality]))[0])
+            p_value = scale.normal.p_value(normality)
             of = (normality, math.hypot(spread, scale.trip_noise), normality, p_value, aspect)
         else:
             of = _first(self._scores(self._scored, finished=False).of_trips)
         self._running = self._trip_score(of, self._scored, self.open_eps, None)
         lasting = self._segment.lasting
         self.segment = None if lasting is None else LiveSegment(*lasting)
+        assert self._last is not None
+        self._watch(self._last.time)
 
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
@@ -286,7 +321,7 @@ class OpenTrip:
         """The trip that was saved; its running sums are counted again."""
         trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
-        trip.alert = ("", ANOMALY, REVIEW)[snapshot.count()]
+        alert = ("", ANOMALY, REVIEW)[snapshot.count()]
         trip.eps, trip.open_eps, trip.gamma = snapshot.take(), snapshot.take(), snapshot.take()
         trip.given = np.array(snapshot.many(), np.float32)
         trip.path.restore(
@@ -300,6 +335,7 @@ class OpenTrip:
             trip._last = trip._rows[trip._rows.total - 1][0]
             trip._tick = trip._tick_of(trip._last)
             trip._count(scored)
-            trip._score_so_far()
+            score_open([trip])
             trip._count(kept)
+        trip.alert = alert
         return trip

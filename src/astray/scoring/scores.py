@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -56,13 +56,23 @@ class Chunk(NamedTuple):
         return cls(features, trip, step, np.ones(len(rows)), rows, no_fault, history, one_scale)
 
 
-class AgentModel(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class AgentModel:
     """How one agent's GPS trips are seen and measured, and how many past trips stand behind it: for scoring live."""
 
     featurizer: Featurizer
-    calibration: Calibration
-    unfinished: Calibration  # the same for trips that go on
     history: float
+    measured: Callable[[bool], Calibration]  # what whole trips are measured on, or those that are unfinished
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """What whole trips are measured on."""
+        return self.measured(False)
+
+    @cached_property
+    def unfinished(self) -> Calibration:
+        """The same for trips that go on."""
+        return self.measured(True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from astray.detectors.observing import WAITING, Question
 from astray.live.score import Score, TripScore
+from astray.live.trip import score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
@@ -106,10 +108,9 @@ class Scorer:
         receipts = [self._accept(batch) for batch in batches]
         fresh = [tracked for tracked in self.touched.values() if tracked.fresh]
         self.connection.many(PUT_FIX, (row for tracked in fresh for row in _log_rows(tracked)))
+        self._score([(tracked, tracked.fresh) for tracked in fresh])
         for tracked in fresh:
-            fixes, tracked.fresh = tracked.fresh, []
-            for fix in fixes:
-                self._score(tracked, fix)
+            tracked.fresh = []
         return receipts
 
     def _accept(self, batch: Batch) -> Receipt:
@@ -155,12 +156,25 @@ class Scorer:
         self.touched[fix.agent] = tracked
         return False
 
-    def _score(self, tracked: Tracked, fix: FeedFix) -> None:
-        if tracked.is_late(fix) or (fix.trip and fix.trip != tracked.open_trip and self._is_stored(fix)):
+    def _score(self, fixes: Iterable[tuple[Tracked, Sequence[FeedFix]]]) -> None:
+        """Score the fixes of some agents: the first of each together, then the second of each, and so on."""
+        for together in zip_longest(*([(tracked, fix) for fix in own] for tracked, own in fixes)):
+            advanced = [
+                (tracked, tracked.advance(fix))
+                for tracked, fix in filter(None, together)
+                if self._is_next(tracked, fix)
+            ]
+            score_open(trip for tracked, _ in advanced if (trip := tracked.due) is not None)
+            for tracked, advance in advanced:
+                self._watch(tracked, tracked.score(advance))
+
+    def _is_next(self, tracked: Tracked, fix: FeedFix) -> bool:
+        """Whether a fix goes on where its agent's session is; otherwise it is noted that it came late."""
+        late = tracked.is_late(fix) or bool(fix.trip and fix.trip != tracked.open_trip and self._is_stored(fix))
+        if late:
             first, last = tracked.late or (math.inf, -math.inf)
             tracked.late = min(first, fix.time), max(last, fix.time)
-            return
-        self._watch(tracked, tracked.take(fix))
+        return not late
 
     def _is_stored(self, fix: FeedFix) -> bool:
         """Whether the trip that a fix names is over and stored."""

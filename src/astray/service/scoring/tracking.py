@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from astray.live.score import Score, TripScore
-from astray.live.session import Session
+from astray.live.session import Advance, Session
+from astray.live.trip import score_open
 from astray.service.fixes import FeedFix
 from astray.snapshot import Snapshot
 
@@ -24,7 +25,7 @@ class Tracked(Session):
     """The session of an agent, with what the service notes of it."""
 
     def __init__(self, detector: Detector, agent: str, ended: Ended, **settings: Any) -> None:
-        super().__init__(detector, agent, **settings)
+        super().__init__(detector, agent, score_steps=False, **settings)
         self.ended = ended
         self.n = self.kept = 0  # fixes in the log, and how many of them the last snapshot knows
         self.newest = -math.inf  # the time of the newest fix in the log
@@ -41,17 +42,30 @@ class Tracked(Session):
         self.turned = False  # whether a trip began or ended since the last snapshot
         self.fresh: list[FeedFix] = []  # fixes that are in no log yet
 
-    def take(self, fix: FeedFix) -> Score:
-        """Take in a fix that is not late; trips that it ends are told to ``ended``."""
+    def advance(self, fix: FeedFix) -> Advance:
+        """Take in a fix that is not late; the trip that it ends, if it comes after it, is told to ``ended``."""
         was = self._open
-        (score,) = self.push((fix.time, fix.lat, fix.lon), fix.trip, fix.destination)
-        over = score.ended
-        if over is not None and over is score.trip and was is not None:  # the fix is the last of its trip
-            self.ended(self, over, was.eps)
-        if self._open is not was:
+        self._newest = max(self._newest, fix.time)
+        advance = self._advance(fix.time, fix.lat, fix.lon, fix.trip, fix.destination)
+        self.turned |= self._open is not was
+        return advance
+
+    def score(self, advance: Advance) -> Score:
+        """What is said of the fix, once its trip is scored; the trip that it is the last of is told to ``ended``."""
+        was = self._open
+        score = self._score(advance)
+        if was is not None and self._open is None and score.ended is not None:
             self.turned = True
+            self.ended(self, score.ended, was.eps)
         self.normality = None if self._open is None or score.trip is None else score.trip.normality
         return score
+
+    def take(self, fix: FeedFix) -> Score:
+        """Take in one fix and score it."""
+        advance = self.advance(fix)
+        if self.due is not None:
+            score_open([self.due])
+        return self.score(advance)
 
     def _end(self, why: str) -> TripScore | None:
         was = self._open
