@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from astray import Trajectories
 from astray.features.context import ContextSpec
-from astray.features.familiarity import DEFAULT_HABITS, Habit
+from astray.features.familiarity import DEFAULT_HABITS, FEW, GRIDS, Habit, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig, StepFeatures
 from astray.features.memory import Forgetting
 from astray.features.statistics import RunningStatistics
-from astray.features.steps import OpenPath, Step, chosen
+from astray.features.steps import OpenPath, Step, Steps, chosen
 from astray.features.trip_rows import MOTION
 from astray.scoring.normality import Calibration, Location, one_normality, step_normality, trip_normality
 from astray.scoring.segments import OpenSegment, leaving, segments
@@ -143,6 +143,17 @@ def test_live_equals_batch(world: World) -> None:
                 bits = ~motion if world.exact else np.zeros(len(motion), bool)
                 same(found[bits], expected[bits])
                 np.testing.assert_allclose(found[~bits], expected[~bits], rtol=2e-6, atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(), st.sampled_from([HABITS, (Habit(),), (Habit(origin=500), Habit(weekend=True))]))
+def test_few_steps_have_the_keys_that_they_have_among_many(world: World, habits: tuple[Habit, ...]) -> None:
+    featurizer = world.featurizer
+    steps = featurizer.steps(featurizer.paths(world.trip))
+    many = Steps.concat([steps] * (FEW // len(steps) + 1))
+    assert len(many) > FEW >= len(steps)
+    same(keys_of(steps, habits, featurizer.frame), keys_of(many, habits, featurizer.frame)[: len(steps)])
+    assert keys_of(steps[:0], habits, featurizer.frame).shape == (0, len(habits), GRIDS)
 
 
 @settings(max_examples=200, deadline=None)

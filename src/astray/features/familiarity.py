@@ -31,6 +31,7 @@ GRIDS = 2  # each key is taken on two grids, half a cell apart, and the counts a
 SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
 STANDING = 0.5  # metres a second below which there is no direction of travel
 SECTORS = 8
+FEW = 4000  # steps up to which all keys are made at once
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,75 @@ GRID_ORIGIN = Frame()
 
 
 def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
-    """The keys of every step: an array of shape (steps, habits, grids), in memory grid by grid, habit by habit."""
-    keys = np.empty((GRIDS, len(habits), len(steps)), np.uint64)
+    """The keys of every step: an array of shape (steps, habits, grids), in memory key by key."""
+    if len(steps) <= FEW:
+        return few_keys(steps, habits, frame)
+    keys = np.empty((len(habits), GRIDS, len(steps)), np.uint64)
     for h, grid, key in _keys(steps, habits, frame):
-        keys[grid, h] = key.spread(key.hashes)
-    return keys.transpose(2, 1, 0)
+        keys[h, grid] = key.spread(key.hashes)
+    return keys.transpose(2, 0, 1)
+
+
+def few_keys(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
+    """The same for few steps, those of a trip or two: all keys at once, which does not gain from what steps share."""
+    plan = _plan_of(tuple(habits))
+    vx, vy = steps.velocity.T
+    speed, local = np.sqrt(vx * vx + vy * vy), steps.time + frame.utc_offset
+    at = (steps.location, steps.origin, *(steps.trail[:, k] for k in range(steps.trail.shape[1])))
+
+    def cell_words(which: Array, size: Array, shift: Array) -> Array:
+        places = np.stack([frame.projection.to_grid(at[k]) for k in range(int(which.max()) + 1)], axis=1)
+        row, column = cells(places[:, which[:, 0].astype(np.intp)], size, shift)
+        return mix(_as_words(row), _as_words(column))
+
+    def sectors(shift: Array) -> Array:
+        ways = np.floor(_turn(vx, vy) + shift).astype(np.int64) & (SECTORS - 1)
+        ways[:, speed < STANDING] = SECTORS
+        return _as_words(ways)
+
+    def slots(of_a_day: Array, shift: Array) -> Array:
+        found = np.floor(_share_of_day(local) * of_a_day + shift)
+        return _as_words(found * (found < of_a_day))  # the last half of a slot is the first one again
+
+    made: dict[str, Callable[..., Array]] = {
+        "cell": cell_words,
+        "sector": sectors,
+        "pace": lambda shift: _as_words(np.floor(_band(speed) + shift)),
+        "slot": slots,
+        "weekend": lambda: _as_words(_is_weekend(local)),
+    }
+    words = np.empty((len(plan.words), len(steps)), np.uint64)
+    for kind, numbers, given in plan.columns:
+        words[numbers] = made[kind](*given)
+    keys = np.repeat(np.array(plan.salts, np.uint64)[:, None], len(steps), axis=1)
+    for some, word in plan.rounds:
+        keys[some] = mix(keys[some], words[word])
+    return keys.reshape(len(habits), GRIDS, len(steps)).transpose(2, 0, 1)
+
+
+def _as_words(values: Array) -> NDArray[np.uint64]:
+    return values.astype(np.int64).view(np.uint64)
+
+
+def _turn(vx: Array, vy: Array) -> Array:
+    """The direction of travel, in sectors."""
+    return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
+
+
+def _band(speed: Array) -> Array:
+    """The band of a speed; bands grow by sqrt 2."""
+    return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
+
+
+def _share_of_day(local: Array) -> Array:
+    """The share of the day that has passed: ``local % DAY / DAY`` in a fraction of the time."""
+    seconds = local - np.floor(local / DAY) * DAY
+    return np.where(seconds < 0, seconds + DAY, seconds) / DAY
+
+
+def _is_weekend(local: Array) -> Array:
+    # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
+    return np.isin(np.floor(local / DAY) % 7, (2, 3))
 
 
 class _Place(NamedTuple):
@@ -126,6 +191,8 @@ class _Plan(NamedTuple):
     salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
     keys: tuple[tuple[int, ...], ...]  # the words of each key
     serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
+    columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, what is known of them as columns
+    rounds: tuple[tuple[Array, Array], ...]  # the keys that have a first, second, ... word, and these words
 
     def of_kind(self, kind: str) -> tuple[tuple[Any, ...], ...]:
         """The number of each word of a kind, and what is to be known of it."""
@@ -156,7 +223,16 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
             keys.append(tuple(words.setdefault(part, len(words)) for part in parts))
     salts = tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS))
     serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
-    return _Plan(tuple(words), salts, tuple(keys), serves)
+    columns = []
+    for kind in dict.fromkeys(kind for kind, *_ in words):
+        known = [(w, *given) for (of, *given), w in words.items() if of == kind]
+        numbers, *given = (np.array(column, np.float64)[:, None] for column in zip(*known, strict=True))
+        columns.append((kind, numbers[:, 0].astype(np.intp), tuple(given)))
+    rounds = []
+    for i in range(max(map(len, keys), default=0)):
+        some = [k for k, parts in enumerate(keys) if len(parts) > i]
+        rounds.append((np.array(some), np.array([keys[k][i] for k in some])))
+    return _Plan(tuple(words), salts, tuple(keys), serves, tuple(columns), tuple(rounds))
 
 
 def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple[int, int, Word]]:
@@ -193,19 +269,7 @@ def _words(steps: Steps, frame: Frame, wanted: Sequence[tuple[Any, ...]]) -> lis
         starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
         return _Place(frame.projection.to_grid(steps.origin[starts]), np.diff(starts, append=len(steps)))
 
-    @cache
-    def turn() -> Array:
-        return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
-
-    @cache
-    def band() -> Array:
-        return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
-
-    @cache
-    def hour() -> Array:
-        """The share of the day that has passed: ``local % DAY / DAY`` in a fraction of the time."""
-        seconds = local - np.floor(local / DAY) * DAY
-        return np.where(seconds < 0, seconds + DAY, seconds) / DAY
+    turn, band, hour = cache(lambda: _turn(vx, vy)), cache(lambda: _band(speed)), cache(lambda: _share_of_day(local))
 
     def cell_word(which: int, size: float, shift: float) -> Word:
         return place(which).cells(size, shift)
@@ -226,8 +290,7 @@ def _words(steps: Steps, frame: Frame, wanted: Sequence[tuple[Any, ...]]) -> lis
         return Word.of(found.astype(np.int64), slots)
 
     def weekend() -> Word:
-        # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
-        return Word.of(np.isin(np.floor(local / DAY) % 7, (2, 3)).astype(np.int64), 2)
+        return Word.of(_is_weekend(local).astype(np.int64), 2)
 
     made: dict[str, Callable[..., Word]] = {
         "cell": cell_word,

@@ -18,7 +18,7 @@ from astray.features.projection import METRES_A_DEGREE
 Array = NDArray[Any]
 
 
-def cells(places: Array, size: float, shift: float | Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def cells(places: Array, size: float | Array, shift: float | Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Row and column of places (2, n), as :meth:`Projection.to_grid` gives them, on a grid moved by a share of a cell.
 
     >>> from astray.features.projection import Projection
@@ -39,7 +39,7 @@ def cell(x: float, y: float, size: float, shift: float) -> tuple[int, int]:
     return row, math.floor(x * _narrowing_of(row, size, shift) / size + shift)
 
 
-def _narrowing(row: Any, size: float, shift: Any) -> Any:
+def _narrowing(row: Any, size: Any, shift: Any) -> Any:
     """How much shorter the middle of a row is than the equator."""
     return np.cos(np.radians((row - shift + 0.5) * (size / METRES_A_DEGREE)))
 
