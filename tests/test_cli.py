@@ -71,6 +71,14 @@ def test_help_imports_nothing_heavy():
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("module", ["astray", "astray.cli"])
+def test_the_package_is_the_command(module: str):
+    for arguments, code in ((["--version"], 0), (["no-such-command"], 2)):
+        ran = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
+        assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
+        assert code or ran.stdout == f"astray {astray.__version__}\n"
+
+
 def test_help_lists_every_command(capsys: Captured):
     assert main([]) == 0
     said = capsys.readouterr().out
@@ -830,6 +838,40 @@ def test_nothing_is_written_over_the_trips_that_are_read(home: Path, tmp_path: P
     ):
         assert "the trips are read from this file" in refused([*command, "-o", str(link), "-q"], capsys)
     assert trips.read_bytes() == (home / "new.csv").read_bytes()
+
+
+def test_nothing_is_written_over_what_a_command_reads(home: Path, tmp_path: Path, capsys: Captured):
+    """Whatever it is called: a model may end in .csv, and trips in .html."""
+    folder, reward = tmp_path / "trips", tmp_path / "reward.safetensors"
+    folder.mkdir()
+    copies = {
+        "m.csv": "p00.astray",
+        "m.svg": "p00.astray",
+        "t.html": "new.csv",
+        "t.svg": "new.csv",
+        "trips/t.csv": "new.csv",
+    }
+    for name, source in copies.items():
+        shutil.copy(home / source, tmp_path / name)
+    (tmp_path / "astray.toml").write_text("eps = -2.5")
+    reward.write_bytes(b"a reward")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    new, model, fleet = str(home / "new.csv"), str(home / "p00.astray"), str(home / "fleet.astray")
+    at = {name: str(tmp_path / name) for name in (*copies, "astray.toml", "trips", "s.csv")}
+    fit = ["fit", new, "--agent", "p00"]
+    for command, output, said in (
+        (["score", at["m.csv"], new], at["m.csv"], "this is the model"),
+        (["observe", at["m.csv"], new, "--agent", "p00"], at["m.csv"], "this is the model"),
+        (["explain", at["m.svg"], new], at["m.svg"], "this is the model"),
+        (["explain", model, at["t.html"]], at["t.html"], "the trips are read from this file"),
+        (["check", at["t.svg"]], at["t.svg"], "the trips are read from this file"),
+        (["score", fleet, at["trips"]], at["trips/t.csv"], "the trips are read from this file"),
+        ([*fit, "--config", at["astray.toml"]], at["astray.toml"], "the settings are read from this file"),
+        ([*fit, "--reward", str(reward)], str(reward), "the reward is kept in this file"),
+        (["simulate", "--new", at["s.csv"]], at["s.csv"], "the past trips go to this file"),
+    ):
+        assert f"{said}; name another output" in refused([*command, "-o", output, "-q"], capsys), command
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_live_fixes_from_standard_input_become_events(home: Path):

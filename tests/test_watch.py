@@ -619,6 +619,42 @@ def test_events_are_not_appended_to_something_else(tmp_path: Path) -> None:
         assert path.read_bytes() == content
 
 
+def test_lines_of_others_among_events_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    odd = ['{"sequence": 1e999}', '{"sequence": 1e30}', '{"sequence": true}', '{"sequence": "9"}', "[" * 100_000, "7"]
+    path.write_text("\n".join(['{"sequence": 3, "event": "score"}', *odd, ""]))
+    for after in (None, 0):
+        with reopened(path, after) as events:
+            events.say("fault")
+    assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()[-1:]] == [4]
+
+
+def test_the_events_are_neither_the_state_nor_its_lock(fleet: FleetDetector, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    for name in ("state", "state.lock"):
+        with pytest.raises(DataError, match="this is the file of the state, or its lock"):
+            watch(fleet, [], tmp_path / name, state=state)
+    lock = tmp_path / "state.lock"
+    lock.write_text('{"sequence": 1, "event": "score"}\n')
+    with pytest.raises(DataError, match="holds something"):
+        watch(fleet, [], lock, state=state)
+    assert lock.read_text() == '{"sequence": 1, "event": "score"}\n'
+
+
+def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: FleetDetector, tmp_path: Path) -> None:
+    nowhere = tmp_path / "no" / "file"
+    with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
+        watch(fleet, [], nowhere)
+    with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
+        watch(fleet, [], io.StringIO(), state=nowhere)
+
+
+@pytest.mark.parametrize("wrong", [{"scores": float("nan")}, {"scores": -1.0}, {"max_late": float("inf")}])
+def test_seconds_that_are_none_are_refused(fleet: FleetDetector, wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="give seconds, 0 or more"):
+        watch(fleet, [], io.StringIO(), **wrong)
+
+
 def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(
     fleet: FleetDetector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
