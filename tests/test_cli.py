@@ -311,6 +311,18 @@ def test_what_folders_say_about_whose_tracks_they_are_wins(home: Path, tracks: P
     assert "no trip of agent 'eve'" in refused(
         ["score", str(home / "p00.astray"), str(tracks), "--agent", "eve"], capsys
     )
+    # So it does where trips are explained and taught.
+    model, changed, theirs = (
+        str(home / "p00.astray"),
+        str(home / "taught.astray"),
+        next((tracks / "p01").iterdir()).stem,
+    )
+    assert "does not know p01" in refused(["explain", model, str(tracks), f"p01/{theirs}"], capsys)
+    assert "no trip is named" in refused(["explain", model, str(tracks), theirs, "--agent", "p00"], capsys)
+    assert "does not know p01" in refused(["update", model, str(tracks), "-o", changed], capsys)
+    assert main(["update", model, str(tracks), "--agent", "p00", "-o", changed, "-q"]) == 0
+    learned = astray.load(changed).known_trips_ - astray.load(model).known_trips_
+    assert {trip.trajectory for trip in learned} == {file.stem for file in (tracks / "p00").iterdir()}
 
 
 def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
@@ -799,8 +811,18 @@ def test_teaching_what_would_be_flagged_is_said_and_what_it_changed(home: Path, 
     assert float(found[3]) < -1.5 < float(found[4])
     theirs = trips.filter(pl.col("agent") == "p01")["trajectory"].unique().to_list()
     names = [argument for name in theirs for argument in ("--anomalous", name)]
-    assert main(["update", model, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
-    assert "would have been flagged" not in capsys.readouterr().err
+    fleet = str(home / "fleet.astray")
+    trips.filter(pl.col("agent") == "p01").with_columns(
+        agent=pl.lit("p00"), trajectory=pl.lit("again ") + pl.col("trajectory")
+    ).write_csv(tmp_path / "again.csv")
+    for known in (model, fleet):
+        assert main(["update", known, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
+        assert "would have been flagged" not in capsys.readouterr().err
+        # Under other names they are not learned either, and nothing else is said.
+        assert main(["update", changed, str(tmp_path / "again.csv")]) == 0
+        said = capsys.readouterr().err
+        assert re.search(r"from 53 trips now, 53 before|^0 trips counted", said, re.MULTILINE), said
+        assert "would have been flagged" not in said
 
 
 def test_a_slow_drip_is_said_again_and_again(home: Path, capsys: Captured, tmp_path: Path):

@@ -545,6 +545,19 @@ def test_a_second_watch_that_would_write_into_the_same_events_is_refused(
     assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
+def test_a_second_watch_with_the_same_state_is_refused(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    def lines() -> Iterator[str]:
+        yield from stream[:50]
+        with pytest.raises(InUseError, match=r"state\.lock: another process is changing it"):
+            watch(fleet, stream[:5], tmp_path / "other.jsonl", state=state)
+        yield from stream[50:100]
+
+    summary = watch(fleet, lines(), tmp_path / "events.jsonl", state=state)
+    assert (summary.lines, (tmp_path / "other.jsonl").exists()) == (100, False)
+
+
 def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
     other = FleetDetector(**QUICK, seed=1).fit(people[people.agent_ids != "p00"])

@@ -58,7 +58,8 @@ class Drift:
         if self.quiet or room <= 0:
             return
         self._new.update(self.detector.unknown_agents(trips))
-        known = [i for i, agent in enumerate(trips.agent_ids.tolist()) if agent not in self._new]
+        learned = _learned(self.detector, trips)
+        known = [i for i, trip in enumerate(trips.ids) if trip.agent not in self._new and not learned[i]]
         if known:
             some = trips[known[:room]]
             self._looked.append(_Looked(some, *_seen(self.detector, some), *_seen(self._older(some.agents), some)))
@@ -69,7 +70,7 @@ class Drift:
 
         was, now, lately, names = [], [], [], []
         for looked in self._looked:
-            learned = np.array([trip not in after.anomalous_ for trip in looked.trips.ids])
+            learned = _learned(after, looked.trips)
             flagged = looked.flagged & learned
             if flagged.any():
                 was += looked.normality[flagged].tolist()
@@ -123,6 +124,16 @@ def newer(memory: Memory) -> list[int]:
 
     order: list[int] = np.argsort(memory.times, kind="stable").tolist()
     return order[(len(order) + 1) // 2 :] if len(order) >= FEW else []
+
+
+def _learned(detector: IRLDetector | FleetDetector, trips: Trajectories) -> NDArray[np.bool_]:
+    """Which trips a model has learned; not those that wait, are suspected, or proved anomalous under any name."""
+    from astray.detectors.fleet import FleetDetector
+
+    if isinstance(detector, FleetDetector):  # of which only who is asked for is read
+        agents = [agent for agent in trips.agents if agent in detector.members_]
+        return trips.isin(trip for agent in agents for trip in detector.members_[agent].memory.trip_ids)
+    return trips.isin(detector.known_trips_ - detector.anomalous_.union(detector.waiting_, detector.suspects_))
 
 
 def _seen(detector: IRLDetector | FleetDetector, trips: Trajectories) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
