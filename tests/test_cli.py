@@ -1090,6 +1090,47 @@ def test_who_has_seen_enough_causes_no_complaint(home: Path, command: list[str])
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["info", "p00.astray"], ["score", "p00.astray", "new.csv"]]
+)
+def test_a_full_disk_under_standard_output_is_one_line(home: Path, command: list[str]):
+    with open("/dev/full", "w") as out:
+        ran = subprocess.run([*ASTRAY, *command], cwd=home, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 1
+    assert re.fullmatch(r"astray.*: (\[Errno 28\] )?No space left on device\n", ran.stderr.splitlines(True)[0])
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there streams are not closed by number")
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]], ids=str)
+def test_streams_that_are_closed_lead_nowhere(home: Path, tmp_path: Path, closed: list[int]):
+    out = tmp_path / "scores.csv"
+
+    def run(*command: str) -> int:
+        shut = " ".join(f"{number}>&-" for number in closed)
+        return subprocess.run(["sh", "-c", f'"$@" {shut}', "sh", *ASTRAY, *command], cwd=home, check=False).returncode
+
+    assert run("score", "p00.astray", "new.csv", "--agent", "p00", "-o", str(out)) == 0
+    assert len(out.read_text().splitlines()) == 19
+    assert run("score", "p00.astray", "new.csv", "--agent", "p00") == 0
+    if 0 in closed:
+        assert run("watch", "p00.astray", "-o", str(tmp_path / "events.jsonl")) == 0
+
+
+def test_letters_that_a_terminal_does_not_have_are_spelled_out(tmp_path: Path):
+    (tmp_path / "new.csv").write_text("agent,time,lat,lon\nZoë,0,45,7\nZoë,60,45.001,7\n", encoding="utf-8")
+    ran = subprocess.run(
+        [*ASTRAY, "check", "new.csv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "Zo\\xeb" in ran.stdout) == (0, True), ran.stderr
+
+
 def test_work_goes_on_when_nobody_listens_to_remarks(home: Path, tmp_path: Path):
     ours, theirs = os.pipe()
     os.close(ours)

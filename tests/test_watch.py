@@ -222,11 +222,29 @@ def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
     assert (summary.fixes, of_kind(events, "trip_ended")[0]["fixes"]) == (2, 2)
 
 
+class Pieces(io.BytesIO):
+    """A feed that gives pieces of a line alone, for a whole one may have no end."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        assert size is not None
+        assert 0 < size <= 2 * MAX_LINE
+        return super().readline(size)
+
+    def __next__(self) -> bytes:
+        raise AssertionError("a whole line was asked for")
+
+
 def test_a_line_without_end_is_never_held_whole(fleet: FleetDetector) -> None:
-    endless = io.BytesIO(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
+    endless = Pieces(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
     events, summary = heard(fleet, endless)
     assert [e["reason"] for e in of_kind(events, "refused")] == [f"the line is longer than {MAX_LINE} bytes"]
     assert summary.lines == 3
+
+
+def test_a_mark_before_the_first_line_is_no_part_of_it(fleet: FleetDetector) -> None:
+    for first in ("\ufeff" + line(**GOOD), b"\xef\xbb\xbf" + line(**GOOD).encode()):
+        _, summary = heard(fleet, [first])  # type: ignore[list-item]
+        assert (summary.fixes, summary.refused) == (1, 0)
 
 
 def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: FleetDetector) -> None:
