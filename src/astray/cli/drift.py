@@ -103,7 +103,7 @@ class Drift:
             for agent in agents[:AGENTS]:
                 memory = older.members_[agent].memory
                 older.forget_trips(agent, [memory.trip_ids[i].trajectory for i in newer(memory)])
-        elif older.is_shared:  # another one would go on learning, which takes long
+        elif older.featurizer_ is not None and older.is_shared:  # another one would go on learning, which takes long
             memory = older.featurizer_.memory
             older.partial_fit(anomalous=[memory.trip_ids[i] for i in newer(memory)])
         return older
