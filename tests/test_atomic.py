@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from astray.atomic import alone, changing, replacing
+from astray.atomic import alone, changing, check_target, keep_from, replacing
 from astray.errors import DataError, InUseError
 
 
@@ -151,6 +151,61 @@ def test_two_do_not_work_with_one_state(tmp_path: Path) -> None:
     with alone(state):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_called_like_a_lock_is_not_taken_for_one(tmp_path: Path) -> None:
+    theirs = tmp_path / "poetry.lock"
+    theirs.write_text("[[package]]")
+    with pytest.raises(DataError, match=r"poetry\.lock beside it would be its lock"), alone(tmp_path / "poetry"):
+        pass
+    assert theirs.read_text() == "[[package]]"
+    left = tmp_path / "state.lock"
+    left.touch()  # by a process that was killed
+    with alone(tmp_path / "state"):
+        pass
+    assert not left.exists()
+
+
+def test_a_lock_that_goes_away_while_one_asks_for_it_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    path.touch()
+
+    def removed(*_: object) -> int:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "open", removed)
+    with pytest.raises(InUseError, match="another process has just removed it"), changing(path):
+        pass
+
+
+def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.symlink_to(second)
+    second.symlink_to(first)
+    with pytest.raises(DataError, match="its links lead in a circle; name another file"), replacing(first):
+        pass
+    with pytest.raises(DataError, match="its links lead in a circle"):
+        check_target(first)
+
+
+def test_a_file_that_is_read_is_known_by_any_of_its_names(tmp_path: Path) -> None:
+    file, link, hard, other = (tmp_path / name for name in ("file", "link", "hard", "other"))
+    file.touch()
+    other.touch()
+    link.symlink_to(file)
+    os.link(file, hard)
+    for name in (file, link, hard, tmp_path / "no" / ".." / "file"):
+        if name.exists():
+            with pytest.raises(DataError, match="it is read; name another output"):
+                keep_from(name, [other, file], "it is read")
+    keep_from(other, [file], "it is read")
+    keep_from(None, [file], "it is read")
+    new = tmp_path / "new"
+    keep_from(new, [file], "it is read")
+    with pytest.raises(DataError, match="it is written"):
+        keep_from(new, [tmp_path / "x" / ".." / "new"], "it is written")
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_help_imports_nothing_heavy():
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("module", ["astray", "astray.cli"])
+def test_the_package_is_the_command(module: str):
+    for arguments, code in ((["--version"], 0), (["no-such-command"], 2)):
+        ran = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
+        assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
+        assert code or ran.stdout == f"astray {astray.__version__}\n"
+
+
 def test_help_lists_every_command(capsys: Captured):
     assert main([]) == 0
     said = capsys.readouterr().out
@@ -303,6 +311,18 @@ def test_what_folders_say_about_whose_tracks_they_are_wins(home: Path, tracks: P
     assert "no trip of agent 'eve'" in refused(
         ["score", str(home / "p00.astray"), str(tracks), "--agent", "eve"], capsys
     )
+    # So it does where trips are explained and taught.
+    model, changed, theirs = (
+        str(home / "p00.astray"),
+        str(home / "taught.astray"),
+        next((tracks / "p01").iterdir()).stem,
+    )
+    assert "does not know p01" in refused(["explain", model, str(tracks), f"p01/{theirs}"], capsys)
+    assert "no trip is named" in refused(["explain", model, str(tracks), theirs, "--agent", "p00"], capsys)
+    assert "does not know p01" in refused(["update", model, str(tracks), "-o", changed], capsys)
+    assert main(["update", model, str(tracks), "--agent", "p00", "-o", changed, "-q"]) == 0
+    learned = astray.load(changed).known_trips_ - astray.load(model).known_trips_
+    assert {trip.trajectory for trip in learned} == {file.stem for file in (tracks / "p00").iterdir()}
 
 
 def test_tracks_in_one_folder_get_the_agent_that_is_asked_for_and_that_is_said(
@@ -791,20 +811,38 @@ def test_teaching_what_would_be_flagged_is_said_and_what_it_changed(home: Path, 
     assert float(found[3]) < -1.5 < float(found[4])
     theirs = trips.filter(pl.col("agent") == "p01")["trajectory"].unique().to_list()
     names = [argument for name in theirs for argument in ("--anomalous", name)]
-    assert main(["update", model, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
-    assert "would have been flagged" not in capsys.readouterr().err
+    fleet = str(home / "fleet.astray")
+    trips.filter(pl.col("agent") == "p01").with_columns(
+        agent=pl.lit("p00"), trajectory=pl.lit("again ") + pl.col("trajectory")
+    ).write_csv(tmp_path / "again.csv")
+    for known in (model, fleet):
+        assert main(["update", known, str(tmp_path / "other.csv"), "-o", changed, *names]) == 0
+        assert "would have been flagged" not in capsys.readouterr().err
+        # Under other names they are not learned either, and nothing else is said.
+        assert main(["update", changed, str(tmp_path / "again.csv")]) == 0
+        said = capsys.readouterr().err
+        assert re.search(r"from 53 trips now, 53 before|^0 trips counted", said, re.MULTILINE), said
+        assert "would have been flagged" not in said
 
 
-def test_each_trip_of_a_slow_drip_is_said_when_it_is_learned(home: Path, capsys: Captured, tmp_path: Path):
-    theirs = pl.read_csv(home / "new.csv").filter(pl.col("agent") == "p01").with_columns(agent=pl.lit("p00"))
-    for name, command in (("p00", "update"), ("fleet", "update"), ("fleet", "enroll")):
-        model, said = tmp_path / f"{name}.astray", []
-        shutil.copy(home / model.name, model)
-        for trip in theirs.partition_by("trajectory", maintain_order=True)[:4]:
-            trip.write_csv(tmp_path / "one.csv")
-            assert main([command, str(model), str(tmp_path / "one.csv")]) == 0
-            said.append(" ".join(capsys.readouterr().err.split()))
-        assert sum("1 trip of 1 would have been flagged: in the median" in text for text in said) >= 1, (command, said)
+def test_a_slow_drip_is_said_again_and_again(home: Path, capsys: Captured, tmp_path: Path):
+    """Each trip that is learned makes the next one normal: by the model alone only the first would be flagged."""
+    new = pl.read_csv(home / "new.csv")
+    for name, command in (("p00", "update"), ("fleet", "enroll")):
+        said: dict[str, list[str]] = {}
+        for who in ("p01", "p00"):
+            model = tmp_path / f"{name}.astray"
+            shutil.copy(home / model.name, model)
+            right = pl.col("kind").fill_null("").is_in(["", "normal"])
+            trips = new.filter(pl.col("agent") == who, right | (who == "p01"))
+            for trip in trips.with_columns(agent=pl.lit("p00")).partition_by("trajectory", maintain_order=True)[:7]:
+                trip.write_csv(tmp_path / "one.csv")
+                assert main([command, str(model), str(tmp_path / "one.csv")]) == 0
+                said.setdefault(who, []).append(" ".join(capsys.readouterr().err.split()))
+        assert "1 trip of 1 would have been flagged: in the median" in said["p01"][0]
+        lately = [text for text in said["p01"][1:] if "flagged but for what was learned lately (p00/p01-" in text]
+        assert len(lately) >= 2, (command, said)
+        assert not [text for text in said["p00"] if "flagged" in text]
 
 
 def test_newcomers_are_enrolled_without_a_word_about_drift(home: Path, capsys: Captured, tmp_path: Path):
@@ -830,6 +868,40 @@ def test_nothing_is_written_over_the_trips_that_are_read(home: Path, tmp_path: P
     ):
         assert "the trips are read from this file" in refused([*command, "-o", str(link), "-q"], capsys)
     assert trips.read_bytes() == (home / "new.csv").read_bytes()
+
+
+def test_nothing_is_written_over_what_a_command_reads(home: Path, tmp_path: Path, capsys: Captured):
+    """Whatever it is called: a model may end in .csv, and trips in .html."""
+    folder, reward = tmp_path / "trips", tmp_path / "reward.safetensors"
+    folder.mkdir()
+    copies = {
+        "m.csv": "p00.astray",
+        "m.svg": "p00.astray",
+        "t.html": "new.csv",
+        "t.svg": "new.csv",
+        "trips/t.csv": "new.csv",
+    }
+    for name, source in copies.items():
+        shutil.copy(home / source, tmp_path / name)
+    (tmp_path / "astray.toml").write_text("eps = -2.5")
+    reward.write_bytes(b"a reward")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    new, model, fleet = str(home / "new.csv"), str(home / "p00.astray"), str(home / "fleet.astray")
+    at = {name: str(tmp_path / name) for name in (*copies, "astray.toml", "trips", "s.csv")}
+    fit = ["fit", new, "--agent", "p00"]
+    for command, output, said in (
+        (["score", at["m.csv"], new], at["m.csv"], "this is the model"),
+        (["observe", at["m.csv"], new, "--agent", "p00"], at["m.csv"], "this is the model"),
+        (["explain", at["m.svg"], new], at["m.svg"], "this is the model"),
+        (["explain", model, at["t.html"]], at["t.html"], "the trips are read from this file"),
+        (["check", at["t.svg"]], at["t.svg"], "the trips are read from this file"),
+        (["score", fleet, at["trips"]], at["trips/t.csv"], "the trips are read from this file"),
+        ([*fit, "--config", at["astray.toml"]], at["astray.toml"], "the settings are read from this file"),
+        ([*fit, "--reward", str(reward)], str(reward), "the reward is kept in this file"),
+        (["simulate", "--new", at["s.csv"]], at["s.csv"], "the past trips go to this file"),
+    ):
+        assert f"{said}; name another output" in refused([*command, "-o", output, "-q"], capsys), command
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_live_fixes_from_standard_input_become_events(home: Path):
@@ -1016,6 +1088,47 @@ def test_who_has_seen_enough_causes_no_complaint(home: Path, command: list[str])
             [*ASTRAY, *command], cwd=home, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60
         )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["info", "p00.astray"], ["score", "p00.astray", "new.csv"]]
+)
+def test_a_full_disk_under_standard_output_is_one_line(home: Path, command: list[str]):
+    with open("/dev/full", "w") as out:
+        ran = subprocess.run([*ASTRAY, *command], cwd=home, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 1
+    assert re.fullmatch(r"astray.*: (\[Errno 28\] )?No space left on device\n", ran.stderr.splitlines(True)[0])
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there streams are not closed by number")
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]], ids=str)
+def test_streams_that_are_closed_lead_nowhere(home: Path, tmp_path: Path, closed: list[int]):
+    out = tmp_path / "scores.csv"
+
+    def run(*command: str) -> int:
+        shut = " ".join(f"{number}>&-" for number in closed)
+        return subprocess.run(["sh", "-c", f'"$@" {shut}', "sh", *ASTRAY, *command], cwd=home, check=False).returncode
+
+    assert run("score", "p00.astray", "new.csv", "--agent", "p00", "-o", str(out)) == 0
+    assert len(out.read_text().splitlines()) == 19
+    assert run("score", "p00.astray", "new.csv", "--agent", "p00") == 0
+    if 0 in closed:
+        assert run("watch", "p00.astray", "-o", str(tmp_path / "events.jsonl")) == 0
+
+
+def test_letters_that_a_terminal_does_not_have_are_spelled_out(tmp_path: Path):
+    (tmp_path / "new.csv").write_text("agent,time,lat,lon\nZoë,0,45,7\nZoë,60,45.001,7\n", encoding="utf-8")
+    ran = subprocess.run(
+        [*ASTRAY, "check", "new.csv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "Zo\\xeb" in ran.stdout) == (0, True), ran.stderr
 
 
 def test_work_goes_on_when_nobody_listens_to_remarks(home: Path, tmp_path: Path):

@@ -591,6 +591,9 @@ class TestFiles:
         assert (loaded.eps, loaded.gamma) == (by_hour, by_call)
         with pytest.raises(ModelFileError, match="eps is a function"):
             detector.set_params(eps=lambda t: np.zeros(len(t))).save(tmp_path / "m")
+        for wrong in ([-1.0, -2.0], "low"):
+            with pytest.raises(ModelFileError, match="eps is not one number; set it to one before saving"):
+                detector.set_params(eps=wrong).save(tmp_path / "m")
         assert opened(tmp_path / "m").eps == by_hour
 
     def test_a_forged_array_of_another_shape_or_type_is_refused(self, fitted: Path, tmp_path: Path) -> None:

@@ -114,11 +114,18 @@ def test_the_uncertainty_of_the_same_trips_falls_as_history_grows() -> None:
     fleet = FleetDetector().fit(Trajectories.concat([trips.agent("p01")[:5], trips.agent("p02")[:5]]))
     assert fleet.reward_ is pretrained()  # so few teach nothing
     mine = trips.agent("p00")
-    mean = []
-    for n in (3, 10, 40):
-        fleet.enroll(mine[:n])
-        mean.append(fleet.score(mine[-15:])["uncertainty"].mean())
-    assert mean[0] > mean[1] > mean[2]
+    fleet.set_params(eps=9.0, min_history=0)  # so that gamma alone decides between an anomaly and a review
+    mean, decided = [], []
+    for n in (0, 1, 3, 10, 40):
+        if n:
+            fleet.enroll(mine[:n])
+        table = fleet.score(mine[-15:])
+        mean.append(table["uncertainty"].mean())
+        decided.append(set(table["decision"]))
+    assert mean == sorted(mean, reverse=True)
+    assert mean[0] > 2 * mean[-1]
+    assert decided[0] == decided[1] == {"review"}
+    assert decided[-1] == {"anomaly"}
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,36 @@ def test_a_table_passes_the_same_border_as_a_file() -> None:
         astray.read(7)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uid": ["ana", 7, 2.5]},
+        {"lat": np.array([41.1, "north", None], object)},
+        {"lat": np.array([41.1 + 0j] * 3)},
+        {"lat": pd.arrays.SparseArray([41.1, 41.2, 41.3])},
+    ],
+)
+def test_what_cannot_be_converted_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"the table cannot be converted \(.*\); give each column a name of its own"):
+        astray.read(pd.DataFrame(FIXES | change))
+    twice = pd.DataFrame(FIXES).rename(columns={"trip": "lat"})
+    with pytest.raises(DataError, match="the table cannot be converted"):
+        astray.read(twice)
+    with pytest.raises(DataError, match="the table cannot be converted"):
+        astray.read({"lat": [1], "lon": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("library", [pl, pd])
+def test_a_number_that_is_none_is_no_name(library: Any) -> None:
+    for column, role in (("uid", "agent"), ("trip", "trajectory")):
+        table = library.DataFrame(FIXES | {column: [1.5, float("nan"), 2.5]})
+        with pytest.raises(DataError, match=f"the table, row 1: the {role} is missing"):
+            astray.read(table)
+        found = astray.read(table, skip_bad=True, report=Report())
+        assert {*found.agent_ids, *found.trajectory_ids} >= {"1.5", "2.5"}
+        assert found.n_rows == 2
+
+
 def test_an_index_of_times_or_with_names_is_a_column() -> None:
     frame = pd.DataFrame({"lat": [41.1, 41.2], "lon": [-8.6, -8.7]}, index=pd.to_datetime([T0, T0 + 15], unit="s"))
     assert astray.read(frame, report=Report()).columns["time"].tolist() == [T0, T0 + 15]

@@ -86,6 +86,16 @@ def test_a_name_that_leads_out_of_an_archive_is_refused(tmp_path: Path, name: st
         read(tmp_path / "a.zip")
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("second", ["a.csv", "./a.csv"])
+def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path: Path, second: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", ROWS)
+        archive.writestr(zipfile.ZipInfo(second), ROWS.replace("ana", "bob"))
+    with pytest.raises(DataError, match=r"a\.zip: two files in it have one name; pack it again"):
+        read(tmp_path / "a.zip")
+
+
 def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: Path) -> None:
     whole = packed_table.read_bytes()
     for content in (whole[:-12], whole[:20] + b"\xff" + whole[21:], b"PK\x03\x04" + bytes(40)):

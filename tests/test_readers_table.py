@@ -112,6 +112,25 @@ def test_without_an_agent_column_the_file_is_the_agent(tmp_path: Path) -> None:
     assert frame["agent"].to_list() == ["ana"]
 
 
+def test_agents_in_a_column_without_a_name_are_not_merged(tmp_path: Path) -> None:
+    rows = "".join(f"{who},{T0 + i},41.1,-8.6\n" for who in ("ana", "bob") for i in range(20))
+    with pytest.raises(DataError, match=r"'' has 2 different values; if these are the agents, name that column"):
+        read(write(tmp_path, f",t,lat,lon\n{rows}"))
+    # The index that pandas writes, here of two tables one after the other, is no agent.
+    counted = "".join(f"{i % 20},{T0 + i},41.1,-8.6\n" for i in range(100, 200))
+    assert quietly(write(tmp_path, f",t,lat,lon\n{counted}", "ana.csv"))[0]["agent"].unique().to_list() == ["ana"]
+
+
+def test_agents_are_not_merged_though_the_second_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(f"{who},{T0 + i},41.1,-8.6\n" for who in ("bus 1", "bus 2") for i in range(500))
+    file = write(tmp_path, f"Bus ID,t,lat,lon\n{rows}")
+    monkeypatch.setattr("astray.readers.delimited.blocks.__kwdefaults__", {"progress": None, "block_bytes": 1000})
+    with pytest.raises(DataError, match=r"'Bus ID' has 2 different values; if these are the agents, pass agent='Bus"):
+        read(file)
+    with pytest.raises(DataError, match=r"'Bus ID' has 2 different values"):
+        list(iter_read(file, 100))
+
+
 def test_a_file_without_a_header_line_is_refused_until_the_names_are_given(tmp_path: Path) -> None:
     file = write(tmp_path, "1,2008-02-02 15:36:08,116.51172,39.92123\n1,2008-02-02 15:46:08,116.51135,39.93883\n")
     with pytest.raises(DataError, match=r"row 1: the first line is data.*names="):
@@ -128,6 +147,16 @@ def test_a_spreadsheet_of_southern_europe_is_read(tmp_path: Path) -> None:
     frame, report = quietly(write(tmp_path, text.encode("utf-8")))
     assert frame.drop("trajectory").row(0) == ("Zoë", T0, 41.1579, -8.6291)
     assert not report.assumptions
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_lines_may_end_with_carriage_returns_alone(tmp_path: Path, encoding: str) -> None:
+    text = f"user;t;lat;lon\rZoë;{T0};41,1;-8,6\rZoë;{T0 + 5};41,2;-8,6\r"
+    frame, _ = quietly(write(tmp_path, text.encode(encoding)))
+    assert frame["lat"].to_list() == [41.1, 41.2]
+    file = write(tmp_path, text.replace("41,2", "north").encode(encoding))
+    with pytest.raises(DataError, match=r"row 3: latitude is missing or not a finite number \(north\)"):
+        read(file)
 
 
 def test_latin_1_is_read_and_said(tmp_path: Path) -> None:

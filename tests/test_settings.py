@@ -36,6 +36,7 @@ from astray.settings import (
     flag_of,
     reference,
 )
+from astray.simulate import city
 from astray.storage.pretrained import pretrained
 
 CHOSEN = {"format": "gpx", "preset": "kdd19", "encoder": "raw", "objective": "trajectory", "look_for": "time,route"}
@@ -246,3 +247,35 @@ def test_a_setting_that_is_renamed_leaves_no_old_name_behind_and_none_is_without
     assert {name: place for name, place in read.items() if name not in NAMES} == {}
     taken = {f.name for detector in (IRLDetector, FleetDetector) for f in fields(detector)}
     assert set(NAMES) <= set(read) | taken
+
+
+@pytest.mark.parametrize("kind", [IRLDetector, FleetDetector])
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"seed": float("inf")}, "seed is inf; give a whole number"),
+        ({"seed": "x"}, "seed is 'x'; give a whole number"),
+        ({"iterations": 1.5}, "iterations is 1.5; give a whole number"),
+        ({"min_history": None}, "min_history is None; give a number"),
+        ({"false_alarm_rate": "often"}, "false_alarm_rate is 'often'; give a number"),
+        ({"eps": "low"}, "eps is 'low'; give a number"),
+        ({"look_for": 5}, "look_for is 5; give some of place"),
+        ({"time_zone": 5}, "time_zone is 5; give the name of a time zone"),
+    ],
+)
+def test_what_is_not_even_of_its_kind_is_refused_as_any_other_value(
+    kind: type[IRLDetector | FleetDetector], params: dict[str, Any], message: str
+):
+    past = city(people=1, days=3, seed=0).trips
+    with pytest.raises(DataError, match=message):
+        kind(**params).fit(past)
+
+
+def test_a_threshold_that_is_no_number_is_refused_when_it_is_set_later():
+    past = city(people=1, days=3, seed=0).trips
+    model = IRLDetector().fit(past)
+    for wrong in ("low", ["low"] * len(past), lambda trips: ["low"] * len(trips)):
+        with pytest.raises(DataError, match="eps is"):
+            model.set_params(eps=wrong).score(past)
+    with pytest.raises(DataError, match="ways is -1; give a whole number, 0 or more"):
+        FleetDetector(ways=-1).fit(past)

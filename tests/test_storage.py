@@ -218,6 +218,28 @@ class TestWhatIsNotWholeIsRefused:
         with pytest.raises(ModelFileError, match="no such file"):
             read(tmp_path / "missing")
 
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names on Windows")
+    def test_a_pipe_is_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        child = run(
+            """
+            import sys
+            from astray.errors import ModelFileError
+            from astray.storage import load
+            try:
+                load(sys.argv[1])
+            except ModelFileError as error:
+                print(error)
+            """,
+            tmp_path / "pipe",
+        )
+        try:
+            assert (
+                "a pipe or a device, which cannot be read twice; write it to a file" in child.communicate(timeout=60)[0]
+            )
+        finally:
+            child.kill()
+
     def test_a_model_of_an_unknown_kind(self, file: Path) -> None:
         with pytest.raises(ModelFileError, match="unknown kind 'toy'"):
             load(file)

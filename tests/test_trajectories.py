@@ -427,6 +427,35 @@ def test_one_id_a_trajectory():
         Trajectories({"time": [0.0, 1.0]}, [0, 2], ["a", "b"], ["x"])
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "ns"])
+def test_date_times_of_numpy_are_seconds_whatever_their_unit(unit: str):
+    days = np.array(["2025-01-01", "2025-01-02"], f"datetime64[{unit}]")
+    trips = Trajectories.from_fixes(time=days, lat=[0.0, 0.0], lon=[0.0, 0.0])
+    assert trips.columns["time"].tolist() == [1735689600.0, 1735776000.0]
+    days[1] = np.datetime64("NaT")
+    with pytest.raises(DataError, match="time is not a finite number"):
+        Trajectories.from_fixes(time=days, lat=[0.0, 0.0], lon=[0.0, 0.0])
+    with pytest.raises(DataError, match="'lat' holds datetime64"):
+        Trajectories.from_fixes(time=[0, 1], lat=days, lon=[0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"lat": np.ma.array([0.0, 1.0], mask=[False, True])}, "'lat' has masked values"),
+        ({"agent": np.array([1.5, np.nan])}, "fix 1: the agent is missing"),
+        ({"agent": np.array(["a", None], object)}, "fix 1: the agent is missing"),
+        ({"trajectory": [None, "x"]}, "fix 0: the trajectory is missing"),
+        ({"time": [0.0, 1e15]}, r"fix 1: time lies more than 231 years from 1970"),
+        ({"time": [-1e300, 0.0]}, r"fix 0: time lies more than 231 years from 1970"),
+    ],
+)
+def test_what_is_not_there_or_never_was_is_refused(change: dict[str, Any], complaint: str):
+    fixes: dict[str, Any] = {"time": [0.0, 1.0], "lat": [0.0, 0.0], "lon": [0.0, 0.0], "agent": "a"}
+    with pytest.raises(DataError, match=complaint):
+        Trajectories.from_fixes(**fixes | change)
+
+
 def test_a_table_that_cannot_be_read_says_what_it_has():
     table = pl.DataFrame({"time": [0], "lat": [0.0], "longitude": [0.0]})
     with pytest.raises(DataError, match="no column named 'lon'; the table has time, lat, longitude"):

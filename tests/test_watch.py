@@ -222,11 +222,29 @@ def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
     assert (summary.fixes, of_kind(events, "trip_ended")[0]["fixes"]) == (2, 2)
 
 
+class Pieces(io.BytesIO):
+    """A feed that gives pieces of a line alone, for a whole one may have no end."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        assert size is not None
+        assert 0 < size <= 2 * MAX_LINE
+        return super().readline(size)
+
+    def __next__(self) -> bytes:
+        raise AssertionError("a whole line was asked for")
+
+
 def test_a_line_without_end_is_never_held_whole(fleet: FleetDetector) -> None:
-    endless = io.BytesIO(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
+    endless = Pieces(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
     events, summary = heard(fleet, endless)
     assert [e["reason"] for e in of_kind(events, "refused")] == [f"the line is longer than {MAX_LINE} bytes"]
     assert summary.lines == 3
+
+
+def test_a_mark_before_the_first_line_is_no_part_of_it(fleet: FleetDetector) -> None:
+    for first in ("\ufeff" + line(**GOOD), b"\xef\xbb\xbf" + line(**GOOD).encode()):
+        _, summary = heard(fleet, [first])  # type: ignore[list-item]
+        assert (summary.fixes, summary.refused) == (1, 0)
 
 
 def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: FleetDetector) -> None:
@@ -545,6 +563,19 @@ def test_a_second_watch_that_would_write_into_the_same_events_is_refused(
     assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
+def test_a_second_watch_with_the_same_state_is_refused(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    def lines() -> Iterator[str]:
+        yield from stream[:50]
+        with pytest.raises(InUseError, match=r"state\.lock: another process is changing it"):
+            watch(fleet, stream[:5], tmp_path / "other.jsonl", state=state)
+        yield from stream[50:100]
+
+    summary = watch(fleet, lines(), tmp_path / "events.jsonl", state=state)
+    assert (summary.lines, (tmp_path / "other.jsonl").exists()) == (100, False)
+
+
 def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
     other = FleetDetector(**QUICK, seed=1).fit(people[people.agent_ids != "p00"])
@@ -617,6 +648,42 @@ def test_events_are_not_appended_to_something_else(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="something else than events; name another file"), reopened(path):
             pass
         assert path.read_bytes() == content
+
+
+def test_lines_of_others_among_events_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    odd = ['{"sequence": 1e999}', '{"sequence": 1e30}', '{"sequence": true}', '{"sequence": "9"}', "[" * 100_000, "7"]
+    path.write_text("\n".join(['{"sequence": 3, "event": "score"}', *odd, ""]))
+    for after in (None, 0):
+        with reopened(path, after) as events:
+            events.say("fault")
+    assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()[-1:]] == [4]
+
+
+def test_the_events_are_neither_the_state_nor_its_lock(fleet: FleetDetector, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    for name in ("state", "state.lock"):
+        with pytest.raises(DataError, match="this is the file of the state, or its lock"):
+            watch(fleet, [], tmp_path / name, state=state)
+    lock = tmp_path / "state.lock"
+    lock.write_text('{"sequence": 1, "event": "score"}\n')
+    with pytest.raises(DataError, match="holds something"):
+        watch(fleet, [], lock, state=state)
+    assert lock.read_text() == '{"sequence": 1, "event": "score"}\n'
+
+
+def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: FleetDetector, tmp_path: Path) -> None:
+    nowhere = tmp_path / "no" / "file"
+    with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
+        watch(fleet, [], nowhere)
+    with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
+        watch(fleet, [], io.StringIO(), state=nowhere)
+
+
+@pytest.mark.parametrize("wrong", [{"scores": float("nan")}, {"scores": -1.0}, {"max_late": float("inf")}])
+def test_seconds_that_are_none_are_refused(fleet: FleetDetector, wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="give seconds, 0 or more"):
+        watch(fleet, [], io.StringIO(), **wrong)
 
 
 def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(

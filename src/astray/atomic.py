@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,7 @@ ASK_AGAIN = 0.05  # seconds between two tries
 
 def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
     """Refuse a file that could not be written, before the work is done; its name must end in one of ``suffixes``."""
+    _resolved(path)
     if suffixes and path.suffix.lower() not in suffixes:
         raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
     if path.exists() and not path.is_file():
@@ -35,6 +36,23 @@ def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
         raise DataError(f"{what} where a file is to be written", place=path, remedy="name the file")
     if not path.parent.is_dir():
         raise DataError(f"there is no folder {path.parent}", place=path, remedy="make it first")
+
+
+def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
+    """Refuse to write over one of the files that are read, by whatever name; the ``reason`` says what it holds."""
+    if output is None:
+        return
+    target, there = _resolved(output), output.exists()
+    if any(file.samefile(output) if there else _resolved(file) == target for file in files if file.exists() == there):
+        raise DataError(reason, place=output, remedy="name another output")
+
+
+def _resolved(path: Path) -> Path:
+    """Where a path leads; one whose links lead in a circle is refused."""
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError) as error:  # a RuntimeError before Python 3.13
+        raise DataError("its links lead in a circle", place=path, remedy="name another file") from error
 
 
 @contextlib.contextmanager
@@ -52,7 +70,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     ...     target.read_bytes(), len(list(Path(folder).iterdir()))
     (b'hello', 1)
     """
-    path = path.resolve()
+    path = _resolved(path)
     if path.exists():
         check_target(path)  # a device must not be replaced by a file
     _remove_leftovers(path)
@@ -143,7 +161,10 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
         return
     until = time.monotonic() + (PATIENCE if patience is None else patience)
     while True:
-        file = os.open(path, os.O_RDONLY)
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise InUseError("another process has just removed it", place=path, remedy="try again") from error
         try:
             if not _locked(file):
                 if time.monotonic() > until:
@@ -157,13 +178,24 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
             os.close(file)
 
 
+def lock_of(path: Path) -> Path:
+    """The file that says that a process works with another one."""
+    return path.with_name(f"{path.name}.lock")
+
+
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Be the only process that works with a file for a while, though the file itself may be replaced meanwhile.
 
-    A second one is refused at once. While it lasts there is a file of the same name that ends in ``.lock``.
+    A second one is refused at once. While it lasts there is an empty file of the same name that ends in ``.lock``; a
+    file of that name which holds something is somebody's own, and is left alone.
     """
-    lock = path.with_name(f"{path.name}.lock")
+    check_target(path)
+    lock = lock_of(path)
+    check_target(lock)
+    if lock.exists() and lock.stat().st_size:
+        reason = f"{lock.name} beside it would be its lock, but holds something"
+        raise DataError(reason, place=path, remedy="name another file, or move that one")
     lock.touch()
     with changing(lock, patience=0.0):
         try:

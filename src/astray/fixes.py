@@ -178,6 +178,15 @@ def as_numbers(text: pl.Series) -> pl.Series:
     return found
 
 
+def as_labels(series: pl.Series) -> pl.Series:
+    """Labels as text: a number that is none is no label.
+
+    >>> as_labels(pl.Series([7.5, float("nan")])).to_list()
+    ['7.5', None]
+    """
+    return (series.fill_nan(None) if series.dtype.is_float() else series).cast(pl.String)
+
+
 def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> pl.Series:
     """Text without spaces around it; the words that mean "nothing here" become null."""
     text = series.cast(pl.String).str.strip_chars()

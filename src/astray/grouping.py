@@ -11,12 +11,12 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError, Remedy
-from astray.fixes import place_faults
+from astray.fixes import as_labels, place_faults
 
 Array = NDArray[Any]
 
 YEAR = 365.25 * 86_400.0
-MOST_SECONDS = 230 * YEAR  # since 1970; milliseconds, mistaken for seconds, lie thousands of years ahead
+MOST_SECONDS = 7.3e9  # since 1970, as readers have it; milliseconds, mistaken for seconds, lie thousands of years ahead
 FIX_COLUMNS = ("time", "lat", "lon")
 KEYS = ("agent", "trajectory")
 ROWS = 1 << 18
@@ -166,7 +166,7 @@ def group_frame(
         raise DataError(f"no column named {missing[0]!r}", remedy=f"the table has {', '.join(table.columns)}")
 
     def optional(name: str | None) -> pl.Series | None:
-        return table[name].cast(pl.String) if name is not None and name in table.columns else None
+        return as_labels(table[name]) if name is not None and name in table.columns else None
 
     agents, trips = optional(agent), optional(trajectory)
     for role, series in (("agent", agents), ("trajectory", trips)):
@@ -244,8 +244,20 @@ def as_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, pl.DataFrame):
         return frame
     if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
-        return pl.DataFrame(frame)
+        return _converted(frame)
     raise DataError(f"no data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
+
+
+def _converted(frame: Any) -> pl.DataFrame:
+    """A table of another library, or a mapping; what cannot be converted is refused, whoever says so."""
+    try:
+        return pl.DataFrame(frame)
+    except ImportError:
+        raise  # of pyarrow, which pandas hands its tables over by
+    except (ValueError, TypeError, NotImplementedError, OverflowError, pl.exceptions.PolarsError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        remedy = "give each column a name of its own and values of one kind: numbers, text or date-times"
+        raise DataError(f"the table cannot be converted ({said:.200})", remedy=remedy) from error
 
 
 def _seconds(series: pl.Series) -> Array:
@@ -273,9 +285,19 @@ def _degrees(series: pl.Series) -> Array:
 
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    if np.ma.is_masked(values):
+        raise DataError(f"column {name!r} has masked values", remedy="fill or drop those fixes")
     try:
+        given = np.asarray(values)
+        if name == "time" and given.dtype.kind == "M":
+            moments = given.astype("datetime64[us]")
+            return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+        if given.dtype.kind in "mM":
+            raise DataError(f"column {name!r} holds {given.dtype}, not numbers", remedy="give one number a fix")
         return np.array(values, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"column {name!r} does not hold numbers", remedy="give one number a fix") from None
 
 
@@ -310,6 +332,9 @@ def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
     labels = values if isinstance(values, pl.Series) else as_text(values)
+    if not isinstance(values, pl.Series) and (absent := _absent(values)).any():
+        remedy = "fill it in or drop the fix"
+        raise DataError(f"the {role} is missing", place=f"fix {int(np.argmax(absent))}", remedy=remedy)
     if labels.shape not in ((), (1,), (n,)):
         raise DataError(
             f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one a fix"
@@ -317,6 +342,14 @@ def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
     if isinstance(labels, pl.Series):
         return labels
     return pl.Series(labels) if labels.shape == (n,) else pl.repeat(str(labels.item()), n, dtype=pl.String, eager=True)
+
+
+def _absent(values: ArrayLike) -> NDArray[np.bool_]:
+    """Which labels are None or a number that is none."""
+    given = np.atleast_1d(np.asarray(values))
+    if given.dtype.kind == "O":
+        return np.array([v is None or (isinstance(v, float) and v != v) for v in given.flat], np.bool_)
+    return np.asarray(np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, np.bool_)).ravel()
 
 
 def as_text(values: ArrayLike) -> NDArray[np.str_]:
@@ -367,6 +400,8 @@ def check(t: Grouped) -> None:
             bad = ~np.isfinite(values)
             refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
     if all(name in t.columns for name in FIX_COLUMNS):
+        far = np.abs(t.columns["time"]) > MOST_SECONDS
+        refuse(far, f"time lies more than {MOST_SECONDS / YEAR:.0f} years from 1970", "give seconds since 1970")
         for low in range(0, rows, ROWS):
             lat, lon = (t.columns[name][low : low + ROWS] for name in ("lat", "lon"))
             for fault in place_faults(lat, lon, zero_ok=True):

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -533,8 +534,30 @@ def check_parameters(holder: Any) -> None:
     """Refuse a value, of an object whose fields are declared here, that its setting cannot have."""
     for f in fields(holder):
         value, check = getattr(holder, f.name), f.metadata.get("check")
-        if check is not None and value is not None and not callable(value) and not check[0](value):
-            raise DataError(f"{f.name} is {value!r}", remedy=f"give {check[1]}")
+        if callable(value):
+            continue
+        wanted = _kind_wanted(value, f)
+        if wanted is None and check is not None and value is not None:
+            wanted = None if _holds(check, value) else check[1]
+        if wanted is not None:
+            raise DataError(f"{f.name} is {value!r}", remedy=f"give {wanted}")
+
+
+def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
+    """What a setting should be, where the value is not even of its kind."""
+    kind = setting.metadata.get("kind")
+    if value is None:
+        return "a number" if kind in (WHOLE, NUMBER) and setting.default is not None else None
+    if kind == WHOLE:
+        return None if isinstance(value, Integral) else "a whole number"
+    return "a number" if kind == NUMBER and isinstance(value, str | bytes) else None
+
+
+def _holds(check: Check, value: Any) -> bool:
+    try:
+        return bool(check[0](value))
+    except TypeError:  # a value that cannot even be compared
+        return False
 
 
 def _read(file: Path) -> dict[str, Any]:

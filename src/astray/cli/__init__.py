@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The matrices are small: more threads are slower, and every core has a process of its own already.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     given = list(sys.argv[1:] if argv is None else argv)
+    _mend_streams()
     try:
         signal.signal(signal.SIGTERM, _terminated)
         code = _run(given)
@@ -75,9 +77,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever reads our standard output has seen enough (| head); Python would complain when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # of standard output, a full disk for example: what commands do is told by themselves
+        print(f"astray: {error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _mend_streams() -> None:
+    """Let streams that whoever started us has closed lead nowhere, and show what a terminal has no letters for.
+
+    In this order: what is opened first takes the number of what is closed, and no file of ours can.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (it stays open)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(given: list[str]) -> int:

@@ -52,6 +52,7 @@ def command(
     from astray.plots.fixes import fixes_figure, text_map
 
     source = Source(file, replace(settings, skip_bad=True), agent)
+    source.keep_from(output)
     try:
         trips = source.load()
     except DataError as error:

@@ -47,7 +47,7 @@ def command(
     before, chosen = len(fleet.members_), read_part(part)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
-    drift = Drift(fleet, settings.quiet)
+    drift = Drift(fleet, model, settings.quiet)
     if output is None or (output.exists() and output.samefile(model)):
         in_place(fleet, model)
         counted = enrol(model, source, chosen, drift.look)

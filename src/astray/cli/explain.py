@@ -65,6 +65,7 @@ def command(
 
     detector = load(model)
     source = Source.of(file, settings, detector, agent)
+    source.keep_from(output, model)
     detector.set_params(**settings.given(["min_history", "time_zone"]))
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     _check_known(detector, one, settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from astray.atomic import changing, check_target
+from astray.atomic import changing, check_target, keep_from
 from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
 from astray.errors import AstrayError
@@ -94,6 +94,8 @@ def command(
     check_target(output)
     source = Source(file, settings, owner=agent, one_agent=agent is not None)
     source.keep_from(output)
+    for held, kept in (("the reward is", settings.reward), ("the fixes of GeoLife are", settings.cache)):
+        keep_from(output, [] if kept is None else [Path(kept)], f"{held} kept in this file")
     if part is not None or (source.is_streamed and not (agent or pooled or anomalous or population)):
         if agent or pooled or anomalous or population:
             raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")

@@ -44,7 +44,7 @@ def command(
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
     detector.set_params(**settings.given(list(kept)))
     source = Source.of(file, settings, detector, agent)
-    source.keep_from(output)
+    source.keep_from(output, model)
     trips = source.load()
     source.say_left_out()
     refuse_unknown(detector, trips)

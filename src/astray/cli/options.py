@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Argument, Option
 
 from astray import settings as s
-from astray.atomic import changing
+from astray.atomic import changing, keep_from
 from astray.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
         @functools.wraps(command)
         def run(config: Path | None, **given: Any) -> None:
             of_flags = {name: given.pop(name) for name in flags}
+            if config is not None:
+                keep_from(given.get("output"), [config], "the settings are read from this file")
             command(settings=Settings.gather(config, os.environ, of_flags), **given)
 
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own if p.name != "settings"] + derived

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from astray.atomic import keep_from
 from astray.cli.console import progress, say_left_out, without_panics
 from astray.detectors.agent import IRLDetector
 from astray.detectors.fleet import FleetDetector
@@ -188,10 +189,11 @@ class Source:
         """In which zone some of its trips are told: the settings', or else where they were made."""
         return home_of(trips) if self.settings.time_zone is None else Zone.of(self.settings.time_zone)
 
-    def keep_from(self, output: Path | None) -> None:
-        """Refuse to write over a file that is read."""
-        if output is not None and any(p.exists() and output.exists() and p.samefile(output) for p in listed(self.path)):
-            raise AstrayError("the trips are read from this file", place=output, remedy="name another output")
+    def keep_from(self, output: Path | None, model: Path | None = None) -> None:
+        """Refuse to write over a file that is read; ``model`` is one that is to stay a model."""
+        if output is not None and output.exists():
+            keep_from(output, self.files, "the trips are read from this file")
+            keep_from(output, [] if model is None else [model], "this is the model")
 
     def say_left_out(self) -> None:
         """Say on standard error what was left out and supposed."""

@@ -68,7 +68,7 @@ def command(
 
     scorer = Scorer(model.absolute(), settings, fixes)
     source = Source.of(file, settings, scorer.detector, agent)
-    source.keep_from(output)
+    source.keep_from(output, model)
     chosen = read_part(part)
     batches, few = source.weighed()
     to_a_person = output is None and not fixes and to == "csv" and sys.stdout.isatty()

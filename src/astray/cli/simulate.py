@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
+from astray.atomic import keep_from
 from astray.cli import options as o
 from astray.cli.console import progress, say
 from astray.errors import AstrayError
@@ -71,6 +72,8 @@ def command(
     if unknown:
         there = f"there are all, {', '.join(ANOMALY_KINDS)}"
         raise AstrayError("no such kind", place=f"--inject {unknown[0]}", remedy=there)
+    if new is not None:
+        keep_from(new, [output], "the past trips go to this file")
     for target in (output, new):
         if target is not None:
             check_target(target)

@@ -72,7 +72,7 @@ def command(
         source.say_left_out()
         refuse_unknown(detector, further)
     names = anomalous or []
-    drift = Drift(detector, settings.quiet)
+    drift = Drift(detector, model, settings.quiet)
     if further is not None:
         drift.look(further)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:

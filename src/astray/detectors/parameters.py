@@ -92,7 +92,11 @@ class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
 class FleetParameters(Parameters, FleetOnly):
     """What a :class:`~astray.FleetDetector` takes; landmarks and encoders of a featurizer are not for a fleet."""
 
-    ways: int = parameter(20, "How many past ways of each agent are kept to be shown.")
+    ways: int = parameter(
+        20,
+        "How many past ways of each agent are kept to be shown.",
+        ((lambda value: isinstance(value, int) and value >= 0), "a whole number, 0 or more"),
+    )
 
 
 def documented(doc: str, kind: type[Parameters]) -> str:

@@ -108,10 +108,19 @@ def _standing(path: Path) -> Iterator[tuple[int, str]]:
     """The numbers and lines of the events in a file, one at a time, for it may be long."""
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         for line in file:
-            try:
-                yield int(json.loads(line)["sequence"]), line
-            except (ValueError, TypeError, KeyError):
-                continue  # somebody else's
+            number = _sequence(line)
+            if number is not None:
+                yield number, line
+
+
+def _sequence(line: str) -> int | None:
+    """The number of an event; None of a line that is somebody else's."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    number = said.get("sequence") if isinstance(said, dict) else None
+    return number if type(number) is int else None
 
 
 def _numbered(number: int, said: str) -> str:

@@ -61,7 +61,8 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
     if not line.strip():
         return Refused("the line is empty")
     try:
-        said = _DECODER.decode(line if isinstance(line, str) else line.decode())
+        text = line if isinstance(line, str) else line.decode()
+        said = _DECODER.decode(text.removeprefix("\ufeff"))  # a mark that some programs put before the first line
     except (ValueError, RecursionError) as error:
         return Refused(f"not JSON: {str(error).splitlines()[0]:.100}")
     if not isinstance(said, dict):

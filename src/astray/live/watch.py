@@ -9,6 +9,7 @@ be accepted when it is read again.
 
 from __future__ import annotations
 
+import math
 import os
 import time as clock
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from astray.atomic import alone
+from astray.atomic import alone, check_target, keep_from, lock_of
 from astray.errors import DataError
 from astray.live.events import Events, reopened
 from astray.live.messages import Line, bounded
@@ -119,6 +120,9 @@ def watch(
         level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)  # if it can be promised
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
+    for name, seconds in (("scores", scores), ("max_late", max_late)):
+        if seconds is not None and not 0 <= seconds < math.inf:
+            raise DataError(f"{name} is {seconds}", remedy="give seconds, 0 or more")
     kept_in = None if state is None else Path(state)
     told = "" if kept_in is None else fingerprint(model)
     with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
@@ -167,8 +171,9 @@ def _check_output(out: Path, state: Path | None) -> None:
     """Refuse to append events to what is no file of events."""
     if out.exists() and not out.is_file():
         raise DataError("no file that events could be appended to", place=out, remedy="name a file")
-    if state is not None and out.resolve() == state.resolve():
-        raise DataError("the file of the state", place=out, remedy="name another one for the events")
+    check_target(out)
+    if state is not None:
+        keep_from(out, (state, lock_of(state)), "this is the file of the state, or its lock")
 
 
 class _Saving:

@@ -54,12 +54,12 @@ def marked_bad(said: Mapping[str, Any]) -> str:
 
 
 def like_ids(names: Sequence[str]) -> list[str]:
-    """Columns that by their names hold identifiers of something.
+    """Columns that by their names hold identifiers of something; one without a name may hold anything.
 
-    >>> like_ids(["Unit ID", "busNo", "speed", "valid", "rider_name"])
-    ['Unit ID', 'busNo', 'rider_name']
+    >>> like_ids(["Unit ID", "busNo", "speed", "valid", "rider_name", ""])
+    ['Unit ID', 'busNo', 'rider_name', '']
     """
-    return [name for name in names if _LIKE_ID.search(name)]
+    return [name for name in names if not name or _LIKE_ID.search(name)]
 
 
 def recognised(names: Sequence[str]) -> int:

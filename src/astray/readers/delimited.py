@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from astray.errors import DataError, Option, Place
 from astray.fixes import REQUIRED, Fault
 from astray.readers.refusals import Intake, Progress
-from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, opening
+from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, only_returns, opening
 from astray.times import POLARS_ERRORS
 
 DELIMITERS = (",", ";", "\t", "|", " ")
@@ -62,7 +62,8 @@ def sniff(
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
         raise DataError(f"delimiter={delimiter!r} cannot be used", remedy='give one character such as "," or ";"')
-    lines = decoded(path, opening(path) if head is None else head, encoding).lstrip("\ufeff").split("\n")
+    begun = decoded(path, opening(path) if head is None else head, encoding).lstrip("\ufeff")
+    lines = begun.split("\r" if only_returns(begun.encode("utf-8", "replace")) else "\n")
     blank = next((i for i, line in enumerate(lines) if line.strip()), None)
     if blank is None:
         raise DataError(

@@ -180,6 +180,8 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
             raise DataError(f"it holds a link ({member.filename[:80]})", remedy="do not trust it")
         found.append(member)
     names = {member.filename for member in found}
+    if len({PurePosixPath(name) for name in names}) < len(found):
+        raise DataError("two files in it have one name", remedy="pack it again, each file under a name of its own")
     if "[Content_Types].xml" in names or {"mimetype", "content.xml"} <= names:
         raise DataError("a workbook or another document of an office program", remedy="save the sheet as CSV")
     if len(found) > MAX_FILES:

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import Call, DataError, Option, Place
-from astray.fixes import label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
+from astray.errors import Call, DataError, Option, Part, Place
+from astray.fixes import as_labels, label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
 from astray.grouping import KEYS, Grouped, run_starts
 from astray.readers import columnar, delimited
 from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
@@ -198,7 +198,7 @@ class _Source:
         seconds, time_faults = self.clock.seconds(moments)
         ahead = self.clock.offsets(moments, seconds)
         # Only empty text is no label: an agent may be called NA.
-        labels = {role: without_null_words(frame[role], [""]) for role in KEYS if role in roles}
+        labels = {role: without_null_words(as_labels(frame[role]), [""]) for role in KEYS if role in roles}
         faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
         faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
         faults += time_faults
@@ -286,26 +286,39 @@ def _good(
             intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
-    for i, block in enumerate(blocks_of(wanted)):
-        if i == 0:
-            _refuse_merging(file, block.frame, suspects)
+    told: dict[str, set[object]] = {name: set() for name in suspects}
+    n = 0
+    for block in blocks_of(wanted):
+        n += block.frame.height
+        _refuse_merging(file, block.frame, told, n)
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
     intake.take_times(file, clock)
 
 
-def _refuse_merging(file: Path, frame: pl.DataFrame, suspects: Sequence[str]) -> None:
-    """Refuse to take all fixes for one agent's where a column looks as if it told several apart."""
-    for name in suspects:
-        n = frame[f"suspect {name}"].n_unique()
-        if 1 < n <= frame.height / AGAIN:
+def _refuse_merging(file: Path, frame: pl.DataFrame, told: dict[str, set[object]], rows: int) -> None:
+    """Refuse to take all fixes for one agent's where a column looks as if it told several apart.
+
+    ``told`` are the values of such columns so far, in so many ``rows``: the second agent of a table that is sorted may
+    come late. A column that has many values in its first rows already tells no agents apart, and is let go; so is one
+    of numbers that has no name, as pandas writes its index.
+    """
+    for name in list(told):
+        told[name].update(frame[f"suspect {name}"].unique())
+        n = len(told[name])
+        if n > rows / AGAIN or (not name and all(isinstance(value, str) and value.isdigit() for value in told[name])):
+            del told[name]
+        elif n > 1:
+            meant: tuple[str | Part, ...] = ("name that column, and pass ", Option("agent", "NAME"))
+            if name:
+                meant = ("pass ", Option("agent", name))
             raise DataError(
                 f"no column for the agent was recognised, and {name!r} has {n:,} different values",
                 place=Place(str(file), 1),
                 remedy=(
-                    "if these are the agents, pass ",
-                    Option("agent", name),
+                    "if these are the agents, ",
+                    *meant,
                     "; if all fixes are of one, pass ",
                     Option("one_agent", True),
                 ),

@@ -55,6 +55,11 @@ def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
         raise DataError(f"encoding={encoding!r} is unknown", place=Place(str(path)), remedy=remedy) from error
 
 
+def only_returns(text: bytes) -> bool:
+    """Whether lines end with carriage returns alone, as spreadsheets on a Mac may still write them."""
+    return b"\r" in text[:-1] and b"\n" not in text
+
+
 def blocks_of_lines(
     path: Path,
     intake: Intake,
@@ -74,10 +79,13 @@ def blocks_of_lines(
         file.seek(0)
         decoder = _decoder(path, chosen) if chosen not in (None, "utf-8", "utf8") else None
         text = _Utf8(path, intake)
-        rest, done = b"", 0
+        rest, done, returns = b"", 0, None
         while chunk := file.read(block_bytes):
             done += len(chunk)
-            rest += chunk if decoder is None else _recoded(path, decoder, chunk, text.line)
+            more = chunk if decoder is None else _recoded(path, decoder, chunk, text.line)
+            if returns is None:
+                returns = only_returns(more)
+            rest += more.replace(b"\r", b"\n") if returns else more
             cut = _cut(rest, block_bytes)
             if cut:
                 block, rest = rest[:cut], rest[cut:]

@@ -101,7 +101,11 @@ Threshold = float | ByHour | ByContext | Callable[[Trajectories], ArrayLike]
 
 def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Floats:
     """One threshold a trip: of a number, or of a function of the trips such as :class:`ByHour`."""
-    given = np.asarray(value(trips) if callable(value) else value, np.float64)
+    said = value(trips) if callable(value) else value
+    try:
+        given = np.asarray(said, np.float64)
+    except (TypeError, ValueError):
+        given = np.full((), np.nan)  # which is no threshold
     if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
         raise DataError(
             f"{name} is not one threshold a trip",

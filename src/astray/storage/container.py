@@ -212,6 +212,9 @@ def read(path: FilePath) -> ModelFile:
     source = Path(path)
     if source.is_dir():
         raise ModelFileError("a folder where a model file was expected", place=source, remedy="name the file")
+    if source.exists() and not source.is_file():  # to wait for what comes out of a pipe may take for ever
+        reason = "a pipe or a device, which cannot be read twice"
+        raise ModelFileError(reason, place=source, remedy="write it to a file first")
     try:
         with source.open("rb") as file:
             return parse(file, os.fstat(file.fileno()).st_size, source)

@@ -342,7 +342,10 @@ _THRESHOLDS = {"hour": ByHour, "context": ByContext}
 def plain_threshold(name: str, value: Threshold) -> Any:
     """A threshold as a file holds it; a function of one's own is refused."""
     if not callable(value):
-        return float(value)
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(f"{name} is not one number", remedy="set it to one before saving") from error
     for kind, cls in _THRESHOLDS.items():
         if isinstance(value, cls):
             return {"by": kind, **plain(value)}
