@@ -4,7 +4,7 @@ import { ask, inPath } from "./api.js";
 import { stateMark, stateOf } from "./colours.js";
 import { confirmed, make, say } from "./dom.js";
 import { loadTrip } from "./trip_view.js";
-import { DECISIONS, ago, count, lasting, moment, sentence, signed, zoneName } from "./words.js";
+import { ago, count, decisionOf, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
 const TRIPS = 8; // last trips that are listed
 const PAUSE = 24 * 3600; // seconds without alerts
@@ -135,8 +135,8 @@ export class AgentCard {
               moment(trip.start, trip.local),
               make("span", { class: "soft" }, ` ${lasting(60 * (trip.minutes ?? 0))}`),
             ),
-            trip.decision && trip.decision !== "normal"
-              ? make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision])
+            inDoubt(trip) || (trip.decision && trip.decision !== "normal")
+              ? make("span", { class: `chip ${inDoubt(trip) ? "plain" : trip.decision}` }, decisionOf(trip))
               : make("span", { class: "soft" }, signed(trip.score)),
           ),
         ),

@@ -23,8 +23,8 @@ from astray.service import memories
 from astray.service import preferences as prefs
 from astray.service.alerts.messages import tell, tell_change
 from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
-from astray.service.review.queue import sync_questions, wait_for_review
-from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event
+from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
+from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 from astray.snapshot import Snapshot
@@ -388,14 +388,19 @@ class Scorer:
             self.connection.run(
                 _upsert("scores", ("agent", "trip", "data", "member"), ["agent", "trip"]), (*trip.id, None, known)
             )
-            if lesson.became == WAITING:
-                wait_for_review(self.connection, trip, self.now)
+        if lesson.became == WAITING:
+            wait_for_review(self.connection, trip, self.now, FLAGGED if flagged else DOUBT)
+        elif late:
+            wait_no_more(self.connection, trip)
+        if late or (not flagged and lesson.became == WAITING):  # a flagged one is told of with its words
+            self.news.append(("review", trip_name(*trip.id)))
         self.ask(trip.agent, lesson.questions)
         return flagged
 
     def ask(self, agent: str, questions: Iterable[Question]) -> None:
         """Bring the questions about an agent up to date."""
-        sync_questions(self.connection, agent, list(questions), self.now)
+        changed = sync_questions(self.connection, agent, list(questions), self.now)
+        self.news += [("review", item) for item in changed]
 
     def _known_of(self, agent: str) -> bytes:
         """What is known of an agent, to explain a trip with later; nothing of a stranger."""
