@@ -23,6 +23,7 @@ from astray.service.scoring.events import trip_name
 from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer, stored_trip
 from astray.service.store import Store, open_store
+from astray.service.store.schema import OF_AN_AGENT
 from astray.service.web import health, reading
 from astray.simulate import city
 from astray.trajectories import Trajectories
@@ -494,8 +495,27 @@ def test_a_trip_is_scored_by_what_was_known_when_it_began_also_after_a_restart(t
 # -------------------------------------------------------------------- erasing and keeping
 
 
-def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(sqlite: Store):
-    serving = Serving(sqlite)
+def everything(store: Store) -> tuple[bytes, str]:
+    """All that a store holds: its files as bytes, and of PostgreSQL all tables as text, with its samples of them."""
+    if store.address.file is not None:
+        return b"".join(file.read_bytes() for file in store.address.file.parent.iterdir()), ""
+    rows = store.writer.rows
+    store.writer.run("CHECKPOINT")  # so that the files are what the server has in memory
+    mine = "relnamespace = current_schema()::regnamespace"
+    files = rows(
+        "SELECT pg_read_binary_file(pg_relation_filepath(oid)) FROM pg_class "
+        "WHERE pg_relation_filepath(oid) IS NOT NULL "
+        f"AND ({mine} OR oid IN (SELECT reltoastrelid FROM pg_class WHERE {mine}))"
+    )
+    tables = [name for (name,) in rows(f"SELECT relname FROM pg_class WHERE relkind = 'r' AND {mine}")]
+    assert set(tables) >= {"agents", *OF_AN_AGENT}
+    held = [row for name in tables for row in rows(f"SELECT t::text FROM {name} t")]
+    held += rows("SELECT s::text FROM pg_stats s WHERE schemaname = current_schema()")
+    return b"".join(bytes(file) for (file,) in files), "\n".join(text for (text,) in held)
+
+
+def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
+    serving, writer = Serving(store), store.writer
     secret = "wanderer-7f3a"
     serving.live([fix._replace(agent=secret) if fix.agent == "p00" else fix for fix in life()])
     item = flagged(serving)[0]
@@ -503,26 +523,30 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(sqlite: Store):
     serving.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
     shared = {fix.lat for fix in life() if fix.agent == "p01"}
     places = [fix for fix in life() if fix.agent == "p00" and fix.lat not in shared][::50]
-    traces = [secret.encode(), *(np.array([place.lat], ">f8").tobytes() for place in places)]
-    folder = sqlite.address.file.parent  # type: ignore[union-attr]
+    on_disk = store.address.file is not None
+    order = ">f8" if on_disk else "<f8"
+    traces = [secret.encode(), *(np.array([place.lat], order).tobytes() for place in places)]
+    words = [] if on_disk else [secret, *(repr(place.lat) for place in places)]
+    if not on_disk:
+        writer.run("ANALYZE")  # as the server does by itself: its statistics have names and places
 
-    def found() -> int:
-        whole = b"".join(file.read_bytes() for file in folder.iterdir())
-        return sum(trace in whole for trace in traces)
+    def found() -> list[bytes | str]:
+        held, told = everything(store)
+        return [*(trace for trace in traces if trace in held), *(word for word in words if word in told)]
 
-    assert found() == len(traces)
+    assert found() == [*traces, *words]
     rows = serving.do(lambda s: erase(s, secret, "operator"))
-    sqlite.scrub()
+    store.scrub()
     assert rows > 400
-    assert found() == 0
-    assert sqlite.writer.rows("SELECT agent FROM agents") == [("p01",)]
-    ((who, what, agent, details),) = sqlite.writer.rows("SELECT who, what, agent, details FROM audit")
+    assert found() == []
+    assert writer.rows("SELECT agent FROM agents") == [("p01",)]
+    ((who, what, agent, details),) = writer.rows("SELECT who, what, agent, details FROM audit")
     assert (who, what, agent) == ("operator", "erased", None)
     assert "sha256:" in details
     with pytest.raises(LookupError):
         serving.do(lambda s: erase(s, secret, "operator"))
     serving.take([life()[-1]._replace(agent=secret)])  # whoever comes again is new
-    assert sqlite.writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
+    assert writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
 
 
 def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sqlite: Store):
