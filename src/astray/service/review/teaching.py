@@ -80,12 +80,10 @@ def pin(scorer: Scorer, agent: str) -> None:
     tracked = scorer.tracked(agent)
     if tracked is None or tracked.open_trip is None:
         return
-    member = scorer.fleet.members_.get(agent)
-    if member is not None:
-        scorer.connection.run(
-            "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
-            (agent, scorer.version, scorer.fleet.members_.codec.pack(member)),
-        )
+    scorer.connection.run(
+        "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        (agent, scorer.version, scorer.known_of(agent)),
+    )
 
 
 def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:

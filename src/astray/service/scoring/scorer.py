@@ -375,7 +375,7 @@ class Scorer:
         model = self.version if pin is None else int(pin[0])
         known = None
         if flagged:
-            known = self._known_of(trip.agent) if pin is None else bytes(pin[1])
+            known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
         lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
@@ -402,7 +402,7 @@ class Scorer:
         changed = sync_questions(self.connection, agent, list(questions), self.now)
         self.news += [("review", item) for item in changed]
 
-    def _known_of(self, agent: str) -> bytes:
+    def known_of(self, agent: str) -> bytes:
         """What is known of an agent, to explain a trip with later; nothing of a stranger."""
         member = self.fleet.members_.get(agent)
         return b"" if member is None else self.fleet.members_.codec.pack(member)
