@@ -14,7 +14,7 @@ import pytest
 
 from astray.errors import DataError
 from astray.service import memories, preferences
-from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
+from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
 from astray.service.review.erasing import erase, remove_old
 from astray.service.review.queue import TaughtError, give_verdict, undo_verdict
@@ -212,6 +212,12 @@ def test_a_fix_from_the_future_is_refused_with_its_place_in_the_message(sqlite: 
         RefusedRow(0, "latitude outside [-90, 90]"),
         RefusedRow(2, "the fix is from the future", bad.agent),
     ]
+
+
+def test_a_clock_that_is_some_minutes_ahead_is_borne_as_the_feeds_do(sqlite: Store):
+    serving, fix = Serving(sqlite), life()[0]
+    assert serving.take([fix._replace(time=NOW + MAX_AHEAD - 1.0)]).accepted == 1
+    assert serving.take([fix._replace(time=NOW + MAX_AHEAD + 1.0)]).accepted == 0
 
 
 def test_beyond_the_agents_that_a_store_may_know_new_ones_are_refused(sqlite: Store):

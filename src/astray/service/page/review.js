@@ -96,11 +96,11 @@ export class Review {
           "span",
           { class: "fill" },
           make("span", { class: "name" }, item.agent),
-          doubted(item) ? make("span", { class: "chip plain" }, "In doubt") : null,
           make(
             "span",
             { class: "soft" },
             question ? `New habit? ${item.trips.length} alike trips` : moment(item.start, item.local),
+            doubted(item) ? ", in doubt" : "",
           ),
           make("span", { class: "cause" }, item.words ?? ""),
         ),

@@ -37,7 +37,7 @@ export class Trip {
     const none = trip.open ? "A verdict can be given when the trip has ended." : "";
     const learned = trip.state === "learned" && !given;
     const unasked = learned
-      ? "Nothing was wrong with this trip, so it was learned. If it should not have been, say so here."
+      ? "This trip was not flagged, so it was learned. If it should not have been, say so."
       : "";
     const taught = given?.taught
       ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.`

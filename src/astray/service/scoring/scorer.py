@@ -22,7 +22,7 @@ from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
 from astray.service.alerts.messages import tell, tell_change
-from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
+from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
 from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
 from astray.service.scoring.tracking import Tracked
@@ -65,7 +65,7 @@ class Limits:
 
     agents: int = 100_000  # that the store knows, at most
     held: int = 400_000_000  # bytes of sessions in memory, about; agents whose last fix is oldest leave
-    early: float = 60.0  # seconds that a fix may be ahead of our clock
+    early: float = MAX_AHEAD  # seconds that a fix may be ahead of our clock
 
 
 class Scorer:

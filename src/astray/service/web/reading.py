@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 LEARNING = 5  # past trips below which an agent is being learned
 SILENT = 1200.0  # seconds without a fix after which an agent that was under way is silent
-IN_DOUBT = "not flagged, but not clearly normal while many trips are flagged: not learned"
+IN_DOUBT = "not flagged, but not learned: too many were flagged lately"
 WAYS, WAY_POINTS = 30, 60  # habitual ways that are shown, and points of each
 AGENT = "agent, time, lat, lon, arrived, trip, normality, alert, trips, zone, paused_until"
 
@@ -43,7 +43,9 @@ def agent_of(tracked: Tracked, now: float) -> Json:
     """An agent as the list of agents has it, from memory."""
     t = tracked
     row = (t.agent, t.newest, *t.place, t.arrived, t.open_trip, finite(t.normality), t.alert, t.past, str(t.zone), None)
-    return _agent(row, now)
+    found = _agent(row, now)
+    del found["paused_until"]  # which is in the store alone
+    return found
 
 
 def _agent(row: Sequence[Any], now: float) -> Json:
