@@ -94,6 +94,14 @@ def test_habitual_ways_are_lines_that_count_trips(service: Running):
     assert all(way["geometry"]["type"] == "LineString" for way in ways)
 
 
+def test_an_item_may_be_named_as_a_trip_is(service: Running):
+    item = service.get("/api/review")["items"][0]["id"]
+    once = f"/api/review/{item}/verdict"  # encoded once: a trip is found so, too
+    assert service.client.get(f"/api/trips/{item}").status_code == 200
+    assert service.client.post(once, json={"verdict": "unsure"}).json()["id"] == item
+    assert service.client.delete(once).json() == {"id": item, "verdict": None}
+
+
 def test_a_verdict_can_be_undone_and_then_given_again(service: Running):
     item = service.get("/api/review")["items"][-1]["id"]
     address = f"/api/review/{quote(item, safe='')}/verdict"

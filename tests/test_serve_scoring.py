@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from astray.errors import DataError
 from astray.service import memories, preferences
-from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
+from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
 from astray.service.review.erasing import erase, remove_old
 from astray.service.review.queue import TaughtError, give_verdict, undo_verdict
@@ -22,6 +23,8 @@ from astray.service.scoring.events import trip_name
 from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer, stored_trip
 from astray.service.store import Store, open_store
+from astray.service.store.schema import OF_AN_AGENT
+from astray.service.web import health, reading
 from astray.simulate import city
 from astray.trajectories import Trajectories
 from serving import fixes_of, schema, why_no_postgres
@@ -211,6 +214,12 @@ def test_a_fix_from_the_future_is_refused_with_its_place_in_the_message(sqlite: 
     ]
 
 
+def test_a_clock_that_is_some_minutes_ahead_is_borne_as_the_feeds_do(sqlite: Store):
+    serving, fix = Serving(sqlite), life()[0]
+    assert serving.take([fix._replace(time=NOW + MAX_AHEAD - 1.0)]).accepted == 1
+    assert serving.take([fix._replace(time=NOW + MAX_AHEAD + 1.0)]).accepted == 0
+
+
 def test_beyond_the_agents_that_a_store_may_know_new_ones_are_refused(sqlite: Store):
     serving = Serving(sqlite, Limits(agents=3))
     fix = life()[0]
@@ -350,6 +359,118 @@ def test_a_new_habit_that_is_confirmed_is_learned_whole(reviewed: Serving):
     assert not set(flagged(reviewed)) & {trip_name("p00", trip) for trip in trips}
 
 
+# -------------------------------------------------------------------- trips in doubt, and those nobody is asked about
+
+
+@pytest.fixture
+def doubted(reviewed: Serving) -> Serving:
+    """The same, and then trips of its own at other hours: not flagged, but not clearly normal either."""
+    own = [fix for fix in life() if fix.agent == "p00"][:200]
+    reviewed.live([fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own])
+    return reviewed
+
+
+def in_state(serving: Serving, state: str) -> list[str]:
+    asked = "SELECT agent, trip FROM trips WHERE agent = 'p00' AND decision = 'normal' AND state = ? ORDER BY started"
+    return [trip_name(*row) for row in serving.store.writer.rows(asked, (state,))]
+
+
+def test_trips_in_doubt_are_in_the_queue_after_all_that_was_flagged(doubted: Serving):
+    found = reading.review(doubted.store.writer)
+    kinds = [item["kind"] for item in found["items"]]
+    doubts = [item for item in found["items"] if item["kind"] == "doubt"]
+    assert {item["id"] for item in doubts} == set(in_state(doubted, "waiting"))
+    assert len(doubts) >= 2
+    assert "doubt" not in kinds[: -len(doubts)]
+    assert [item["score"] for item in doubts] == sorted(item["score"] for item in doubts)
+    assert all("not learned" in item["words"] for item in doubts)
+    assert reading.review(doubted.store.writer, 1)["items"][0]["kind"] != "doubt"
+
+
+def test_a_trip_in_doubt_is_learned_if_a_person_says_so_and_is_no_false_alarm(doubted: Serving):
+    yes, no, *_ = in_state(doubted, "waiting")
+    before = health._false_alarms(doubted.store.writer, "true", ())
+    doubted.do(lambda s: give_verdict(s.connection, yes, "normal", "ana", NOW, 0.0))
+    doubted.do(lambda s: give_verdict(s.connection, no, "anomaly", "ana", NOW, 0.0))
+    doubted.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
+    assert yes in remembered(doubted)
+    assert no not in remembered(doubted)
+    assert not {yes, no} & {item["id"] for item in reading.review(doubted.store.writer)["items"]}
+    assert health._false_alarms(doubted.store.writer, "true", ()) == before
+
+
+def test_pages_are_told_of_a_trip_in_doubt_and_of_a_question(sqlite: Store):
+    serving, told = Serving(sqlite), set()
+    own = [fix for fix in life() if fix.agent == "p00"]
+    later = [fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own[:200]]
+    for fixes in (own, later):
+        for i in range(0, len(fixes), 40):
+            with sqlite.writer.transaction():
+                serving.scorer.take([Batch(list(fixes[i : i + 40]), [])], NOW)
+                serving.scorer.write_agents()
+            told |= set(serving.scorer.news)
+            serving.scorer.touched, serving.scorer.news = {}, []
+    rows = sqlite.writer.rows("SELECT kind, item FROM reviews WHERE kind IN ('doubt', 'question')")
+    assert {kind for kind, _ in rows} == {"doubt", "question"}
+    assert {("review", item) for _, item in rows} <= told
+
+
+def test_a_trip_that_was_learned_is_unlearned_and_never_taught_if_a_person_calls_it_an_anomaly(reviewed: Serving):
+    item = in_state(reviewed, "learned")[3]
+    assert item in remembered(reviewed)
+    queued = reading.review(reviewed.store.writer)["total"]
+    reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 600.0))
+    found = reading.review(reviewed.store.writer)
+    assert (found["total"], [entry["id"] for entry in found["pending"]]) == (queued, [item])
+    reviewed.do(lambda s: undo_verdict(s.connection, item))
+    reviewed.do(lambda s: teach_due(s, NOW + 601.0), NOW + 601.0)
+    found = reading.review(reviewed.store.writer)
+    assert (found["total"], found["pending"]) == (queued, [])  # as if nothing had been said
+    assert item in remembered(reviewed)
+    reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 600.0))
+    reviewed.do(lambda s: teach_due(s, NOW + 601.0), NOW + 601.0)
+    member = memories.open_fleet(reviewed.store.writer).members_["p00"]
+    assert item not in remembered(reviewed)
+    assert item in {trip_name(*trip) for trip in member.inbox.rejected.trip_ids}
+    assert item not in {trip_name(*trip) for trip in member.recent.ids}
+    assert item not in in_state(reviewed, "learned")
+    told = reading.trip(reviewed.store.writer, item)
+    assert (told["state"], told["verdict"]["taught"]) == ("refused", True)
+    with pytest.raises(TaughtError):
+        reviewed.do(lambda s: undo_verdict(s.connection, item))
+    # The same way at the same hour some weeks later: it is not learned either.
+    start, end = (told[name] for name in ("start", "end"))
+    again = [fix for fix in life() if fix.agent == "p00" and start <= fix.time <= end]
+    reviewed.live([fix._replace(time=fix.time + 35 * 86_400.0) for fix in again])
+    reviewed.do(lambda s: s.end_silent(NOW + 5000.0), NOW + 5000.0)
+    state = "SELECT state FROM trips WHERE agent = 'p00' ORDER BY started DESC LIMIT 1"
+    assert reviewed.store.writer.value(state) != "learned"
+
+
+def test_late_fixes_do_not_teach_what_a_person_called_an_anomaly(reviewed: Serving):
+    item = in_state(reviewed, "learned")[3]
+    reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 0.0))
+    reviewed.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
+    start = reading.trip(reviewed.store.writer, item)["start"]
+    middle = next(fix for fix in life() if fix.agent == "p00" and fix.time > start)
+    reviewed.take([middle._replace(time=middle.time + 0.5)])
+    reviewed.do(lambda s: rescore_late(s, NOW))
+    told = reading.trip(reviewed.store.writer, item)
+    assert (told["late"], told["state"]) == (True, "refused")
+    assert item not in remembered(reviewed)
+
+
+def test_of_what_was_learned_only_an_anomaly_can_be_said(reviewed: Serving):
+    item = in_state(reviewed, "learned")[0]
+    for verdict in ("normal", "unsure"):
+        with pytest.raises(DataError, match="learned already"):
+            reviewed.do(lambda s, verdict=verdict: give_verdict(s.connection, item, verdict, "ana", NOW, 0.0))
+    for name in ("p00/2025", "p%300/2025", f"question/{item}"):
+        with pytest.raises(LookupError):
+            reviewed.do(lambda s, name=name: give_verdict(s.connection, name, "anomaly", "ana", NOW, 0.0))
+    assert reviewed.store.writer.value("SELECT count(*) FROM reviews WHERE verdict IS NOT NULL") == 0
+
+
 def test_a_verdict_that_is_none_and_an_item_that_is_not_there_are_refused(reviewed: Serving):
     with pytest.raises(ValueError, match="no verdict"):
         reviewed.do(lambda s: give_verdict(s.connection, flagged(reviewed)[0], "perhaps", "ana", NOW, 0.0))
@@ -380,8 +501,27 @@ def test_a_trip_is_scored_by_what_was_known_when_it_began_also_after_a_restart(t
 # -------------------------------------------------------------------- erasing and keeping
 
 
-def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(sqlite: Store):
-    serving = Serving(sqlite)
+def everything(store: Store) -> tuple[bytes, str]:
+    """All that a store holds: its files as bytes, and of PostgreSQL all tables as text, with its samples of them."""
+    if store.address.file is not None:
+        return b"".join(file.read_bytes() for file in store.address.file.parent.iterdir()), ""
+    rows = store.writer.rows
+    store.writer.run("CHECKPOINT")  # so that the files are what the server has in memory
+    mine = "relnamespace = current_schema()::regnamespace"
+    files = rows(
+        "SELECT pg_read_binary_file(pg_relation_filepath(oid)) FROM pg_class "
+        "WHERE pg_relation_filepath(oid) IS NOT NULL "
+        f"AND ({mine} OR oid IN (SELECT reltoastrelid FROM pg_class WHERE {mine}))"
+    )
+    tables = [name for (name,) in rows(f"SELECT relname FROM pg_class WHERE relkind = 'r' AND {mine}")]
+    assert set(tables) >= {"agents", *OF_AN_AGENT}
+    held = [row for name in tables for row in rows(f"SELECT t::text FROM {name} t")]
+    held += rows("SELECT s::text FROM pg_stats s WHERE schemaname = current_schema()")
+    return b"".join(bytes(file) for (file,) in files), "\n".join(text for (text,) in held)
+
+
+def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
+    serving, writer = Serving(store), store.writer
     secret = "wanderer-7f3a"
     serving.live([fix._replace(agent=secret) if fix.agent == "p00" else fix for fix in life()])
     item = flagged(serving)[0]
@@ -389,26 +529,30 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(sqlite: Store):
     serving.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
     shared = {fix.lat for fix in life() if fix.agent == "p01"}
     places = [fix for fix in life() if fix.agent == "p00" and fix.lat not in shared][::50]
-    traces = [secret.encode(), *(np.array([place.lat], ">f8").tobytes() for place in places)]
-    folder = sqlite.address.file.parent  # type: ignore[union-attr]
+    on_disk = store.address.file is not None
+    order = ">f8" if on_disk else "<f8"
+    traces = [secret.encode(), *(np.array([place.lat], order).tobytes() for place in places)]
+    words = [] if on_disk else [secret, *(repr(place.lat) for place in places)]
+    if not on_disk:
+        writer.run("ANALYZE")  # as the server does by itself: its statistics have names and places
 
-    def found() -> int:
-        whole = b"".join(file.read_bytes() for file in folder.iterdir())
-        return sum(trace in whole for trace in traces)
+    def found() -> list[bytes | str]:
+        held, told = everything(store)
+        return [*(trace for trace in traces if trace in held), *(word for word in words if word in told)]
 
-    assert found() == len(traces)
+    assert found() == [*traces, *words]
     rows = serving.do(lambda s: erase(s, secret, "operator"))
-    sqlite.scrub()
+    store.scrub()
     assert rows > 400
-    assert found() == 0
-    assert sqlite.writer.rows("SELECT agent FROM agents") == [("p01",)]
-    ((who, what, agent, details),) = sqlite.writer.rows("SELECT who, what, agent, details FROM audit")
+    assert found() == []
+    assert writer.rows("SELECT agent FROM agents") == [("p01",)]
+    ((who, what, agent, details),) = writer.rows("SELECT who, what, agent, details FROM audit")
     assert (who, what, agent) == ("operator", "erased", None)
     assert "sha256:" in details
     with pytest.raises(LookupError):
         serving.do(lambda s: erase(s, secret, "operator"))
     serving.take([life()[-1]._replace(agent=secret)])  # whoever comes again is new
-    assert sqlite.writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
+    assert writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
 
 
 def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sqlite: Store):

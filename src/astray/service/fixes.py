@@ -7,6 +7,9 @@ from typing import NamedTuple
 from astray.errors import AstrayError
 from astray.features.projection import Place
 
+MAX_AHEAD = 600.0
+"""Seconds that a sender's clock may be ahead of ours; a fix that is further ahead would make all others late."""
+
 
 class FeedFix(NamedTuple):
     """One fix of an agent, checked: seconds since 1970 and degrees."""

@@ -182,11 +182,21 @@ def version_in_use(connection: Connection) -> int:
 
 
 def as_of(fleet: FleetDetector, agent: str, data: bytes) -> FleetDetector:
-    """A fleet that knows of one agent what these bytes say, and of nobody else."""
+    """A fleet that knows of one agent what these bytes say, nothing if there are none, and of nobody else."""
     then = copy.copy(fleet)
     then.members_ = Members(fleet.members_.codec, then._measured)
-    then.members_[agent] = fleet.members_.codec.unpack(agent, data)
+    if data:
+        then.members_[agent] = fleet.members_.codec.unpack(agent, data)
     return then
+
+
+def read_again(fleet: FleetDetector, connection: Connection) -> None:
+    """Forget what was read of its agents: others may have changed it."""
+    tables = fleet.members_.store
+    assert isinstance(tables, FleetTables)
+    anew = FleetTables(connection, tables.version)
+    anew.codec = tables.codec
+    fleet.members_.saved(anew)
 
 
 def write(fleet: FleetDetector) -> None:

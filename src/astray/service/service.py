@@ -26,6 +26,7 @@ from astray.service.review.refreshing import (
     last_refresh,
     note_refresh,
     swap_in,
+    to_recalibrate,
     to_refresh,
 )
 from astray.service.review.teaching import teach_due
@@ -276,29 +277,37 @@ class Service:
         if last is None:
             note_refresh(connection, Last(now))
         elif now - last.at >= 3600.0 * self.refresh_hours:
-            self._refreshing = to_refresh(connection, self.scorer.version)
-            trips = [task.trips for task in self._refreshing if isinstance(task, NewReward)]
-            note_refresh(connection, Last(now, *trips) if trips else Last(now, last.trips))
+            self._refreshing = [*to_refresh(connection, self.scorer.version, last)]
+            note_refresh(connection, Last(now, last.trips))
             self._refresh_next()
 
     def _refresh_next(self) -> None:
         if self._refreshing:
-            self.refresher.submit(self._refreshing.pop()).add_done_callback(self._refreshed)
+            task = self._refreshing.pop()
+            self.refresher.submit(task).add_done_callback(partial(self._refreshed, task))
         elif self._refreshing is not None:
             self._refreshing = None
             self.refresher.close()  # it has the training library in memory
 
-    def _refreshed(self, made: Future[Refresh | None]) -> None:
+    def _refreshed(self, task: Refresh, made: Future[Refresh | None]) -> None:
         def swap(scorer: Scorer) -> None:
-            error = made.exception()
+            result = made.result()
+            if result is not None:
+                swap_in(scorer, result)
+            elif isinstance(task, NewReward) and self._refreshing is not None:  # too little is stored to learn from
+                last = last_refresh(scorer.connection) or Last(scorer.now)
+                self._refreshing += to_recalibrate(scorer.connection, scorer.version, last)
+
+        def go_on(swapped: Future[None]) -> None:
+            error = swapped.exception()
             if error is not None:
                 log.error("something could not be refreshed: %s", error)
-            elif (result := made.result()) is not None:
-                swap_in(scorer, result)
             threading.Thread(target=self._refresh_next, daemon=True).start()  # which may end the process
 
         if not made.cancelled():
-            self._queue.put(_Request(swap, Future()))
+            request = _Request(swap, Future())
+            request.result.add_done_callback(go_on)
+            self._queue.put(request)
 
     def _explain(self) -> None:
         """Have the flagged trips and alerts explained that are not yet."""

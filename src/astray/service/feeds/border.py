@@ -14,13 +14,10 @@ from astray.errors import DataError
 from astray.fixes import label, number
 from astray.live.fix import read_fix
 from astray.live.messages import Refused
-from astray.service.fixes import Batch, FeedFix, RefusedRow
+from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, RefusedRow
 
 WHOLE = -1
 """The position of a refused row that is the message as a whole."""
-
-MAX_AHEAD = 600.0
-"""Seconds that a sender's clock may be ahead of ours; a fix that is further ahead would make all others late."""
 
 MAX_FIELDS = 100
 """Fields of a query or a form, at most."""

@@ -4,10 +4,11 @@ import { ask, inPath } from "./api.js";
 import { stateMark, stateOf } from "./colours.js";
 import { confirmed, make, say } from "./dom.js";
 import { loadTrip } from "./trip_view.js";
-import { DECISIONS, ago, count, lasting, moment, sentence, signed, zoneName } from "./words.js";
+import { ago, count, decisionOf, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
 const TRIPS = 8; // last trips that are listed
 const PAUSE = 24 * 3600; // seconds without alerts
+const FEW = 5; // past trips below which nothing is called an anomaly
 
 export class AgentCard {
   constructor({ close, track }) {
@@ -31,6 +32,7 @@ export class AgentCard {
     );
     this.alerts = make("div", { class: "alerts" });
     this.said = make("p", { class: "soft", role: "status" });
+    this.pauseButton = make("button", { type: "button", onclick: () => this.pause() });
     this.element.replaceChildren(
       this.head(agent.agent),
       this.facts,
@@ -40,7 +42,7 @@ export class AgentCard {
       make(
         "div",
         { class: "row" },
-        make("button", { type: "button", onclick: () => this.pause() }, "No alerts for a day"),
+        this.pauseButton,
         make("button", { type: "button", class: "danger", onclick: () => this.erase() }, "Erase …"),
       ),
       this.said,
@@ -62,11 +64,16 @@ export class AgentCard {
     );
   }
 
+  get paused() {
+    return this.agent.paused_until > Date.now() / 1000;
+  }
+
   update(agent) {
     this.agent = agent;
+    this.pauseButton.textContent = this.paused ? "Alerts again" : "No alerts for a day";
     const trip = agent.trip ? make("a", { href: `/trip/${inPath(agent.trip)}` }, "Trip under way") : null;
     this.facts.replaceChildren(
-      make("p", { class: "row" }, stateMark(agent.state), sentence(stateOf(agent.state).words)),
+      make("p", { class: "row" }, stateMark(agent.state), sentence(wordsOf(agent))),
       make(
         "p",
         { class: "soft" },
@@ -79,8 +86,11 @@ export class AgentCard {
         { class: "soft" },
         count(agent.trips, "past trip"),
         " known",
-        agent.trips < 5 ? "; below five nothing is called an anomaly" : "",
+        agent.trips < FEW ? "; below five nothing is called an anomaly" : "",
       ),
+      ...(this.paused
+        ? [make("p", {}, `No alerts until ${moment(agent.paused_until, agent.local)} ${zoneName(agent.zone)}`)]
+        : []),
       ...(trip ? [make("p", {}, trip, agent.normality === null ? "" : `, normality ${signed(agent.normality)}`)] : []),
     );
   }
@@ -135,8 +145,8 @@ export class AgentCard {
               moment(trip.start, trip.local),
               make("span", { class: "soft" }, ` ${lasting(60 * (trip.minutes ?? 0))}`),
             ),
-            trip.decision && trip.decision !== "normal"
-              ? make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision])
+            inDoubt(trip) || (trip.decision && trip.decision !== "normal")
+              ? make("span", { class: `chip ${inDoubt(trip) ? "plain" : trip.decision}` }, decisionOf(trip))
               : make("span", { class: "soft" }, signed(trip.score)),
           ),
         ),
@@ -145,10 +155,16 @@ export class AgentCard {
   }
 
   async pause() {
-    const until = Math.round(Date.now() / 1000) + PAUSE;
+    const { agent } = this;
+    const until = this.paused ? null : Math.round(Date.now() / 1000) + PAUSE;
     await this.does(
-      ask(`/api/agents/${inPath(this.agent.agent)}/pause`, { method: "POST", body: { until } }),
-      "No alerts of this agent for 24 hours. Its trips are still scored and listed.",
+      ask(`/api/agents/${inPath(agent.agent)}/pause`, { method: "POST", body: { until } }).then((answer) => {
+        agent.paused_until = answer.paused_until;
+        if (this.agent.agent === agent.agent) this.update({ ...this.agent, paused_until: answer.paused_until });
+      }),
+      until === null
+        ? "Alerts of this agent are told again."
+        : "No alerts of this agent for 24 hours. Its trips are still scored and listed.",
     );
   }
 
@@ -172,6 +188,11 @@ export class AgentCard {
     this.said.textContent = said;
     say(said);
   }
+}
+
+function wordsOf({ state, trips }) {
+  const moving = state === "moving" && trips < FEW;
+  return moving ? "moving: a trip is under way; too few past trips to judge it" : stateOf(state).words;
 }
 
 function told(alert) {

@@ -20,7 +20,7 @@ const KEYS = [
     "Review",
     [
       ["N", "normal: learn it"],
-      ["A", "anomaly: never learn it"],
+      ["A", "anomaly: never learn it (also on the page of a trip that was learned)"],
       ["U", "unsure: learn nothing"],
       ["Z", "undo the last verdict"],
       ["J or ↓", "next"],

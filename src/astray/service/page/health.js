@@ -126,7 +126,7 @@ export class Health {
         null,
         make("p", { class: "fine" }, "None. What cannot be used would be counted here, by reason."),
       );
-    return panel(
+    const part = panel(
       "Refused fixes",
       "By reason; the senders were told",
       table(
@@ -134,6 +134,8 @@ export class Health {
         rows.map(({ reason, count: n, last }) => [reason, n.toLocaleString("en"), last ? ago(last) : "–"]),
       ),
     );
+    part.classList.add("tall");
+    return part;
   }
 
   feeds(feeds) {

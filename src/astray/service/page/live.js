@@ -72,9 +72,10 @@ export class Live {
 
   redraw() {
     this.drawing = null;
-    for (const [name, agent] of this.arrivals) {
-      if (agent.removed) this.forget(name);
+    for (const [name, arrived] of this.arrivals) {
+      if (arrived.removed) this.forget(name);
       else {
+        const agent = { ...this.agents.get(name), ...arrived }; // what arrives does not say everything
         this.agents.set(name, agent);
         this.list.update(agent);
         if (name === this.card.agent?.agent) this.card.update(agent);

@@ -155,8 +155,9 @@ class PageMap {
     const animate = slowly && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     const small = Math.min(this.element.clientWidth, this.element.clientHeight);
     const padding = Math.min(48, small / 8);
+    // The buttons stand at the right, the scale at the bottom.
     this.map.fitBounds(box, {
-      padding: { top: padding, right: padding, bottom: padding, left: padding + this.covered() },
+      padding: { top: padding, right: padding + 30, bottom: padding + 20, left: padding + this.covered() },
       maxZoom: 16,
       animate,
       duration: 350,

@@ -1,4 +1,5 @@
-// Review: flagged trips and "new habit?" questions, worst first; one key a verdict, and the next one by itself.
+// Review: flagged trips and "new habit?" questions, worst first, then trips in doubt; one key a verdict, and the next one
+// by itself.
 
 import { ask, on } from "./api.js";
 import { badge } from "./badge.js";
@@ -6,13 +7,17 @@ import { normalityColour } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { TripView, agentLink, loadTrip } from "./trip_view.js";
 import { KEYS, Pending, verdictButtons } from "./verdicts.js";
-import { DECISIONS, VERDICTS, count, moment, signed, zoneName } from "./words.js";
+import { VERDICTS, count, decisionOf, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
 const TOGETHER = 12; // trips of a question that are drawn, at most
 
-// As the service orders them; what has no score comes last.
-const worstFirst = (a, b) => (a.score ?? Infinity) - (b.score ?? Infinity) || (a.id < b.id ? -1 : Number(a.id > b.id));
+const doubted = ({ kind }) => kind === "doubt";
+// As the service orders them: what is in doubt after what was flagged; what has no score comes last.
+const worstFirst = (a, b) =>
+  doubted(a) - doubted(b) ||
+  (a.score ?? Infinity) - (b.score ?? Infinity) ||
+  (a.id < b.id ? -1 : Number(a.id > b.id));
 
 export class Review {
   title = "Review";
@@ -65,7 +70,11 @@ export class Review {
 
   render() {
     const more = this.total > this.items.length ? ` (${this.items.length} shown)` : "";
-    this.counts.textContent = this.total ? `${this.total.toLocaleString("en")}, worst first${more}` : "nothing waits";
+    const doubts = this.items.filter(doubted).length;
+    const last = doubts ? `; ${doubts} in doubt, last` : "";
+    this.counts.textContent = this.total
+      ? `${this.total.toLocaleString("en")}, worst first${last}${more}`
+      : "nothing waits";
     this.refocus ||= this.list.contains(document.activeElement);
     this.list.replaceChildren(...this.items.map((item) => this.row(item)));
     this.mark();
@@ -91,6 +100,7 @@ export class Review {
             "span",
             { class: "soft" },
             question ? `New habit? ${item.trips.length} alike trips` : moment(item.start, item.local),
+            doubted(item) ? ", in doubt" : "",
           ),
           make("span", { class: "cause" }, item.words ?? ""),
         ),
@@ -246,7 +256,7 @@ export class Review {
     this.take(item.id);
     const next = this.items[at] ?? this.items[at - 1] ?? null;
     const after = next
-      ? `Next: ${next.agent}, ${moment(next.start, next.local)} ${zoneName(next.zone)}, ${DECISIONS[next.decision] ?? next.decision}, normality ${signed(next.score)}. ${next.words ?? ""}`
+      ? `Next: ${next.agent}, ${moment(next.start, next.local)} ${zoneName(next.zone)}, ${decisionOf(next)}, normality ${signed(next.score)}. ${next.words ?? ""}`
       : "Nothing more waits.";
     say(`${VERDICTS[verdict]}. ${after}`);
     this.choose(next);
@@ -263,6 +273,7 @@ export class Review {
 
   undone(entry) {
     if (!entry.item) return this.reload();
+    if (entry.item.kind === "unasked") return; // it was not in the queue
     this.putBack(entry.item);
     return this.choose(this.items.find(({ id }) => id === entry.id));
   }

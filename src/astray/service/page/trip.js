@@ -3,7 +3,7 @@
 import { on } from "./api.js";
 import { make, say, typing } from "./dom.js";
 import { TripView, loadTrip } from "./trip_view.js";
-import { KEYS, Pending, verdictButtons } from "./verdicts.js";
+import { KEYS, Pending, may, verdictButtons } from "./verdicts.js";
 import { VERDICTS, left } from "./words.js";
 
 export class Trip {
@@ -34,11 +34,11 @@ export class Trip {
     this.title = `Trip of ${trip.agent}`;
     this.view.show(trip);
     const given = trip.verdict;
-    const none = trip.open
-      ? "A verdict can be given when the trip has ended."
-      : trip.decision === "normal"
-        ? "Nothing was wrong with this trip, so nobody is asked: it is learned by itself."
-        : "";
+    const none = trip.open ? "A verdict can be given when the trip has ended." : "";
+    const learned = trip.state === "learned" && !given;
+    const unasked = learned
+      ? "This trip was not flagged, so it was learned. If it should not have been, say so."
+      : "";
     const taught = given?.taught
       ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.`
       : "";
@@ -50,12 +50,12 @@ export class Trip {
         teaches_at: given.teaches_at,
         item: trip,
       });
-    this.said.textContent = none || taught;
+    this.said.textContent = none || taught || unasked;
     this.said.hidden = !this.said.textContent;
-    const may = !none && !given?.taught;
-    this.verdict.replaceChildren(...(may ? [verdictButtons("trip", (verdict) => this.give(verdict))] : []));
-    for (const [i, button] of this.verdict.querySelectorAll("button").entries())
-      button.setAttribute("aria-pressed", String(Object.values(KEYS)[i] === given?.verdict));
+    this.kind = none || given?.taught ? null : trip.state === "learned" ? "learned" : "trip";
+    this.verdict.replaceChildren(...(this.kind ? [verdictButtons(this.kind, (verdict) => this.give(verdict))] : []));
+    for (const button of this.verdict.querySelectorAll("button"))
+      button.setAttribute("aria-pressed", String(button.dataset.verdict === given?.verdict));
   }
 
   async give(verdict) {
@@ -73,7 +73,7 @@ export class Trip {
   key(event) {
     if (typing(event)) return;
     const key = event.key.toLowerCase();
-    if (key in KEYS && this.verdict.firstChild && !event.repeat) this.give(KEYS[key]);
+    if (key in KEYS && this.kind && may(this.kind, KEYS[key]) && !event.repeat) this.give(KEYS[key]);
     else if (key === "z") this.pending.undo();
     else return;
     event.preventDefault();

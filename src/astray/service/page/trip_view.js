@@ -5,9 +5,11 @@ import { NormalityChart } from "./chart.js";
 import { normalityStops } from "./colours.js";
 import { make } from "./dom.js";
 import { boxAround, line, map, point } from "./map.js";
-import { DECISIONS, ahead, clock, count, frequency, lasting, moment, sentence, signed, zoneName } from "./words.js";
+import { ahead, clock, count, decisionOf, frequency, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
 const AROUND = 0.25; // of the track's size: habitual ways as far as this beside it are in view
+const DOUBT =
+  "It was not flagged, but many trips of this agent were lately, and it is not clearly normal. So it is not learned unless you say so.";
 const HINT = "Normality in local time, with its uncertainty. Point here or at the map to read a fix.";
 
 /** A trip from the service, with what the drawings need. */
@@ -59,7 +61,7 @@ export class TripView {
     const until = trip.end === null ? "" : `–${clock(trip.end, trip.ahead)}`;
     this.heading.replaceChildren(
       ...(title ?? [
-        make("span", { class: `chip ${trip.decision}` }, DECISIONS[trip.decision] ?? trip.decision),
+        make("span", { class: `chip ${inDoubt(trip) ? "plain" : trip.decision}` }, decisionOf(trip)),
         " ",
         agentLink(trip.agent),
       ]),
@@ -74,6 +76,7 @@ export class TripView {
         normal: "Nothing speaks against this trip.",
         open: "The trip is under way: reasons are given when it has ended.",
       }[trip.decision] ?? "No single reason stands out.";
+    if (inDoubt(trip)) words.unshift(DOUBT);
     this.why.replaceChildren(...(words.length ? words : [plain]).map((reason) => make("li", {}, sentence(reason))));
     this.numbers.replaceChildren(...numbersOf(trip));
     map.attach(this.frame);

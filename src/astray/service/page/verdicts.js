@@ -7,8 +7,15 @@ import { VERDICTS, left, moment } from "./words.js";
 export const KEYS = { n: "normal", a: "anomaly", u: "unsure" };
 
 /** What a verdict means, on its button. */
+const ALONE = {
+  normal: ["Normal", "learn it"],
+  anomaly: ["Anomaly", "never learn it"],
+  unsure: ["Unsure", "learn nothing"],
+};
 const MEANS = {
-  trip: { normal: ["Normal", "learn it"], anomaly: ["Anomaly", "never learn it"], unsure: ["Unsure", "learn nothing"] },
+  trip: ALONE,
+  doubt: ALONE,
+  learned: { anomaly: ["Anomaly", "unlearn it, never learn it"] },
   question: {
     normal: ["A new habit", "learn them"],
     anomaly: ["Not a habit", "never learn them"],
@@ -16,23 +23,29 @@ const MEANS = {
   },
 };
 
+/** Whether a verdict can be given on such an item: what was learned can only be said to be an anomaly. */
+export const may = (kind, verdict) => verdict in MEANS[kind];
+
 export function verdictButtons(kind, give) {
   return make(
     "div",
     { class: "verdicts", role: "group", "aria-label": "Verdict" },
-    Object.entries(KEYS).map(([key, verdict]) =>
-      make(
-        "button",
-        {
-          type: "button",
-          class: `verdict-button ${verdict}`,
-          "aria-keyshortcuts": key.toUpperCase(),
-          onclick: () => give(verdict),
-        },
-        make("kbd", { "aria-hidden": "true" }, key.toUpperCase()),
-        make("span", {}, make("b", {}, MEANS[kind][verdict][0]), make("small", {}, MEANS[kind][verdict][1])),
+    Object.entries(KEYS)
+      .filter(([, verdict]) => may(kind, verdict))
+      .map(([key, verdict]) =>
+        make(
+          "button",
+          {
+            type: "button",
+            "data-verdict": verdict,
+            class: `verdict-button ${verdict}`,
+            "aria-keyshortcuts": key.toUpperCase(),
+            onclick: () => give(verdict),
+          },
+          make("kbd", { "aria-hidden": "true" }, key.toUpperCase()),
+          make("span", {}, make("b", {}, MEANS[kind][verdict][0]), make("small", {}, MEANS[kind][verdict][1])),
+        ),
       ),
-    ),
   );
 }
 

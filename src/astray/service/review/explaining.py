@@ -72,7 +72,7 @@ def explained(connection: Connection, task: Task) -> Made | None:
     if found is None:
         return None
     fleet = _fleet(connection, found.model)
-    fleet.members_.saved(memories.FleetTables(connection, found.model))  # others may have changed it
+    memories.read_again(fleet, connection)
     if found.member is not None:
         fleet = memories.as_of(fleet, task.agent, found.member)
     trip = stored_trip(connection, task.agent, task.trip, found.start, found.end)
@@ -96,7 +96,12 @@ def _of_trip(connection: Connection, task: Task) -> _Found | None:
         "ON s.agent = t.agent AND s.trip = t.trip WHERE t.agent = ? AND t.trip = ?",
         (task.agent, task.trip),
     )
-    return None if row is None else _Found(row[0], row[1], int(row[2]), None if row[3] is None else bytes(row[3]))
+    if row is None:
+        return None
+    start, end, model, member = row
+    if not connection.rows("SELECT 1 FROM models WHERE version = ? LIMIT 1", (model,)):  # a newer one has replaced it
+        model = memories.version_in_use(connection)
+    return _Found(start, end, int(model), None if member is None else bytes(member))
 
 
 def _of_alert(connection: Connection, task: Task) -> _Found | None:

@@ -1,17 +1,19 @@
-"""The review queue: flagged trips and questions, verdicts that can be undone for a while, and what they teach."""
+"""The review queue: flagged trips, questions and trips in doubt, and verdicts that can be undone for a while."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from astray.detectors.observing import Question
+from astray.detectors.observing import LEARNED, Question
 from astray.errors import AstrayError, DataError
 from astray.live.score import TripScore
-from astray.service.scoring.events import finite, trip_name
+from astray.service.scoring.events import finite, trip_name, trip_of
 from astray.service.store import Connection
 
-TRIP, QUESTION = "trip", "question"
+FLAGGED, QUESTION, DOUBT, UNASKED = "trip", "question", "doubt", "unasked"
+"""What an item is: a flagged trip; trips that are alike; a trip that was neither flagged nor learned; a trip that
+nobody was asked about, and of which a person has spoken all the same (never in the queue)."""
 VERDICTS = ("normal", "anomaly", "unsure")
 
 
@@ -19,13 +21,18 @@ class TaughtError(AstrayError):
     """A verdict has taught already, and cannot be undone."""
 
 
-def wait_for_review(connection: Connection, trip: TripScore, now: float) -> None:
-    """Put a flagged trip into the queue; one that a person has spoken about stays as it is."""
+def wait_for_review(connection: Connection, trip: TripScore, now: float, kind: str = FLAGGED) -> None:
+    """Put a trip into the queue, a flagged one or one in doubt; what a person has said of it stays."""
     connection.run(
         "INSERT INTO reviews (item, kind, agent, trips, score, opened) VALUES (?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (item) DO UPDATE SET score = excluded.score",
-        (trip_name(*trip.id), TRIP, trip.agent, json.dumps([trip.trip]), finite(trip.score), now),
+        "ON CONFLICT (item) DO UPDATE SET kind = excluded.kind, score = excluded.score",
+        (trip_name(*trip.id), kind, trip.agent, json.dumps([trip.trip]), finite(trip.score), now),
     )
+
+
+def wait_no_more(connection: Connection, trip: TripScore) -> None:
+    """Take a trip out of the queue that was scored again and need not wait; what a person has said of it stays."""
+    connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(*trip.id),))
 
 
 def question_name(question: Question) -> str:
@@ -33,15 +40,17 @@ def question_name(question: Question) -> str:
     return f"question/{trip_name(*question.trips[0])}"
 
 
-def sync_questions(connection: Connection, agent: str, questions: Sequence[Question], now: float) -> None:
-    """Let the queue hold the open questions about an agent, and no others without a verdict."""
+def sync_questions(connection: Connection, agent: str, questions: Sequence[Question], now: float) -> list[str]:
+    """Let the queue hold the open questions about an agent, and no others without a verdict; gives what has changed."""
     asked = "SELECT item, trips FROM reviews WHERE agent = ? AND kind = ? AND verdict IS NULL"
     there: dict[str, str] = dict(connection.rows(asked, (agent, QUESTION)))
     wanted = {question_name(q): json.dumps([trip.trajectory for trip in q.trips]) for q in questions}
-    for item in there.keys() - wanted.keys():
+    changed = [item for item in there if item not in wanted]
+    for item in changed:
         connection.run("DELETE FROM reviews WHERE item = ?", (item,))
     for item, trips in wanted.items():
         if there.get(item) != trips:
+            changed.append(item)
             # As bad as the worst of its trips, so that it stands beside it.
             scores = [_score(connection, agent, trip) for trip in json.loads(trips)]
             worst = min((score for score in scores if score is not None), default=None)
@@ -51,6 +60,7 @@ def sync_questions(connection: Connection, agent: str, questions: Sequence[Quest
                 "WHERE reviews.verdict IS NULL",
                 (item, QUESTION, agent, trips, worst, now),
             )
+    return changed
 
 
 def _score(connection: Connection, agent: str, trip: str) -> float | None:
@@ -62,10 +72,10 @@ def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: 
     """Note a person's verdict; gives when it teaches."""
     if verdict not in VERDICTS:
         raise DataError(f"no verdict is {verdict!r:.40}", remedy=f"give one of {', '.join(VERDICTS)}")
-    found = connection.row("SELECT taught_at FROM reviews WHERE item = ?", (item,))
-    if found is None:
-        raise LookupError(item)
-    if found[0] is not None:
+    found = connection.row("SELECT kind, taught_at FROM reviews WHERE item = ?", (item,))
+    if found is None or (found[0] == UNASKED and found[1] is None):
+        _speak_unasked(connection, item, verdict, now)
+    elif found[1] is not None:
         raise TaughtError("an earlier verdict on it has taught already", remedy="nothing is changed any more")
     connection.run(
         "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ? WHERE item = ?",
@@ -74,11 +84,38 @@ def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: 
     return now + delay
 
 
+def _speak_unasked(connection: Connection, item: str, verdict: str, now: float) -> None:
+    """Make room for a verdict on a trip that waits for none."""
+    row = None if item.startswith("question/") else _stored(connection, item)
+    if row is None:
+        raise LookupError(item)
+    agent, trip, state, score = row
+    if state == LEARNED and verdict != "anomaly":
+        raise DataError("the trip is learned already", remedy="say anomaly if it should not be, or nothing")
+    connection.run(
+        "INSERT INTO reviews (item, kind, agent, trips, score, opened) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (item) DO NOTHING",
+        (item, UNASKED, agent, json.dumps([trip]), score, now),
+    )
+
+
+def _stored(connection: Connection, item: str) -> tuple[str, str, str, float | None] | None:
+    """Agent, trip, state and score of a trip that is over; None if there is no such."""
+    agent, trip = trip_of(item)
+    if item != trip_name(agent, trip):  # one trip has one name here
+        return None
+    row = connection.row("SELECT state, score FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+    return None if row is None else (agent, trip, row[0], row[1])
+
+
 def undo_verdict(connection: Connection, item: str) -> None:
     """Take a verdict back that has not taught yet."""
-    found = connection.row("SELECT taught_at FROM reviews WHERE item = ?", (item,))
+    found = connection.row("SELECT kind, taught_at FROM reviews WHERE item = ?", (item,))
     if found is None:
         raise LookupError(item)
-    if found[0] is not None:
+    if found[1] is not None:
         raise TaughtError("the verdict has taught already", remedy="nothing is changed any more")
+    if found[0] == UNASKED:  # it waits for nothing, as before
+        connection.run("DELETE FROM reviews WHERE item = ?", (item,))
+        return
     connection.run("UPDATE reviews SET verdict = NULL, by = NULL, at = NULL, teaches_at = NULL WHERE item = ?", (item,))

@@ -8,6 +8,7 @@ popular places are stays as it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 
 from astray.detectors.fleet import FleetDetector
 from astray.detectors.fleet_features import measured
-from astray.detectors.fleet_training import go_on
+from astray.detectors.fleet_training import GoingOnConfig, go_on
 from astray.service import memories
 from astray.service.preferences import put_setting
 from astray.service.review.teaching import pin, put_audit
@@ -68,12 +69,16 @@ def note_refresh(connection: Connection, last: Last) -> None:
     put_setting(connection, REFRESHED, msgspec.json.encode(last).decode())
 
 
-def to_refresh(connection: Connection, model: int) -> list[Refresh]:
-    """What there is to do: the reward first, if there are twice as many trips as when it learned last, then agents."""
-    last = last_refresh(connection) or Last(0.0)
+def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refresh]:
+    """What there is to do: the reward, if there are twice as many trips as when it learned last, or else agents."""
     able = [int(n) for (n,) in connection.rows("SELECT trips FROM members WHERE trips >= ?", (LEAST_EACH,))]
     if len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
         return [NewReward(model, sum(able))]  # after which every agent is measured anew in any case
+    return to_recalibrate(connection, model, last)
+
+
+def to_recalibrate(connection: Connection, model: int, last: Last) -> list[Recalibration]:
+    """The agents that were on the way since everything was refreshed last, or a month before."""
     grown = "SELECT agent FROM members WHERE trips >= ? AND last > ? ORDER BY agent"
     return [Recalibration(agent, model) for (agent,) in connection.rows(grown, (LEAST_TRIPS, last.at - 30 * 86_400.0))]
 
@@ -81,8 +86,8 @@ def to_refresh(connection: Connection, model: int) -> list[Refresh]:
 class Refresher:
     """Refreshes; lives in a process of its own, with a connection that only reads."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, address: Address, sharing: GoingOnConfig | None = None) -> None:
+        self._address, self._sharing = address, sharing or GoingOnConfig()
 
     def __call__(self, task: Refresh) -> Refresh | None:
         """Do what there is to do; None if nothing came of it."""
@@ -92,7 +97,7 @@ class Refresher:
                 fleet = memories.open_fleet(connection, task.model)
                 if isinstance(task, Recalibration):
                     return recalibrated(connection, fleet, task)
-                return refreshed(connection, fleet, task)
+                return refreshed(connection, fleet, task, self._sharing)
         finally:
             connection.close()
 
@@ -111,7 +116,9 @@ def recalibrated(connection: Connection, fleet: FleetDetector, task: Recalibrati
     return Recalibration(task.agent, task.model, found[1].checksum, fleet.members_.codec.pack(again))
 
 
-def refreshed(connection: Connection, fleet: FleetDetector, task: NewReward) -> NewReward | None:
+def refreshed(
+    connection: Connection, fleet: FleetDetector, task: NewReward, sharing: GoingOnConfig
+) -> NewReward | None:
     """The parts of a model whose reward went on learning from the agents' newest normal trips."""
     asked = "SELECT agent FROM members WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
     newest = (
@@ -126,7 +133,7 @@ def refreshed(connection: Connection, fleet: FleetDetector, task: NewReward) -> 
         return None
     trips = Trajectories.concat(found)
     rng = np.random.default_rng(0)
-    learned = go_on(fleet.reward_, trips, fleet.featurizer_config_, {}, rng, None, None)
+    learned = go_on(fleet.reward_, trips, fleet.featurizer_config_, sharing, rng)
     if learned is None:
         return None
     fleet.reward_ = learned
@@ -169,4 +176,5 @@ def _swap_reward(scorer: Scorer, made: NewReward) -> None:
         (version,),
     )
     scorer.use_model(version)
+    note_refresh(scorer.connection, Last(scorer.now, made.trips))
     put_audit(scorer.connection, scorer.now, "astray", "reward refreshed", None, f"{made.trips} trips, model {version}")

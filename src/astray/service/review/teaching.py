@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from astray.detectors.observing import LEARNED, REFUSED
 from astray.service import memories
-from astray.service.review.queue import QUESTION, TRIP, sync_questions
+from astray.service.review.queue import QUESTION
 from astray.service.scoring.events import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Connection
@@ -37,11 +39,8 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
         if found is not None and agent in scorer.fleet.members_:
             pin(scorer, agent)
             questions = memories.teach(scorer.fleet, found, mine)
-            sync_questions(connection, agent, questions, now)
-            connection.many(
-                "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
-                [("learned" if mine else "refused", agent, trip) for trip in trips],
-            )
+            scorer.ask(agent, questions)
+            note_taught(connection, agent, trips, mine)
             tracked = scorer.tracked(agent)
             assert tracked is not None
             tracked.past = scorer.past(agent)
@@ -51,10 +50,19 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
         for trip in trips:
             connection.run(
                 "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ?, taught_at = ? "
-                "WHERE item = ? AND kind = ? AND taught_at IS NULL",
-                (verdict, by, now, now, now, trip_name(agent, trip), TRIP),
+                "WHERE item = ? AND taught_at IS NULL",
+                (verdict, by, now, now, now, trip_name(agent, trip)),
             )
+            scorer.news.append(("review", trip_name(agent, trip)))
     put_audit(connection, now, by, f"verdict: {verdict}", agent, item)
+
+
+def note_taught(connection: Connection, agent: str, trips: Sequence[str], mine: bool) -> None:
+    """Note of trips what a person's verdict has made of them."""
+    connection.many(
+        "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
+        [(LEARNED if mine else REFUSED, agent, trip) for trip in trips],
+    )
 
 
 def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectories | None:
@@ -72,12 +80,10 @@ def pin(scorer: Scorer, agent: str) -> None:
     tracked = scorer.tracked(agent)
     if tracked is None or tracked.open_trip is None:
         return
-    member = scorer.fleet.members_.get(agent)
-    if member is not None:
-        scorer.connection.run(
-            "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
-            (agent, scorer.version, scorer.fleet.members_.codec.pack(member)),
-        )
+    scorer.connection.run(
+        "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        (agent, scorer.version, scorer.known_of(agent)),
+    )
 
 
 def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:

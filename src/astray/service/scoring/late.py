@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from astray.live.score import TripScore
 from astray.service import memories
 from astray.service.fixes import FeedFix
+from astray.service.review.teaching import note_taught
 from astray.service.scoring.events import trip_name
 from astray.service.scoring.scorer import Scorer
 from astray.service.scoring.tracking import Tracked
@@ -87,6 +88,7 @@ def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, eps: float) -> Non
     )
     if verdict in ("normal", "anomaly"):
         memories.teach(scorer.fleet, scorer.fixes_of(trip), verdict == "normal")
+        note_taught(scorer.connection, trip.agent, [trip.trip], verdict == "normal")
     alerted = "SELECT 1 FROM alerts WHERE agent = ? AND trip = ?"
     if flagged and trip.history >= scorer.fleet.min_history and not scorer.connection.rows(alerted, trip.id):
         scorer.open_alert(trip, 1, trip.end, trip.decision, closed=True, late=True)

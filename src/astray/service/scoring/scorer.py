@@ -24,9 +24,9 @@ from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
 from astray.service.alerts.messages import tell, tell_change
-from astray.service.fixes import Batch, FeedFix, Receipt, RefusedRow
-from astray.service.review.queue import sync_questions, wait_for_review
-from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event
+from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
+from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
+from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 from astray.snapshot import Snapshot
@@ -67,7 +67,7 @@ class Limits:
 
     agents: int = 100_000  # that the store knows, at most
     held: int = 400_000_000  # bytes of sessions in memory, about; agents whose last fix is oldest leave
-    early: float = 60.0  # seconds that a fix may be ahead of our clock
+    early: float = MAX_AHEAD  # seconds that a fix may be ahead of our clock
 
 
 class Scorer:
@@ -389,7 +389,7 @@ class Scorer:
         model = self.version if pin is None else int(pin[0])
         known = None
         if flagged:
-            known = self._known_of(trip.agent) if pin is None else bytes(pin[1])
+            known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
         lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
@@ -402,16 +402,21 @@ class Scorer:
             self.connection.run(
                 _upsert("scores", ("agent", "trip", "data", "member"), ["agent", "trip"]), (*trip.id, None, known)
             )
-            if lesson.became == WAITING:
-                wait_for_review(self.connection, trip, self.now)
+        if lesson.became == WAITING:
+            wait_for_review(self.connection, trip, self.now, FLAGGED if flagged else DOUBT)
+        elif late:
+            wait_no_more(self.connection, trip)
+        if late or (not flagged and lesson.became == WAITING):  # a flagged one is told of with its words
+            self.news.append(("review", trip_name(*trip.id)))
         self.ask(trip.agent, lesson.questions)
         return flagged
 
     def ask(self, agent: str, questions: Iterable[Question]) -> None:
         """Bring the questions about an agent up to date."""
-        sync_questions(self.connection, agent, list(questions), self.now)
+        changed = sync_questions(self.connection, agent, list(questions), self.now)
+        self.news += [("review", item) for item in changed]
 
-    def _known_of(self, agent: str) -> bytes:
+    def known_of(self, agent: str) -> bytes:
         """What is known of an agent, to explain a trip with later; nothing of a stranger."""
         member = self.fleet.members_.get(agent)
         return b"" if member is None else self.fleet.members_.codec.pack(member)

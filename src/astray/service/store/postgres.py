@@ -122,11 +122,23 @@ class PostgresStore(Store):
             connection.close()
 
     def scrub(self) -> None:
-        """Have deleted rows overwritten; the server's own logs and backups are its operator's."""
+        """Have deleted rows overwritten, and statistics made anew; the server's logs and backups are its operator's."""
         from astray.service.store.schema import OF_AN_AGENT
 
         for table in (*OF_AN_AGENT, "agents", "models"):
-            self.writer.run(f"VACUUM FULL {table}")
+            self.writer.run(f"VACUUM (FULL, ANALYZE) {table}")
+            if not self.writer.rows(f"SELECT 1 FROM {table} LIMIT 1"):
+                self._forget_statistics(table)
+
+    def _forget_statistics(self, table: str) -> None:
+        """Remove the samples of values that the server keeps of a table: of an empty one it makes no new ones."""
+        asked = (
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_stats s ON s.attname = "
+            "a.attname WHERE a.attrelid = ?::regclass AND s.schemaname = current_schema() AND s.tablename = ?"
+        )
+        for column, kind in self.writer.rows(asked, (table, table)):
+            # The type that it has: nothing is rewritten, but what is known of its values goes.
+            self.writer.run(f'ALTER TABLE {table} ALTER COLUMN "{column}" TYPE {kind}')
 
     def close(self) -> None:
         """Close the connection that writes, which lets another process open the store."""

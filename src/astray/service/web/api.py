@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time as clock
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -16,7 +16,7 @@ from astray.service.review.erasing import erase
 from astray.service.review.explaining import Task, unpacked
 from astray.service.review.queue import give_verdict, undo_verdict
 from astray.service.review.teaching import put_audit
-from astray.service.scoring.events import trip_of
+from astray.service.scoring.events import trip_name, trip_of
 from astray.service.scoring.scorer import Scorer
 from astray.service.web import health as healths
 from astray.service.web import reading
@@ -29,9 +29,22 @@ LIMIT = Parameter("integer", "How many, at most.", 100, 1, 10_000)
 AGENT = Parameter("string", "Only this agent.")
 
 
-def _whose(item: str) -> str:
-    """Whose an item of the review queue is."""
-    return trip_of(item.removeprefix("question/")).agent
+class _Item(NamedTuple):
+    """An item of the review queue: whose it is, and its name as the queue has it."""
+
+    agent: str
+    name: str
+
+
+def _item(path: str) -> _Item:
+    """The item that an address means, also where its name was encoded once less.
+
+    >>> _item("question/ana/10:30").name
+    'question/ana/10%3A30'
+    """
+    kind = "question/" if path.startswith("question/") else ""
+    trip = trip_of(path.removeprefix(kind))
+    return _Item(trip.agent, kind + trip_name(*trip))
 
 
 # -------------------------------------------------------------------- agents and trips
@@ -157,8 +170,9 @@ class Verdict(msgspec.Struct):
 )
 async def verdict(ask: Ask) -> Json:
     """A verdict."""
-    item, said = ask.path("item"), (await ask.json(Verdict)).verdict
-    ask.about(_whose(item), "write")
+    agent, item = _item(ask.path("item"))
+    said = (await ask.json(Verdict)).verdict
+    ask.about(agent, "write")
 
     def work(scorer: Scorer) -> float:
         delay = 60.0 * scorer.preferences.undo_minutes
@@ -172,8 +186,8 @@ async def verdict(ask: Ask) -> Json:
 @operation("DELETE", "/api/review/{item:path}/verdict", "Undo a verdict that has not taught yet.", right="write")
 async def undo(ask: Ask) -> Json:
     """Undo a verdict."""
-    item = ask.path("item")
-    ask.about(_whose(item), "write")
+    agent, item = _item(ask.path("item"))
+    ask.about(agent, "write")
 
     def work(scorer: Scorer) -> None:
         undo_verdict(scorer.connection, item)

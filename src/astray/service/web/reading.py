@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from astray.service.review.explaining import unpacked
-from astray.service.review.queue import QUESTION
+from astray.service.review.queue import DOUBT, QUESTION
 from astray.service.scoring.events import Alert, finite, trip_name, trip_of
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 LEARNING = 5  # past trips below which an agent is being learned
 SILENT = 1200.0  # seconds without a fix after which an agent that was under way is silent
+IN_DOUBT = "not flagged, but not learned: too many were flagged lately"
 WAYS, WAY_POINTS = 30, 60  # habitual ways that are shown, and points of each
 AGENT = "agent, time, lat, lon, arrived, trip, normality, alert, trips, zone, paused_until"
 
@@ -42,7 +43,9 @@ def agent_of(tracked: Tracked, now: float) -> Json:
     """An agent as the list of agents has it, from memory."""
     t = tracked
     row = (t.agent, t.newest, *t.place, t.arrived, t.open_trip, finite(t.normality), t.alert, t.past, str(t.zone), None)
-    return _agent(row, now)
+    found = _agent(row, now)
+    del found["paused_until"]  # which is in the store alone
+    return found
 
 
 def _agent(row: Sequence[Any], now: float) -> Json:
@@ -232,10 +235,11 @@ _REVIEW = "SELECT r.item, r.kind, r.agent, r.trips, r.opened, a.zone FROM review
 
 
 def review(connection: Connection, limit: int = 100, only: Sequence[str] | None = None) -> Json:
-    """What waits for a verdict, worst first, and the verdicts that can still be undone."""
+    """What waits for a verdict, worst first and trips in doubt last, and the verdicts that can still be undone."""
     where, values = among("r.agent", only)
-    asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} ORDER BY r.score IS NULL, r.score, r.item LIMIT ?"
-    rows = connection.rows(asked, (*values, limit))
+    asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} "
+    asked += "ORDER BY r.kind = ?, r.score IS NULL, r.score, r.item LIMIT ?"
+    rows = connection.rows(asked, (*values, DOUBT, limit))
     total = connection.value(f"SELECT count(*) FROM reviews r WHERE r.verdict IS NULL AND {where}", values)
     undoable = connection.rows(
         "SELECT r.item, r.agent, r.verdict, r.teaches_at FROM reviews r "
@@ -250,8 +254,8 @@ def review(connection: Connection, limit: int = 100, only: Sequence[str] | None 
     return {"items": sorted(items, key=_worst), "total": total, "pending": pending}
 
 
-def _worst(item: Json) -> tuple[float, str]:
-    return (math.inf if item["score"] is None else item["score"], item["id"])
+def _worst(item: Json) -> tuple[bool, float, str]:
+    return item["kind"] == DOUBT, math.inf if item["score"] is None else item["score"], item["id"]
 
 
 def review_item(connection: Connection, item: str, decided: bool = False) -> Json | None:
@@ -271,7 +275,7 @@ def _item(connection: Connection, row: Sequence[Any]) -> Json | None:
         return None
     worst = min(found, key=_worst)
     if kind != QUESTION:
-        return worst | {"id": item}
+        return worst | {"id": item, "kind": kind} | ({"words": IN_DOUBT} if kind == DOUBT else {})
     start, end = min(t["start"] for t in found), max(t["end"] for t in found)
     return worst | {
         **{"id": item, "kind": QUESTION, "trips": [t["id"] for t in found], "start": start, "end": end},
