@@ -1,9 +1,9 @@
 """Kills the service under load, again and again, and compares its tables with those of a quiet run.
 
-    python bench/serve_kills.py [--kills 20] [--store postgresql] [--during-recovery]
+    python bench/serve_kills.py [--kills 20] [--store postgresql] [--feed mqtt] [--during-recovery]
 
-With ``--during-recovery`` it is killed once more while it starts. Prints what differs, and ends with 1 if anything
-does.
+With ``--feed mqtt`` the fixes come by a broker, a Mosquitto started for this. With ``--during-recovery`` it is killed
+once more while it starts. Prints what differs, and ends with 1 if anything does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from astray.simulate import city
-from serving import Running, fixes_of, schema, sent_through_kills, settled_tables
+from peers import Mosquitto
+from serving import Running, fixes_of, published_through_kills, schema, sent_through_kills, settled_tables
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--kills", type=int, default=20)
     arguments.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
+    arguments.add_argument("--feed", choices=("http", "mqtt"), default="http")
     arguments.add_argument("--during-recovery", action="store_true")
     given = arguments.parse_args()
     trips = city(people=4, days=12, seed=5).trips
@@ -37,12 +39,18 @@ def main() -> int:
     for kills in (0, given.kills):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             store = stack.enter_context(schema()) if given.store == "postgresql" else None
-            running = Running(Path(folder) / "data", store=store)
+            chance, flags = random.Random(kills), []
+            if given.feed == "mqtt":
+                port = stack.enter_context(Mosquitto(Path(folder))).port
+                flags = ["--mqtt", f"mqtt://127.0.0.1:{port}/fleet"]
+            running = Running(Path(folder) / "data", *flags, store=store)
             stack.callback(running.end)
-            chance = random.Random(kills)
-            again = sent_through_kills(running, batches, kills, chance, recovering=given.during_recovery)
+            if given.feed == "mqtt":
+                published_through_kills(running, port, batches, kills, chance, recovering=given.during_recovery)
+            else:
+                sent_through_kills(running, batches, kills, chance, recovering=given.during_recovery)
             found.append(settled_tables(running))
-            print(f"{given.store}, {kills} kills: {len(fixes):,} fixes in {len(batches)} batches, {again} sent again")
+            print(f"{given.store}, {given.feed}, {kills} kills: {len(fixes):,} fixes in {len(batches)} batches")
     quiet, killed = found
     for table, rows in quiet.items():
         differ = len(set(map(repr, rows)) ^ set(map(repr, killed[table])))

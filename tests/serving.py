@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 
 from astray import Trajectories
+from peers import publish, until
 
 POSTGRES = os.environ.get("ASTRAY_POSTGRES", "postgresql://127.0.0.1:5432/test")
 PATIENCE = 60.0
@@ -122,28 +123,60 @@ def sent_through_kills(
     kills: int,
     chance: random.Random,
     recovering: bool = False,
-) -> int:
+) -> None:
     """Send batches one after the other, each until it is acknowledged, while the service is killed so many times.
 
-    Gives how often a batch was sent again. ``recovering``: it is killed once more each time, while it starts.
+    ``recovering``: it is killed once more each time, while it starts.
     """
-    every = len(batches) // (kills + 1)
-    again = 0
-    for i, batch in enumerate(batches):
-        if kills and i and i % every == 0 and i // every <= kills:
-            killer = threading.Timer(chance.uniform(0.0, 0.05), running.kill)
-            killer.start()
-            with contextlib.suppress(httpx.TransportError):
-                running.client.post("/api/fixes", json=list(batch))
-            killer.join()
-            if recovering:
-                with contextlib.suppress(AssertionError):
-                    running.start(patience=chance.uniform(0.0, 3.0))
-                running.kill()
-            running.start()
-            again += 1
+
+    def try_once(batch: Sequence[dict[str, Any]]) -> None:
+        with contextlib.suppress(httpx.TransportError):
+            running.client.post("/api/fixes", json=list(batch))
+
+    for batch, is_last in _between_kills(batches, kills):
+        if is_last:
+            _killed_during(running, lambda batch=batch: try_once(batch), chance, recovering)
         running.post(batch)
-    return again
+
+
+def published_through_kills(
+    running: Running,
+    port: int,
+    batches: Sequence[Sequence[dict[str, Any]]],
+    kills: int,
+    chance: random.Random,
+    recovering: bool = False,
+) -> None:
+    """The same by way of a broker, which has to send again what was not acknowledged."""
+    running.until("/api/health", lambda health: health["broker"]["connected"])
+    time.sleep(0.5)  # the subscription follows the connection
+    for batch, is_last in _between_kills(batches, kills):
+        if is_last:
+            _killed_during(running, lambda batch=batch: publish(port, ("fleet", list(batch))), chance, recovering)
+        else:
+            publish(port, ("fleet", list(batch)))
+    different = len({(fix["agent"], fix["time"], fix["lat"], fix["lon"]) for batch in batches for fix in batch})
+    with contextlib.closing(_reader(running)) as reader:
+        until(lambda: reader.value("SELECT count(*) FROM fixes") == different, PATIENCE)
+
+
+def _between_kills(batches: Sequence[Any], kills: int) -> Iterator[tuple[Any, bool]]:
+    """Batches, and whether the service is killed while it takes one in."""
+    every = len(batches) // (kills + 1)
+    for i, batch in enumerate(batches):
+        yield batch, bool(kills and i and i % every == 0 and i // every <= kills)
+
+
+def _killed_during(running: Running, send: Callable[[], None], chance: random.Random, recovering: bool) -> None:
+    killer = threading.Timer(chance.uniform(0.0, 0.05), running.kill)
+    killer.start()
+    send()
+    killer.join()
+    if recovering:
+        with contextlib.suppress(AssertionError):
+            running.start(patience=chance.uniform(0.0, 3.0))
+        running.kill()
+    running.start()
 
 
 TABLES = {
@@ -160,17 +193,19 @@ TABLES = {
 """What must not depend on kills: all but the times of our own clock."""
 
 
-def settled_tables(running: Running) -> dict[str, list[Any]]:
-    """The tables when nothing is left to be explained, after the service has ended well."""
+def _reader(running: Running) -> Any:
     from astray.service.store import Address, open_reader
 
-    address = Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
-    reader = open_reader(address)
-    until = time.monotonic() + PATIENCE
+    return open_reader(
+        Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
+    )
+
+
+def settled_tables(running: Running) -> dict[str, list[Any]]:
+    """The tables when nothing is left to be explained, after the service has ended well."""
+    reader = _reader(running)
     asked = "SELECT (SELECT count(*) FROM scores WHERE data IS NULL) + (SELECT count(*) FROM alerts WHERE told = '')"
-    while reader.value(asked):
-        assert time.monotonic() < until, running.log
-        time.sleep(0.1)
+    until(lambda: reader.value(asked) == 0, PATIENCE)
     assert running.stop() == 0, running.log
     found = {name: sorted(reader.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in TABLES.items()}
     reader.close()
