@@ -506,8 +506,6 @@ class FleetDetector(FleetParameters, Observing):
         return fleet
 
     def _check_parts(self, model: ModelFile) -> None:
-        if len(self.aspect_weights_) != len(self.reward_.aspects):
-            raise model.wrong("its aspects and their weights do not fit together")
         if not fits(self.reward_, Member().featurizer("", self._common)):
             raise model.wrong("its reward and its featurizer do not fit together")
 

@@ -71,14 +71,13 @@ def pool_reward(
     population: Population | None,
     rng: np.random.Generator,
     start: Reward,
-    pool: PoolConfig | None = None,
 ) -> PoolReward | None:
     """A shared reward that goes on learning from a pool, whose trips are remembered; None if these are too few."""
     from astray.irl.config import POOL, STEPS
     from astray.irl.learn import held_out, learn
 
     assert start.trip is not None
-    pool = pool or PoolConfig()
+    pool = PoolConfig()
     whole = Population.of(past.trips, featurizer, past.paths)
     present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
     spared = held_out(past.trips.ids, present, pool.held_out)

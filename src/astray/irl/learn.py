@@ -48,20 +48,6 @@ class Learned:
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
 
-    def background_rewards(self) -> list[NDArray[np.float64]]:
-        """For each aspect the mean rewards of what it was trained against, one a trajectory; the policy's own aside.
-
-        The policy does as the agent does, and the better the longer it learns: it is no measure of what is different.
-        """
-        found = []
-        for i, background in enumerate(self.backgrounds.values()):
-            rows = [r for source, r in background.rows.items() if source != "policy"]
-            means = [
-                np.bincount(r.path, self.posterior(r.features)[:, i].mean(axis=1)) / np.bincount(r.path) for r in rows
-            ]
-            found.append(np.concatenate(means) if means else np.zeros(0))
-        return found
-
 
 def learn(
     worlds: ActingWorld | Sequence[World],

@@ -20,11 +20,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray import atomic
 from astray.errors import InUseError, ModelFileError, Place
@@ -32,7 +31,6 @@ from astray.storage.compact import TEXTS, as_texts, pack_arrays, texts, unpack_a
 from astray.storage.container import FilePath
 from astray.storage.fleet_store import Entry, Row
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
 VERSION = 6  # of the format; up to 5 a fleet was one safetensors file
