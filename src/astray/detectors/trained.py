@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inbox, unpack_inboxes
 from astray.detectors.resuming import Generated
 from astray.errors import DataError
 from astray.features.featurizer import Featurizer
@@ -77,7 +77,7 @@ class Trained:
             parts.append(pack_calibration("calibration", self.calibration))
         else:
             parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
-            parts.append(pack_inboxes("inbox", [self.inbox]))
+            parts.append(pack_inbox("inbox", self.inbox))
         if self.featurizer is not None:
             parts.append(pack_featurizer("featurizer", self.featurizer))
         if self.world is not None:
