@@ -80,13 +80,15 @@ def pool_reward(
     pool = PoolConfig()
     whole = Population.of(past.trips, featurizer, past.paths)
     present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
-    spared = held_out(past.trips.ids, present, pool.held_out)
-    shown = np.setdiff1d(present, spared)
+    out = held_out(past.trips.ids, present, pool.held_out)
+    shown = np.setdiff1d(present, out)
     shown = shown[drawn(len(shown), pool.max_trips, rng)]
-    some = spared[drawn(len(spared), pool.reference, rng)]
-    world, unseen = (TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some))
+    some = out[drawn(len(out), pool.reference, rng)]
+    world, reference = (
+        TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
+    )
     steps = None if world is None else world.steps(pool.step_trips)
-    if world is None or unseen is None or steps is None:
+    if world is None or reference is None or steps is None:
         return None
     imagined = max(pool.imagined * len(shown), pool.least_imagined)
     learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
@@ -98,5 +100,5 @@ def pool_reward(
         )
         step = learn([steps], step_learning, rng, population=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
-    reward = replace(reward, reference=refer([unseen], reward, pool, rng))
+    reward = replace(reward, reference=refer([reference], reward, pool, rng))
     return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])

@@ -234,13 +234,13 @@ def suspected(
         before, doubted = doubted, probability > 0.5
         if np.array_equal(before, doubted):
             break
-    return tuple(ids[i] for i in strays(probability, config.mistaken).tolist())
+    return tuple(ids[i] for i in most_suspect(probability, config.mistaken).tolist())
 
 
-def strays(probability: Array, mistaken: float) -> NDArray[np.int64]:
-    """The most probable strays, as many as there can be without ``mistaken`` of the agent's own expected among them.
+def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
+    """The trips to suspect: the most probable ones, with at most ``mistaken`` of the agent's own expected among them.
 
-    >>> strays(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
+    >>> most_suspect(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
     [1, 2]
     """
     first = np.argsort(-probability, kind="stable")
