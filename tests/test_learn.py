@@ -87,7 +87,7 @@ def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
 ):
     world = world_of(mine)
     rows = world.demonstrations()
-    own = learned.posterior(rows.features[learned.held_out_from.all(axis=1)[rows.trip]]).mean()
+    own = learned.posterior(rows.features[learned.unseen.all(axis=1)[rows.trip]]).mean()
     other = learned.posterior(world.others(trips.without(trips.agents[0])).features).mean()
     assert own > other + 1.0
 

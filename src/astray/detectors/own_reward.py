@@ -139,7 +139,7 @@ def calibrated(
     scaling, timed = scale_config(parameters), isinstance(world, GeoWorld)
     scale = "step" if parameters.preset == "kdd19" else "trip"
     present = np.unique(world.paths.context["trip"]) if isinstance(world, GeoWorld) else np.arange(len(world.names))
-    heads = held_out_heads(learned.held_out_from, present, scaling)
+    heads = held_out_heads(learned.unseen, present, scaling)
     if scale == "step" and not config.held_out:  # the paper's own
         heads = np.ones_like(heads)
     steps = held_out_steps(world, learned.posterior, heads)

@@ -43,7 +43,7 @@ class Learned:
 
     posterior: RewardPosterior  # the K reward functions, as arrays
     history: pl.DataFrame  # one row an iteration
-    held_out_from: NDArray[np.bool_]  # (trips, heads): the layers of which heads have not learned from which trips
+    unseen: NDArray[np.bool_]  # (trips, heads): which demonstrations the layer of each head has not learned from
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
@@ -168,9 +168,9 @@ def learn(
     if config.held_out:
         reward.load_state_dict(best.state)
     # What an earlier reward has learned from is not known by head.
-    held_out_from = (bootstrap.numpy() == 0) & (start is None)
-    held_out_from[out] = True
-    return Learned(reward.posterior(), pl.DataFrame(history), held_out_from, reward, generator, backgrounds)
+    unseen = (bootstrap.numpy() == 0) & (start is None)
+    unseen[out] = True
+    return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
 
 @dataclass(frozen=True)
