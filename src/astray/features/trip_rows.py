@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from astray.features.familiarity import DAY, GRIDS, SHIFTS, STANDING, Frame, Habit, keys_of
 from astray.features.grid import cells
-from astray.features.hashing import mix
+from astray.features.hashing import changes, mix
 from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
@@ -137,8 +137,7 @@ class TripRows:
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """The first row of each trip that has one."""
-        trip = self.steps.trip
-        return np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]]) if len(trip) else np.zeros(0, np.int64)
+        return np.flatnonzero(changes(self.steps.trip))
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
+from astray.features.hashing import changes
 from astray.features.paths import make_paths, of_trips, resample
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import Counterfactual, explore
@@ -87,7 +88,7 @@ class Rows:
         path = self.path[keep]
         return Rows(
             self.features[keep],
-            np.cumsum(np.r_[False, path[1:] != path[:-1]]).astype(np.int64) if len(path) else path,
+            np.cumsum(changes(path)) - 1,
             self.states[keep],
             self.actions[keep],
             self.trip[keep],
@@ -281,7 +282,7 @@ class GeoWorld:
         kept, of = steps[chosen], path[chosen]
         return Rows(
             features=self.featurizer.encode(kept, without),
-            path=np.cumsum(np.r_[False, of[1:] != of[:-1]]).astype(np.int64) if len(of) else of,
+            path=np.cumsum(changes(of)) - 1,
             states=policy_states(kept, self._utc_offset),
             actions=kept.velocity,
             trip=np.full(len(kept), -1),
