@@ -1,4 +1,4 @@
-"""Who does the jobs of a command, the cores of this machine or a cluster, and what is said while they do."""
+"""The workers of a command, on the cores of this machine or on a cluster, and the progress that is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY = 30.0
 
 @contextmanager
 def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Workers, Watch]]:
-    """Who does the jobs, and what shows how far they are; where there is little to do, this process alone."""
+    """The workers, and a function that shows progress; where there is little to do, this process is the only worker."""
     with ExitStack() as stack:
         workers = Workers(1 if few else cores(settings.workers or -1))
         if settings.cluster is not None:

@@ -152,7 +152,7 @@ class Member:
 
     @property
     def home(self) -> Projection:
-        """Where its last trip began; for who asks about no trip in particular."""
+        """Where its last trip began: the centre where no trip is given."""
         if self.recent is not None:
             return centres(self.recent[-1:])[0]
         lat, lon = (float(self.ways[-1][i][0]) for i in (0, 1)) if self.ways else (0.0, 0.0)

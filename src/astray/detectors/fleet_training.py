@@ -194,7 +194,7 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, sharing: SharingConfig, r
     filled = [b for b in range(n_bands) if trips[b] and steps[b]]
 
     def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
-        """What there is of each band; one that nobody is in has the nearest one's, the shorter first."""
+        """What there is of each band; an empty one has the nearest one's, the shorter first."""
         return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
 
     def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:

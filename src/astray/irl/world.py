@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each trip starts, and how many rows it has; what nobody demonstrated is a trip by trajectory."""
+        """Where each trip starts, and how many rows it has; of the background each trajectory is a trip."""
         new = np.ones(len(self), np.bool_)
         new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
         starts = np.flatnonzero(new)

@@ -57,7 +57,7 @@ class OwnScores:
         return replace(self, trips=known[before.number_of(after.trip_ids)])
 
     def of_aspects(self, aspects: int) -> NDArray[np.float32]:
-        """The rewards of the trips by so many aspects; before the first was scored nobody knows how many there are."""
+        """The rewards of the trips by so many aspects, which is not known before the first trip was scored."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
     def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:

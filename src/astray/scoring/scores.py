@@ -87,7 +87,7 @@ class Scores:
 
     @cached_property
     def of_steps(self) -> StepScores:
-        """The scores of each row; who asks for those of trips alone need not wait for them."""
+        """The scores of each row, computed when they are first needed: the scores of trips do without."""
         n = len(self.chunk.trip)
         found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
         of_row = self.chunk.scale[self.chunk.trip]
