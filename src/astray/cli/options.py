@@ -58,26 +58,24 @@ def _table(path: Path | None) -> Path | None:
     return path
 
 
+def output(metavar: str, help: str, **more: Any) -> Any:
+    """The flag that says where a command writes."""
+    return Option("--output", "-o", metavar=metavar, help=help, show_default=False, **more)
+
+
 Output = Annotated[
     Path | None,
-    Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an "
-        "older file of that name stays as it is. Without it, or with -, the table goes to standard output.",
-        show_default=False,
+    output(
+        "FILE",
+        "Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an older "
+        "file of that name stays as it is. Without it, or with -, the table goes to standard output.",
         callback=_table,
     ),
 ]
 NewModel = Annotated[
     Path | None,
-    Option(
-        "--output",
-        "-o",
-        metavar="MODEL",
-        help="Write the changed model here and leave the old one alone. By default it takes the old one's place.",
-        show_default=False,
+    output(
+        "MODEL", "Write the changed model here and leave the old one alone. By default it takes the old one's place."
     ),
 ]
 OnlyAgent = Annotated[
