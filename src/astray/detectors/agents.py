@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, ObservingConfig, flags_of, keys_by_trip, unpack_inboxes
+from astray.detectors.inbox import Inbox, ObservingConfig, flags_of, postings_by_trip, unpack_inboxes
 from astray.features.context import Context
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frame
@@ -360,7 +360,7 @@ class Codec:
 
 def _pack_named(memory: Memory) -> list[Array]:
     """Trips that wait or were rejected: their names, times and keys."""
-    keys, sizes = keys_by_trip(memory)
+    keys, sizes = postings_by_trip(memory)
     return [
         *texts(trip.agent for trip in memory.trip_ids),
         *texts(trip.trajectory for trip in memory.trip_ids),

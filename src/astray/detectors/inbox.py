@@ -102,7 +102,7 @@ KINDS = ("waiting", "rejected")
 def pack_inbox(name: str, inbox: Inbox) -> Packed:
     """The inbox of one agent, whose number is 0: all trips that wait or were rejected, and which of the two."""
     memories = [inbox.waiting, inbox.rejected]
-    keys, sizes = zip(*map(keys_by_trip, memories), strict=True)
+    keys, sizes = zip(*map(postings_by_trip, memories), strict=True)
     arrays = {
         **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
         f"{name}.owner": np.zeros(sum(map(len, memories)), np.int64),
@@ -116,7 +116,7 @@ def pack_inbox(name: str, inbox: Inbox) -> Packed:
     return Packed({f"{name}.asked": {"0": inbox.asked} if inbox.asked else {}}, arrays)
 
 
-def keys_by_trip(memory: Memory) -> tuple[Array, Array]:
+def postings_by_trip(memory: Memory) -> tuple[Array, Array]:
     """The keys of a memory, trip by trip, and how many each trip has."""
     return memory.keys[np.argsort(memory.trips, kind="stable")], np.bincount(memory.trips, minlength=len(memory))
 
