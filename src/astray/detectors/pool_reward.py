@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astray.detectors.fleet_training import SharingConfig, refer
+from astray.detectors.fleet_training import refer
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import revive
 from astray.detectors.shared_reward import enrol
@@ -27,7 +27,7 @@ from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
-class PoolConfig(SharingConfig):
+class PoolConfig:
     """How a pool teaches a reward."""
 
     held_out: float = 0.2  # share of the trips that nothing is learned from: they say what a normal trip scores
@@ -35,6 +35,7 @@ class PoolConfig(SharingConfig):
     step_trips: int = 400  # that the reward of steps learns from
     imagined: int = 1  # counterfactual trips of each aspect for each trip that is learned from
     least_imagined: int = 600  # and at least so many of each aspect
+    reference: int = 200  # normal trips that say what is usual
 
 
 def enrol_pool(
@@ -100,5 +101,5 @@ def pool_reward(
         )
         step = learn([steps], step_learning, rng, population=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
-    reward = replace(reward, reference=refer([reference], reward, pool, rng))
+    reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
     return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])
