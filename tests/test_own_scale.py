@@ -16,7 +16,7 @@ from astray.irl.posterior import combined
 from astray.irl.shared import BANDS, trip_rewards
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Location, locate
-from astray.scoring.own_scale import OwnScores, own_calibration, own_weights, somebody_elses, strays
+from astray.scoring.own_scale import OwnScores, most_suspect, own_calibration, own_weights, somebody_elses
 from astray.simulate import city, world
 from astray.storage.container import read, write
 from astray.storage.pretrained import pretrained
@@ -222,9 +222,11 @@ class TestStrays:
 
     def test_of_clean_trips_none_is_suspected(self) -> None:
         for seed in range(5):
-            assert not len(strays(somebody_elses(self.mixture(200, 0, seed), self.usual()), SCALE.mistaken))
+            assert not len(most_suspect(somebody_elses(self.mixture(200, 0, seed), self.usual()), SCALE.mistaken))
             # Nor where the reward can hardly tell.
-            assert not len(strays(somebody_elses(self.mixture(200, 0, seed, 0.5), self.usual(0.5)), SCALE.mistaken))
+            assert not len(
+                most_suspect(somebody_elses(self.mixture(200, 0, seed, 0.5), self.usual(0.5)), SCALE.mistaken)
+            )
 
     def test_an_odd_trip_is_a_stray_among_a_regular_agents_trips_but_not_among_an_explorers(self) -> None:
         rng, usual = np.random.default_rng(0), Location(4.0, 2.0)
@@ -235,7 +237,7 @@ class TestStrays:
     def test_what_has_no_score_is_not_suspected(self) -> None:
         found = somebody_elses(np.r_[self.mixture(50, 5), np.nan], self.usual())
         assert found[-1] == 0.0
-        assert strays(found, SCALE.mistaken).tolist() == [50, 51, 52, 53, 54]
+        assert most_suspect(found, SCALE.mistaken).tolist() == [50, 51, 52, 53, 54]
         assert not somebody_elses(np.full(3, np.nan), self.usual()).any()
 
     @settings(max_examples=50, deadline=None)

@@ -208,18 +208,13 @@ def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(featurizer: 
 def test_a_destination_tells_where_a_trip_that_goes_on_will_stop(featurizer: Featurizer, mine: Trajectories) -> None:
     rows, told = featurizer.rows(mine), np.arange(len(mine)) % 2 == 0
     whole = featurizer.measure(rows)[1]
-    found = featurizer.measure(rows.prefixes(np.full(len(mine), 0.5), told))[1]
+    stops = rows.steps.location[rows.starts + rows.lengths - 1]
+    stops = np.where(told[:, None], stops, np.nan)
+    found = featurizer.measure(replace(rows.prefixes(np.full(len(mine), 0.5)), destinations=stops))[1]
     where, end = (members(featurizer.statistics, group) for group in ("destination", "end"))
     np.testing.assert_array_equal(found[told][:, where], whole[told][:, where])
     assert np.isnan(found[~told][:, where]).all()
     assert np.isnan(found[:, end]).all()
-    # The same, whether trips stand alone or together with others.
-    part = rows.prefixes(np.full(len(mine), 0.5), told)
-    both = TripRows.concat([part[np.arange(3)], rows, part[np.arange(3, len(mine))]])
-    again = featurizer.measure(both)[1]
-    np.testing.assert_allclose(again[:3], found[:3], atol=1e-5)
-    np.testing.assert_allclose(again[3 : 3 + len(mine)], whole, atol=1e-5)
-    np.testing.assert_allclose(again[3 + len(mine) :], found[3:], atol=1e-5)
 
 
 def test_without_others_what_is_said_of_them_is_missing(mine: Trajectories) -> None:
@@ -271,8 +266,6 @@ def test_some_trips_of_many_in_any_order(featurizer: Featurizer, trips: Trajecto
     chosen = np.array([7, 2, 2, 30, 0])
     found = featurizer.measure(rows)[1]
     np.testing.assert_allclose(featurizer.measure(rows[chosen])[1], found[chosen], atol=1e-5)
-    both = TripRows.concat([rows[chosen[:2]], rows[chosen[2:]]])
-    np.testing.assert_allclose(featurizer.measure(both)[1], found[chosen], atol=1e-5)
 
 
 def test_others_of_a_population_are_never_the_agents_own(featurizer: Featurizer, trips: Trajectories) -> None:

@@ -52,7 +52,7 @@ def check_address(address: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine, and nobody else hears what is sent to it."""
+    """Whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -83,7 +83,7 @@ def shown(value: object) -> str:
 
 
 def plain(name: str) -> str:
-    """A column's name without its dress: case, spaces, dashes, quotes, a byte-order mark, the mark of a comment.
+    """A column's name without case, spaces, dashes, quotes, a byte-order mark and the mark of a comment.
 
     >>> plain("User-ID "), plain("timeStamp"), plain("GPS.Lat")
     ('user_id', 'timestamp', 'gps_lat')

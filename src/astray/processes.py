@@ -182,7 +182,7 @@ _work: Callable[[Any], Any]
 
 
 def _begin(work: Callable[[Any], Any], lifeline: Connection) -> None:
-    """Keep the work, and end when nobody holds the other end of the lifeline: its holder has left, or was killed."""
+    """Keep the work, and end when the process that holds the other end of the lifeline has ended."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked

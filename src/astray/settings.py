@@ -186,9 +186,7 @@ class Reading:
         metavar="as-given|cut",
     )
     skip_bad: bool = setting(
-        TRUTH,
-        False,
-        "Leave out rows that cannot be used, and list them at the end, instead of refusing the file.",
+        TRUTH, False, "Leave out rows that cannot be used, and list them at the end, instead of refusing the file."
     )
 
 
@@ -270,10 +268,7 @@ class OneAgent:
 
     max_population: int = setting(WHOLE, 5000, "Learn from at most so many trips of others.", POSITIVE)
     keep: int = setting(
-        WHOLE,
-        300,
-        "Past trips that the model keeps, thinned, to show and to go on learning from.",
-        POSITIVE,
+        WHOLE, 300, "Past trips that the model keeps, thinned, to show and to go on learning from.", POSITIVE
     )
     interval: float | None = setting(
         NUMBER,
@@ -288,10 +283,7 @@ class FleetOnly:
     """How a model of many agents is learned."""
 
     max_agents: int = setting(
-        WHOLE,
-        64,
-        "A fleet's reward goes on learning from at most so many agents; all are enrolled.",
-        POSITIVE,
+        WHOLE, 64, "A fleet's reward goes on learning from at most so many agents; all are enrolled.", POSITIVE
     )
 
 
@@ -375,12 +367,7 @@ class Deciding:
         POSITIVE,
         more="Or a function of the trips.",
     )
-    min_history: float = setting(
-        NUMBER,
-        5,
-        "With fewer past trips than this a low score is for review.",
-        NOT_NEGATIVE,
-    )
+    min_history: float = setting(NUMBER, 5, "With fewer past trips than this a low score is for review.", NOT_NEGATIVE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

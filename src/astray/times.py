@@ -66,6 +66,11 @@ _RARE_BODIES = (
 )
 
 
+def moments(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """A table with some columns of seconds since 1970 made into date-times in UTC, to the microsecond."""
+    return frame.with_columns((pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
+
+
 class Clock:
     """Reads the time column of one file, block by block, and holds every block to what the first one showed.
 

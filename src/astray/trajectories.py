@@ -78,17 +78,11 @@ class Trajectories:
             {name: np.asarray(values).view() for name, values in (context or {}).items()},
         )
         check(given)
-        self._hold(*given)
+        self._hold(given)
 
-    def _hold(
-        self,
-        columns: dict[str, Array],
-        offsets: NDArray[np.int64],
-        agent_ids: NDArray[np.str_],
-        trajectory_ids: NDArray[np.str_],
-        context: dict[str, Array],
-    ) -> None:
-        """Keep arrays, which nobody can change from now on."""
+    def _hold(self, given: Grouped) -> None:
+        """Keep arrays, which are read-only from now on."""
+        columns, offsets, agent_ids, trajectory_ids, context = given
         for values in (*columns.values(), offsets, agent_ids, trajectory_ids, *context.values()):
             if values.flags.writeable:  # slices of what is held already are not
                 values.setflags(write=False)
@@ -200,7 +194,7 @@ class Trajectories:
     ) -> Trajectories:
         """Build without checking, from parts of what was checked before."""
         self = object.__new__(cls)
-        self._hold(columns, offsets, agent_ids, trajectory_ids, context)
+        self._hold(Grouped(columns, offsets, agent_ids, trajectory_ids, context))
         return self
 
     def with_columns(

@@ -92,23 +92,23 @@ class Cutter:
     (1300.0, 45.001, 7.0)
     """
 
-    __slots__ = ("anchor", "judge", "projection", "rest", "rules", "start")
+    __slots__ = ("anchor", "filter", "projection", "rest", "rules", "start")
 
     def __init__(self, rules: TripRules) -> None:
         self.rules = rules
         self.start: Fix | None = None  # of the trip that is open, or that the agent rests after
         self.rest: Fix | None = None  # the last fix at rest
         self.projection: Projection
-        self.judge: FaultFilter
+        self.filter: FaultFilter
         self.anchor: Anchor
 
     def begin(self, fix: Fix) -> None:
         """A trip begins with this fix."""
         self.start, self.rest = fix, None
         self.projection = Projection(fix[1], fix[2])
-        self.judge = FaultFilter(self.rules.faults)
+        self.filter = FaultFilter(self.rules.faults)
         at = self.projection.place(fix[1], fix[2])
-        self.judge.update(fix[0], *at)
+        self.filter.update(fix[0], *at)
         self.anchor = Anchor(fix[0], at)
 
     def update(self, time: float, lat: float, lon: float, *, named: bool = False) -> Cut:
@@ -118,8 +118,8 @@ class Cutter:
             self.begin(fix)
             return Cut(start=fix)
         at = self.projection.place(lat, lon)
-        before = self.judge.last
-        verdict = self.judge.update(time, *at)
+        before = self.filter.last
+        verdict = self.filter.update(time, *at)
         if verdict.fault != GOOD:
             return Cut(verdict.fault, resting=self.rest is not None)
         if named:
@@ -137,10 +137,10 @@ class Cutter:
         snapshot.put_many(self.start or ())
         snapshot.put_many(self.rest or ())
         if self.start is not None:
-            judge, anchor = self.judge, self.anchor
-            snapshot.put_many(judge.last or ())
-            snapshot.put(*judge.velocity)
-            snapshot.put_many(value for fix in judge.far for value in fix)
+            faults, anchor = self.filter, self.anchor
+            snapshot.put_many(faults.last or ())
+            snapshot.put(*faults.velocity)
+            snapshot.put_many(value for fix in faults.far for value in fix)
             snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -150,9 +150,9 @@ class Cutter:
             return
         self.begin(start[0])
         self.rest = rest[0] if rest else None
-        self.judge.last = next(iter(_triples(snapshot)), None)
-        self.judge.velocity = (snapshot.take(), snapshot.take())
-        self.judge.far = _triples(snapshot)
+        self.filter.last = next(iter(_triples(snapshot)), None)
+        self.filter.velocity = (snapshot.take(), snapshot.take())
+        self.filter.far = _triples(snapshot)
         self.anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
         self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
 

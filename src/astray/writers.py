@@ -18,6 +18,7 @@ from astray import atomic
 from astray.atomic import replacing
 from astray.errors import AstrayError
 from astray.text import in_a_cell
+from astray.times import moments as moments
 from astray.trajectories import Trajectories
 from astray.zones import local_text
 
@@ -111,11 +112,6 @@ def fixes_and_trips(trips: Trajectories, path: Path | None) -> pl.DataFrame:
     if path is not None and format_of(path) == "geojson":
         return pl.DataFrame({"agent": trips.agent_ids, "trajectory": trips.trajectory_ids, **trips.context})
     return moments(trips.to_frame(), "time")
-
-
-def moments(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Seconds since 1970 as date-times in UTC, to the microsecond."""
-    return frame.with_columns((pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
 
 
 # -------------------------------------------------------------------- the formats

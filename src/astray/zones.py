@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError
+from astray.features.projection import Projection
 from astray.times import POLARS_ERRORS, UTC_OFFSET, moment, zone_offsets
 from astray.trajectories import Trajectories
 
@@ -94,9 +95,8 @@ def by_place(lat: float, lon: float) -> Zone:
 
 def home_of(trips: Trajectories) -> Zone:
     """The zone in which most of some trips were made: by their middle, or else by the offsets that they came with."""
-    lat, lon = trips.columns["lat"], trips.columns["lon"]
-    middle = float(np.degrees(np.angle(np.exp(1j * np.radians(lon)).mean())))
-    found, own = by_place(float(np.median(lat)), middle), _own_offsets(trips)
+    middle = Projection.centred_on(trips.columns["lat"], trips.columns["lon"])
+    found, own = by_place(middle.lat, middle.lon), _own_offsets(trips)
     known = own[np.isfinite(own)]
     if not found.how or not len(known):
         return found

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Exit, Option
+from typer import Exit
 
 from astray.atomic import check_target
 from astray.cli import options as o
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 def command(
     settings: Settings,
     file: o.Trips,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="PICTURE", help="Draw the trips: .png or .svg.", show_default=False),
-    ] = None,
+    output: Annotated[Path | None, o.output("PICTURE", "Draw the trips: .png or .svg.")] = None,
     agent: o.OnlyAgent = None,
 ) -> None:
     """Say how a file of trips would be read: columns, times, agents, trips, what is refused.

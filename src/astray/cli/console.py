@@ -37,7 +37,7 @@ LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
 
 
 def say(words: str, *, quiet: bool = False) -> None:
-    """A remark, unless quiet is asked for; if nobody listens any more (``2>&1 | head``), the work still goes on."""
+    """A remark on standard error, unless quiet is asked for; if that is closed (``2>&1 | head``), the work goes on."""
     if quiet:
         return
     try:

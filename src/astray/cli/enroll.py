@@ -11,7 +11,7 @@ from astray.text import number_of
 
 
 @o.with_settings(Reading, LocalTime, Streaming, "verbose")
-@o.changes_fleet
+@o.changes_model
 def command(
     settings: Settings,
     model: o.Model,

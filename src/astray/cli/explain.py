@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from astray.atomic import check_target
 from astray.cli import options as o
@@ -36,12 +36,8 @@ def command(
     ] = None,
     output: Annotated[
         Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="PICTURE",
-            help="Draw the trip: .png, .svg, or .html, a page with a map to move about in that needs no network.",
-            show_default=False,
+        o.output(
+            "PICTURE", "Draw the trip: .png, .svg, or .html, a page with a map to move about in that needs no network."
         ),
     ] = None,
     agent: o.OnlyAgent = None,

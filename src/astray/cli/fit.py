@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def command(
     settings: Settings,
     file: o.Trips,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="MODEL", help="The model's file, such as me.astray.", show_default=False)
-    ],
+    output: Annotated[Path, o.output("MODEL", "The model's file, such as me.astray.")],
     agent: Annotated[
         str | None,
         Option("--agent", metavar="NAME", help="Learn this agent; the others in the file are who it is told from."),

@@ -58,26 +58,24 @@ def _table(path: Path | None) -> Path | None:
     return path
 
 
+def output(metavar: str, help: str, **more: Any) -> Any:
+    """The flag that says where a command writes."""
+    return Option("--output", "-o", metavar=metavar, help=help, show_default=False, **more)
+
+
 Output = Annotated[
     Path | None,
-    Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an "
-        "older file of that name stays as it is. Without it, or with -, the table goes to standard output.",
-        show_default=False,
+    output(
+        "FILE",
+        "Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an older "
+        "file of that name stays as it is. Without it, or with -, the table goes to standard output.",
         callback=_table,
     ),
 ]
 NewModel = Annotated[
     Path | None,
-    Option(
-        "--output",
-        "-o",
-        metavar="MODEL",
-        help="Write the changed model here and leave the old one alone. By default it takes the old one's place.",
-        show_default=False,
+    output(
+        "MODEL", "Write the changed model here and leave the old one alone. By default it takes the old one's place."
     ),
 ]
 OnlyAgent = Annotated[
@@ -144,26 +142,16 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
     return decorate
 
 
-def changes_fleet(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that changes a model as :func:`changes_model` says; but jobs of several parts work side by side.
+def changes_model(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that reads its ``model``, changes it and writes it again: no other one may do so meanwhile.
 
-    They change other agents, each in one go at its end, and the file lets one at a time write.
+    But jobs of several parts work side by side: they change other agents, each in one go at its end, and the file of a
+    fleet lets one at a time write.
     """
 
     @functools.wraps(command)
-    def run(model: Path, part: str | None = None, **given: Any) -> None:
-        with nullcontext() if part is not None else changing(model):
-            command(model=model, part=part, **given)
-
-    return run
-
-
-def changes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that reads its ``model``, changes it and writes it again: no other one may do so meanwhile."""
-
-    @functools.wraps(command)
     def run(model: Path, **given: Any) -> None:
-        with changing(model):
+        with nullcontext() if given.get("part") is not None else changing(model):
             command(model=model, **given)
 
     return run

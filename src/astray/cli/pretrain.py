@@ -16,16 +16,7 @@ from astray.settings import Settings
 @o.with_settings("iterations", "seed")
 def command(
     settings: Settings,
-    output: Annotated[
-        Path,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The reward's file, for astray fit --reward, such as mine.safetensors.",
-            show_default=False,
-        ),
-    ],
+    output: Annotated[Path, o.output("FILE", "The reward's file, for astray fit --reward, such as mine.safetensors.")],
     towns: Annotated[int | None, Option("--towns", min=1, help="How many towns are simulated.")] = None,
     people: Annotated[int | None, Option("--people", min=2, help="How many people live in each.")] = None,
     days: Annotated[int | None, Option("--days", min=7, help="For how many days.")] = None,

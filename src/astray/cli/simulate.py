@@ -16,7 +16,7 @@ from astray.settings import Settings
 from astray.text import number_of
 
 AT_A_TIME = 20
-"""People who are simulated at a time, where nobody's trips have to go wrong."""
+"""People who are simulated at a time, where no anomalies are injected."""
 
 
 @o.with_settings("seed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,12 +57,8 @@ def add(
     from astray.service.access import tokens as access
 
     rights = [right for right, given in (("send", send), ("read", read or write), ("write", write)) if given]
-    connection = _opened(folder, store)
-    try:
-        token = access.add(connection, name, rights or ["send"], agent or None)
-    finally:
-        connection.close()
-    tell(token)
+    with closing(_opened(folder, store)) as connection:
+        tell(access.add(connection, name, rights or ["send"], agent or None))
 
 
 @tokens.command(name="list")
@@ -71,11 +67,8 @@ def list_(folder: Folder, store: StoreUrl = None) -> None:
     from astray.service.access import tokens as access
     from astray.times import moment
 
-    connection = _opened(folder, store)
-    try:
+    with closing(_opened(folder, store)) as connection:
         known = access.known(connection)
-    finally:
-        connection.close()
     for token in known:
         whose = "all agents" if token.scope.agents is None else ", ".join(token.scope.agents)
         tell(f"{token.name}: {', '.join(token.scope.rights)} for {whose}, made {moment(round(token.made))}")
@@ -88,11 +81,8 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
     """Make a token worthless."""
     from astray.service.access import tokens as access
 
-    connection = _opened(folder, store)
-    try:
+    with closing(_opened(folder, store)) as connection:
         access.remove(connection, name)
-    finally:
-        connection.close()
 
 
 def _opened(folder: Path, url: str | None) -> Connection:

@@ -21,13 +21,10 @@ def command(
     model: o.Model,
     output: Annotated[
         Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Append events to this file. With --state it holds each exactly once, however often the watch is "
-            "killed and started again on the same lines. By default they go to standard output.",
-            show_default=False,
+        o.output(
+            "FILE",
+            "Append events to this file. With --state it holds each exactly once, however often the watch is killed "
+            "and started again on the same lines. By default they go to standard output.",
         ),
     ] = None,
     state: Annotated[

@@ -1,4 +1,4 @@
-"""Who does the jobs of a command, the cores of this machine or a cluster, and what is said while they do."""
+"""The workers of a command, on the cores of this machine or on a cluster, and the progress that is shown."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ EVERY = 30.0
 
 @contextmanager
 def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Workers, Watch]]:
-    """Who does the jobs, and what shows how far they are; where there is little to do, this process alone."""
+    """The workers, and a function that shows progress; where there is little to do, this process is the only worker."""
     with ExitStack() as stack:
         workers = Workers(1 if few else cores(settings.workers or -1))
         if settings.cluster is not None:
             cluster = stack.enter_context(connected(settings.cluster))
             workers = Workers(cluster.n_workers, cluster.executor)
         done = stack.enter_context(progress(what, quiet=settings.quiet))
-        tally = Tally(done)
+        done_so_far = WorkDone(done)
         told = time.monotonic()
 
         def watch(step: Step) -> None:
             nonlocal told
-            tally.add(step)
+            done_so_far.add(step)
             if settings.verbose and time.monotonic() - told > EVERY:
                 told = time.monotonic()
-                say(tally.by_worker(), quiet=settings.quiet)
+                say(done_so_far.by_worker(), quiet=settings.quiet)
 
         yield workers, watch
         if settings.verbose:
-            say(tally.by_worker(), quiet=settings.quiet)
+            say(done_so_far.by_worker(), quiet=settings.quiet)
 
 
-class Tally:
+class WorkDone:
     """Counts what jobs have done: agents, fixes a second, and each worker's share.
 
-    >>> tally = Tally(lambda share, more="": print(f"{share:.0%}", more.split(",")[0]))
-    >>> tally.add(Step(0.5, ["ana", "bob"], 800, "here:1", 0.2))
+    >>> done_so_far = WorkDone(lambda share, more="": print(f"{share:.0%}", more.split(",")[0]))
+    >>> done_so_far.add(Step(0.5, ["ana", "bob"], 800, "here:1", 0.2))
     50% 2 agents
-    >>> tally.add(Step(1.0, ["bob", "cem"], 200, "here:2", 0.1))
+    >>> done_so_far.add(Step(1.0, ["bob", "cem"], 200, "here:2", 0.1))
     100% 3 agents
-    >>> print(tally.by_worker())
+    >>> print(done_so_far.by_worker())
     here:1: 1 job, 800 fixes, 4,000 a second of processor time
     here:2: 1 job, 200 fixes, 2,000 a second of processor time
     """

@@ -156,7 +156,7 @@ class IRLDetector(AgentParameters, Observing):
         if not mine.is_gps:
             check_steps(mine, mine)
         rest = None if population is None else others(population, mine, self.max_population, rng)
-        config = learn_config(preset(self.preset), self, self.objective, mine.is_gps)
+        config = learn_config(self, mine.is_gps)
         if mine.is_gps:
             blank = self._blank(mine, rng)
             prepared = blank.prepare(mine)

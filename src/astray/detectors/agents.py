@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, ObservingConfig, unpack_inboxes
+from astray.detectors.inbox import Inbox, ObservingConfig, flags_of, postings_by_trip, unpack_inboxes
 from astray.features.context import Context
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frame
@@ -152,7 +152,7 @@ class Member:
 
     @property
     def home(self) -> Projection:
-        """Where its last trip began; for who asks about no trip in particular."""
+        """Where its last trip began: the centre where no trip is given."""
         if self.recent is not None:
             return centres(self.recent[-1:])[0]
         lat, lon = (float(self.ways[-1][i][0]) for i in (0, 1)) if self.ways else (0.0, 0.0)
@@ -240,7 +240,6 @@ class Codec:
         """A member as bytes."""
         memory, inbox, step = member.memory, member.inbox, member.own.step
         scores = member.own.of_aspects(self.aspects)
-        bits = int("1" + "".join("1" if flag else "0" for flag in inbox.flags), 2)
         asked = [[list(trip) for trip in group] for group in inbox.asked]
         rest: dict[str, Any] = {"zone": str(member.zone or ""), "asked": asked}
         kept = member.recent
@@ -251,7 +250,7 @@ class Codec:
         numbers = [*(step or (np.nan, np.nan)), inbox.tokens]
         arrays = [
             np.array(numbers, np.float64),
-            np.array([bits, member.measured], np.int64),
+            np.array([inbox.bits, member.measured], np.int64),
             *texts(trip.trajectory for trip in memory.trip_ids),
             memory.times,
             *postings(memory.keys, memory.trips),
@@ -299,7 +298,7 @@ class Codec:
             _unpack_named(take(7)),
             _unpack_named(take(7)),
             tokens=float(numbers[2]),
-            flags=tuple(bit == "1" for bit in f"{int(bits[0]):b}"[1:]),
+            flags=flags_of(int(bits[0])),
         )
         lengths, lat, lon = take(3)
         if len(lat) != len(lon) or lengths.sum(dtype=np.int64) != len(lat):
@@ -361,13 +360,13 @@ class Codec:
 
 def _pack_named(memory: Memory) -> list[Array]:
     """Trips that wait or were rejected: their names, times and keys."""
-    by_trip = np.argsort(memory.trips, kind="stable")
+    keys, sizes = postings_by_trip(memory)
     return [
         *texts(trip.agent for trip in memory.trip_ids),
         *texts(trip.trajectory for trip in memory.trip_ids),
         memory.times,
-        np.bincount(memory.trips, minlength=len(memory)).astype(np.uint32),
-        memory.keys[by_trip],
+        sizes.astype(np.uint32),
+        keys,
     ]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from astray.detectors.inbox import ObservingConfig
-from astray.detectors.parameters import Parameters
+from astray.detectors.parameters import AgentParameters, Parameters
 from astray.errors import DataError
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.step_world import STEP_COUNTERFACTUALS
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
 
 
-class LearningParameters(Protocol):
-    """The parameters that every detector learns by; None for what the default says."""
-
-    iterations: int | None
-    heads: int | None
-    networks: int | None
-    explorers: Sequence[Any] | None
-    weights: Mapping[str, float] | None
-    config: LearnConfig | Mapping[str, Any] | None
-
-
 def preset(name: str) -> LearnConfig:
     """A preset of the learner."""
     from astray.irl.config import PRESETS
@@ -40,21 +29,19 @@ def preset(name: str) -> LearnConfig:
     return PRESETS[name]
 
 
-def learn_config(
-    default: LearnConfig, given: LearningParameters, objective: str | None = None, gps: bool = True
-) -> LearnConfig:
-    """The default, with the fields of ``config``, with the detector's own parameters.
+def learn_config(given: AgentParameters, gps: bool) -> LearnConfig:
+    """The preset, with the fields of ``config``, with the detector's own parameters.
 
     Of states and actions other counterfactuals are imagined than of GPS trips.
     """
     own = {
         "iterations": given.iterations,
-        "objective": objective,
+        "objective": given.objective,
         "explorers": None if given.explorers is None else explorer_names(given.explorers),
         "weights": None if given.weights is None else list(given.weights.items()),
         "reward": _present({"heads": given.heads, "networks": given.networks}),
     }
-    config = configured(configured(default, given.config), _present(own))
+    config = configured(configured(preset(given.preset), given.config), _present(own))
     if not gps and given.explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
         return replace(config, explorers=STEP_COUNTERFACTUALS)
     return config

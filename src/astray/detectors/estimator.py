@@ -45,9 +45,9 @@ RENAMED = {"strays": "suspect"}
 class Detector(Parameters, ABC):
     """What every detector does with new trips, once it is fitted; after scikit-learn's outlier detectors.
 
-    A subclass says how it sees a chunk of trips (:meth:`_see`), in which order it wants to see them (:meth:`_order`),
-    what it scores them with (:meth:`_calibrations`), how it explains one (:meth:`_explain`), and what its file holds
-    (:meth:`_pack`).
+    A subclass says what the features of a chunk of trips are (:meth:`_featurize`), in which order it takes trips
+    (:meth:`_order`), what it measures them on (:meth:`_calibrations`), how it explains one (:meth:`_explain`), and what
+    its file holds (:meth:`_pack`).
     """
 
     KIND: ClassVar[str]
@@ -83,7 +83,7 @@ class Detector(Parameters, ABC):
     # ---------------------------------------------------------------- for subclasses
 
     def _order(self, trips: Trajectories) -> Array | None:
-        """The order in which trips are best seen; None for theirs."""
+        """The order in which trips are taken; None for theirs."""
         return None
 
     @abstractmethod
@@ -96,11 +96,11 @@ class Detector(Parameters, ABC):
 
     @abstractmethod
     def _featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
-        """A chunk of trips, as the reward sees them: every fix, or one about every interval."""
+        """The features of a chunk of trips: of every fix, or of one about every interval."""
 
     @abstractmethod
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
-        """What the trips of a chunk are measured on: what ``seen.scale`` counts into."""
+        """What the trips of a chunk are measured on: what ``chunk.scale`` counts into."""
 
     @abstractmethod
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:

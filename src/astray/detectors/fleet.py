@@ -396,7 +396,11 @@ class FleetDetector(FleetParameters, Observing):
         with store.changing() as change:
             if self.saved_parameters != self._parameters_before:
                 if store.shared(MODEL) != model:
-                    raise _changed_meanwhile(store, "the settings of this model")
+                    raise InUseError(
+                        "another process has changed the settings of this model since it was opened",
+                        place=Place(store.name),
+                        remedy="open the model again, and repeat the change",
+                    )
                 model = self._model()
                 change.share(MODEL, model)
             for agent, row, before in self.members_.changes():
@@ -462,7 +466,7 @@ class FleetDetector(FleetParameters, Observing):
         """The fleet that a store holds, such as a file; see :func:`astray.load`."""
         data = store.shared(MODEL)
         model = parse(BytesIO(data), len(data), Path(store.name))
-        with _fitting_together(model):
+        with model.fitting_together():
             fleet = cls._of_shared(model)
             fleet.popularity_ = _popularity(
                 fleet.featurizer_config_.popularity, _unpack_counted(store, store.shared(COUNTED))
@@ -506,8 +510,6 @@ class FleetDetector(FleetParameters, Observing):
         return fleet
 
     def _check_parts(self, model: ModelFile) -> None:
-        if len(self.aspect_weights_) != len(self.reward_.aspects):
-            raise model.wrong("its aspects and their weights do not fit together")
         if not fits(self.reward_, Member().featurizer("", self._common)):
             raise model.wrong("its reward and its featurizer do not fit together")
 
@@ -566,21 +568,3 @@ def _of_parts(store: FleetStore) -> Iterator[None]:
         yield
     except ValueError as error:
         raise store.wrong(f"its parts do not fit together ({error})") from error
-
-
-@contextmanager
-def _fitting_together(model: ModelFile) -> Iterator[None]:
-    try:
-        yield
-    except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise model.wrong(f"its parts do not fit together ({error})") from error
-
-
-def _changed_meanwhile(store: FleetStore, what: str) -> InUseError:
-    return InUseError(
-        f"another process has changed {what} since it was opened",
-        place=Place(store.name),
-        remedy="open the model again, and repeat the change",
-    )

@@ -22,7 +22,7 @@ from astray.features.memory import Memory
 from astray.features.paths import paths_of
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
-from astray.features.steps import chosen, steps_of
+from astray.features.steps import looked_at, steps_of
 from astray.scoring.normality import Location
 from astray.scoring.own_scale import OwnScores, own_scores
 from astray.scoring.scores import chunks
@@ -66,11 +66,7 @@ def featurize(trips: Trajectories, members: Sequence[Member], common: Common, ev
     places = centres(trips)
     paths, fault = paths_of(trips, _projected(trips, places), config.faults)
     paths.context["given"] = common.context.given(trips)[paths.context["trip"]]
-    steps = steps_of(paths, config.interval, config.lags)
-    kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, config.interval))
-    steps = steps if len(kept) == len(steps) else steps[kept]
-    since = np.diff(steps.time, prepend=steps.time[:1])
-    weight = np.where(steps.first, 0.0, np.minimum(since, config.interval))
+    kept, steps, weight = looked_at(steps_of(paths, config.interval, config.lags), config.interval, every)
     ids, agents = trips.ids, trips.agent_ids.tolist()
     features, found = [], []
     memory, last = Memory(), None

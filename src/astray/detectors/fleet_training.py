@@ -157,7 +157,7 @@ def share(
                     "there is no step reward to start from", remedy="say how to learn one: give step_learning"
                 )
             step = _step_reward(taught, step_learning, rng)
-    reference = refer(worlds, Reward(step, learned.posterior), sharing, rng)
+    reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, rng)
     return Reward(step, learned.posterior, reference, history=learned.history)
 
 
@@ -172,8 +172,8 @@ def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.rando
     return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
 
 
-def refer(worlds: Sequence[TripWorld], reward: Reward, sharing: SharingConfig, rng: np.random.Generator) -> Reference:
-    """What normal trips usually score, from the trips that agents have shown."""
+def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
+    """What normal trips usually score: ``n`` of each band of history, of the trips that agents have shown."""
     assert reward.trip is not None
     n_bands = len(BANDS) + 1
     parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
@@ -194,11 +194,10 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, sharing: SharingConfig, r
     filled = [b for b in range(n_bands) if trips[b] and steps[b]]
 
     def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
-        """What there is of each band; one that nobody is in has the nearest one's, the shorter first."""
+        """What there is of each band; an empty one has the nearest one's, the shorter first."""
         return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
 
     def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
-        n = sharing.reference
         return np.stack([p[rng.choice(len(p), n, replace=len(p) < n)] for p in of_bands(parts)]).astype(np.float32)
 
     with warnings.catch_warnings():  # a statistic that is always missing has no median

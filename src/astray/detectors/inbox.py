@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,11 @@ class Inbox:
     tokens: float = ObservingConfig.tokens
     flags: tuple[bool, ...] = ()
 
+    @property
+    def bits(self) -> int:
+        """The flags as a number: a leading one, then a bit for each."""
+        return int("1" + "".join("1" if flag else "0" for flag in self.flags), 2)
+
     def with_flag(self, flagged: bool, config: ObservingConfig) -> Inbox:
         """One more trip has come, flagged or not."""
         tokens = min(self.tokens + config.tokens_a_trip, config.most_tokens)
@@ -91,39 +96,38 @@ class Inbox:
 # -------------------------------------------------------------------- as a file holds them
 
 
-def pack_inboxes(name: str, inboxes: Sequence[Inbox]) -> Packed:
-    """The inboxes of agents: all trips that wait or were rejected, with whose they are and in which state."""
-    known = [(i, inbox, kind) for i, inbox in enumerate(inboxes) for kind in KINDS]
-    memories = [getattr(inbox, kind) for _, inbox, kind in known]
-    groups = {str(i): inbox.asked for i, inbox in enumerate(inboxes) if inbox.asked}
-    arrays = {
-        **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
-        f"{name}.owner": np.repeat(np.array([i for i, _, _ in known], np.int64), [len(m) for m in memories]),
-        f"{name}.kind": np.repeat(np.array([KINDS.index(k) for *_, k in known], np.int64), [len(m) for m in memories]),
-        f"{name}.times": np.concatenate([np.zeros(0), *(m.times for m in memories)]),
-        f"{name}.keys": np.concatenate([np.zeros(0, np.uint64), *(_by_trip(m)[0] for m in memories)]),
-        f"{name}.sizes": np.concatenate([np.zeros(0, np.int64), *(_by_trip(m)[1] for m in memories)]),
-        f"{name}.tokens": np.array([inbox.tokens for inbox in inboxes], np.float64),
-        f"{name}.flags": np.array([_bits(inbox.flags) for inbox in inboxes], np.int64),
-    }
-    return Packed({f"{name}.asked": groups}, arrays)
-
-
 KINDS = ("waiting", "rejected")
 
 
-def _by_trip(memory: Memory) -> tuple[Array, Array]:
+def pack_inbox(name: str, inbox: Inbox) -> Packed:
+    """The inbox of one agent, whose number is 0: all trips that wait or were rejected, and which of the two."""
+    memories = [inbox.waiting, inbox.rejected]
+    keys, sizes = zip(*map(postings_by_trip, memories), strict=True)
+    arrays = {
+        **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
+        f"{name}.owner": np.zeros(sum(map(len, memories)), np.int64),
+        f"{name}.kind": np.repeat(np.arange(len(KINDS), dtype=np.int64), [len(m) for m in memories]),
+        f"{name}.times": np.concatenate([m.times for m in memories]),
+        f"{name}.keys": np.concatenate(keys),
+        f"{name}.sizes": np.concatenate(sizes),
+        f"{name}.tokens": np.array([inbox.tokens], np.float64),
+        f"{name}.flags": np.array([inbox.bits], np.int64),
+    }
+    return Packed({f"{name}.asked": {"0": inbox.asked} if inbox.asked else {}}, arrays)
+
+
+def postings_by_trip(memory: Memory) -> tuple[Array, Array]:
     """The keys of a memory, trip by trip, and how many each trip has."""
     return memory.keys[np.argsort(memory.trips, kind="stable")], np.bincount(memory.trips, minlength=len(memory))
 
 
-def _bits(flags: Sequence[bool]) -> int:
-    """Flags as a number: a leading one, then a bit for each."""
-    return int("1" + "".join("1" if flag else "0" for flag in flags), 2)
+def flags_of(bits: int) -> tuple[bool, ...]:
+    """The flags that :attr:`Inbox.bits` made into a number."""
+    return tuple(bit == "1" for bit in f"{bits:b}"[1:])
 
 
 def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
-    """The inboxes of ``n`` agents."""
+    """The inboxes of ``n`` agents: of one, or of all of a fleet in a file up to version 5."""
     ids = unpack_ids(model, f"{name}.trip_ids")
     owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
     times = model.array(f"{name}.times", np.float64, len(ids))
@@ -136,9 +140,7 @@ def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
     if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
         raise model.wrong(f"the trips of {name} do not fit together")
     cuts = np.r_[0, np.cumsum(sizes)]
-    inboxes = [
-        Inbox(tokens=float(t), flags=tuple(b == "1" for b in f"{f:b}"[1:])) for t, f in zip(tokens, flags, strict=True)
-    ]
+    inboxes = [Inbox(tokens=t, flags=flags_of(f)) for t, f in zip(tokens.tolist(), flags.tolist(), strict=True)]
     trips = iter(restored_ids(model, [trip for groups in asked.values() for group in groups for trip in group]))
     for i, groups in asked.items():
         known = tuple(tuple(next(trips) for _ in group) for group in groups)

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from functools import cached_property
 
 from astray.detectors.agents import Codec, Member
 from astray.errors import ModelFileError
@@ -44,7 +45,7 @@ class Members(MutableMapping[str, Member]):
     def _clear(self) -> None:
         self._changed: OrderedDict[str, Member] = OrderedDict()
         self._changed_bytes = 0
-        self._waiting: _Waiting | None = None
+        self._waiting = _Waiting()
         self._gone: set[str] = set()
         self._known_as: dict[str, bytes | None] = {}  # the checksums of what was changed, before that
 
@@ -65,7 +66,7 @@ class Members(MutableMapping[str, Member]):
         """A member whose trips may still have to be measured; None if there is none of this name."""
         if agent in self._changed:
             return self._changed[agent]
-        if self._waiting is not None and agent in self._waiting:
+        if agent in self._waiting.names:
             return self._unpacked(agent, self._waiting.read(agent))
         if agent in self._gone or self.store is None:
             return None
@@ -120,8 +121,6 @@ class Members(MutableMapping[str, Member]):
 
     def _put_aside(self) -> None:
         """Let the members that were changed wait on the disk."""
-        if self._waiting is None:
-            self._waiting = _Waiting()
         self._waiting.put((agent, self.codec.pack(member)) for agent, member in self._changed.items())
         self._changed.clear()
         self._changed_bytes = 0
@@ -132,8 +131,7 @@ class Members(MutableMapping[str, Member]):
         self._note(agent)
         if agent in self._changed:
             self._changed_bytes -= self._changed.pop(agent).nbytes
-        if self._waiting is not None:
-            self._waiting.remove(agent)
+        self._waiting.remove(agent)
         self._gone.add(agent)
 
     def __contains__(self, agent: object) -> bool:
@@ -144,22 +142,20 @@ class Members(MutableMapping[str, Member]):
         return self.store.entry(str(agent)) is not None
 
     def _is_changed(self, agent: object) -> bool:
-        return agent in self._changed or (self._waiting is not None and agent in self._waiting)
+        return agent in self._changed or agent in self._waiting.names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def names(self) -> list[str]:
         """All agents by name, in the order of their names."""
-        here = set(self._changed) | (set() if self._waiting is None else set(self._waiting.names))
         there = () if self.store is None else (agent for agent, _ in self.store.entries() if agent not in self._gone)
-        return sorted({*here, *there})
+        return sorted({*self.changed, *there})
 
     def __len__(self) -> int:
         if self.store is None:
-            return len(self._changed) + (0 if self._waiting is None else len(self._waiting.names))
-        changed = [*self._changed, *(() if self._waiting is None else self._waiting.names)]
-        new = sum(self.store.entry(agent) is None for agent in changed)
+            return len(self.changed)
+        new = sum(self.store.entry(agent) is None for agent in self.changed)
         return len(self.store) + new - len(self._removed)
 
     @property
@@ -186,7 +182,7 @@ class Members(MutableMapping[str, Member]):
 
     def with_waiting_trips(self) -> Iterator[str]:
         """The agents of whom flagged trips wait."""
-        if self.store is None or self._waiting is not None:
+        if self.store is None or self._waiting.names:
             yield from (agent for agent, row in self.rows() if row.waiting)
             return
         known = {
@@ -200,7 +196,7 @@ class Members(MutableMapping[str, Member]):
     @property
     def changed(self) -> set[str]:
         """The agents that were changed since the file was read, and are still there."""
-        return {*self._changed, *(() if self._waiting is None else self._waiting.names)}
+        return {*self._changed, *self._waiting.names}
 
     def changes(self, *, measured: bool = True) -> Iterator[tuple[str, Row | None, bytes | None]]:
         """What is to be written: agents with their rows, or None for who is gone, and the checksums they had.
@@ -260,13 +256,14 @@ class _Waiting:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-8192"):
-            self._connection.execute(f"PRAGMA {setting}")
-        self._connection.execute("CREATE TABLE members (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
 
-    def __contains__(self, agent: object) -> bool:
-        return agent in self.names
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for setting in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-8192"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("CREATE TABLE members (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
+        return connection
 
     def put(self, members: Iterable[tuple[str, bytes]]) -> None:
         """Keep some members; those of the same names are replaced."""
@@ -283,5 +280,6 @@ class _Waiting:
 
     def remove(self, agent: str) -> None:
         """Keep an agent no longer."""
-        self.names.discard(agent)
-        self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))
+        if agent in self.names:
+            self.names.remove(agent)
+            self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))

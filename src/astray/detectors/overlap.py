@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.errors import OverlapWarning
 from astray.features.hashing import mix
 from astray.trajectories import Trajectories
-
-Array = NDArray[Any]
 
 SPAN = 10  # steps in a row that stand in two runs are the same steps
 SHARE = 0.05  # of all steps: fewer may be how runs begin

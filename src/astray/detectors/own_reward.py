@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ from astray.trajectories import Trajectories
 if TYPE_CHECKING:
     from astray.irl.config import LearnConfig
     from astray.irl.learn import Learned
-
-Array = NDArray[Any]
 
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time

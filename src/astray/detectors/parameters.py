@@ -44,8 +44,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning):
         ((lambda value: isinstance(value, int)), "a whole number"),
     )
     progress: Progress | None = parameter(
-        None,
-        "Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it.",
+        None, "Called as ``progress(iteration, iterations, measures)`` while fitting. A saved model does not hold it."
     )
     featurizer: FeaturizerConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.features.featurizer.FeaturizerConfig")

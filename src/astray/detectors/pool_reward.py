@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astray.detectors.fleet_training import SharingConfig, refer
+from astray.detectors.fleet_training import refer
 from astray.detectors.parameters import AgentParameters
 from astray.detectors.resuming import revive
 from astray.detectors.shared_reward import enrol
@@ -27,7 +27,7 @@ from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
-class PoolConfig(SharingConfig):
+class PoolConfig:
     """How a pool teaches a reward."""
 
     held_out: float = 0.2  # share of the trips that nothing is learned from: they say what a normal trip scores
@@ -35,6 +35,7 @@ class PoolConfig(SharingConfig):
     step_trips: int = 400  # that the reward of steps learns from
     imagined: int = 1  # counterfactual trips of each aspect for each trip that is learned from
     least_imagined: int = 600  # and at least so many of each aspect
+    reference: int = 200  # normal trips that say what is usual
 
 
 def enrol_pool(
@@ -71,23 +72,24 @@ def pool_reward(
     population: Population | None,
     rng: np.random.Generator,
     start: Reward,
-    pool: PoolConfig | None = None,
 ) -> PoolReward | None:
     """A shared reward that goes on learning from a pool, whose trips are remembered; None if these are too few."""
     from astray.irl.config import POOL, STEPS
     from astray.irl.learn import held_out, learn
 
     assert start.trip is not None
-    pool = pool or PoolConfig()
+    pool = PoolConfig()
     whole = Population.of(past.trips, featurizer, past.paths)
     present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
-    spared = held_out(past.trips.ids, present, pool.held_out)
-    shown = np.setdiff1d(present, spared)
+    out = held_out(past.trips.ids, present, pool.held_out)
+    shown = np.setdiff1d(present, out)
     shown = shown[drawn(len(shown), pool.max_trips, rng)]
-    some = spared[drawn(len(spared), pool.reference, rng)]
-    world, unseen = (TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some))
+    some = out[drawn(len(out), pool.reference, rng)]
+    world, reference = (
+        TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
+    )
     steps = None if world is None else world.steps(pool.step_trips)
-    if world is None or unseen is None or steps is None:
+    if world is None or reference is None or steps is None:
         return None
     imagined = max(pool.imagined * len(shown), pool.least_imagined)
     learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
@@ -99,5 +101,5 @@ def pool_reward(
         )
         step = learn([steps], step_learning, rng, population=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
-    reward = replace(reward, reference=refer([unseen], reward, pool, rng))
+    reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
     return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])

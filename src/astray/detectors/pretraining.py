@@ -34,7 +34,7 @@ class Recipe:
     sharing: SharingConfig = SharingConfig(memories=2)
 
     def places(self) -> Iterator[Trajectories]:
-        """The trips of each town; nobody has a namesake in another one."""
+        """The trips of each town; no two people of different towns have the same name."""
         for number in range(self.towns + self.cities):
             variety = self.variety if number < self.towns else Variety.none()
             trips = world(self.first_seed + number, people=self.people, days=self.days, variety=variety).trips

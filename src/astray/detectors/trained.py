@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.detectors.inbox import Inbox, pack_inboxes, unpack_inboxes
+from astray.detectors.inbox import Inbox, pack_inbox, unpack_inboxes
 from astray.detectors.resuming import Generated
 from astray.errors import DataError
 from astray.features.featurizer import Featurizer
@@ -77,7 +77,7 @@ class Trained:
             parts.append(pack_calibration("calibration", self.calibration))
         else:
             parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
-            parts.append(pack_inboxes("inbox", [self.inbox]))
+            parts.append(pack_inbox("inbox", self.inbox))
         if self.featurizer is not None:
             parts.append(pack_featurizer("featurizer", self.featurizer))
         if self.world is not None:
@@ -94,18 +94,12 @@ class Trained:
         if "history" in model.values:  # files of version 4 hold it beside the reward
             reward = replace(reward, history=unpack_table(model, "history"))
         featurizer = unpack_featurizer(model, "featurizer") if kept.is_gps else None
-        world = None
+        world, n_features = None, 0 if featurizer is None else len(featurizer.names)
         if featurizer is None:
             width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
             mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
             world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
-        n_features = (
-            len(featurizer.names)
-            if featurizer is not None
-            else len(mean) + 2 * world.frequencies.shape[1]
-            if world
-            else 0
-        )
+            n_features = width + 2 * world.frequencies.shape[1]
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
         own, calibration, inbox = OwnScores(), None, Inbox()

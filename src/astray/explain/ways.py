@@ -112,19 +112,17 @@ def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Arr
     return found
 
 
-def rolled_out(
-    featurizer: Featurizer, actor: Actor, steps: Steps, row: int, n: int = EXPECTED, seed: int = 0
-) -> list[Way]:
-    """The ways on from before step ``row`` by the policy: its mean one, then ``n - 1`` drawn ones.
+def rolled_out(featurizer: Featurizer, actor: Actor, steps: Steps, row: int) -> list[Way]:
+    """The ways on from before step ``row`` by the policy: its mean one, then some that are drawn.
 
     They go on for as long as the trip did, within bounds.
     """
     at = steps[np.array([row])]
     left = float(steps.time[-1] - steps.time[row])
     horizon = int(np.clip(np.ceil(left / featurizer.config.interval), 5, MOST_STEPS))
-    noise = np.random.default_rng(seed).standard_normal((horizon, n, len(actor.action_mean)))
+    noise = np.random.default_rng(0).standard_normal((horizon, EXPECTED, len(actor.action_mean)))
     noise[:, 0] = 0.0
-    states = np.repeat(policy_states(at, featurizer.context.utc_offset), n, axis=0)
+    states = np.repeat(policy_states(at, featurizer.context.utc_offset), EXPECTED, axis=0)
     ways = actor.drive(states, horizon, featurizer.config.interval, noise)
     return [featurizer.projection.to_degrees(way) for way in ways]
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.explain.trip_words import is_place
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Habit, keys_of
 from astray.features.steps import Steps
@@ -60,7 +61,7 @@ def familiar_counts(steps: Steps, encoder: FamiliarityEncoder, number: int) -> F
 
 def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
     """Of counts (steps, habits) those of the smallest place: how many past trips came through here."""
-    sizes = [h.cell if h.cell and h == Habit(h.cell) else np.inf for h in encoder.habits]
+    sizes = [h.cell if h.cell and is_place(h) else np.inf for h in encoder.habits]
     return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
 
 
@@ -74,7 +75,7 @@ def counts_in_words(
     typical = np.median(counts, axis=0)
     history = len(encoder.memory) - int(number >= 0)
     by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
-    places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and h == Habit(h.cell))
+    places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and is_place(h))
     if not places:
         return f"{number_of(history, 'past trip')} to compare with", by_name
     said = [f"{places[0][1]:.0f} of {number_of(history, 'past trip')} came through this {_area(places[0][0])}"]

@@ -50,8 +50,8 @@ class Context:
     def of(cls, spec: ContextSpec, trips: Trajectories, projection: Projection, utc_offset: float = 0.0) -> Context:
         """Learn the labels of the categorical columns, and place the landmarks."""
         for name in spec.numeric:
-            _column(trips, name)
-        labels = {name: tuple(np.unique(_column(trips, name).astype(str)).tolist()) for name in spec.categorical}
+            context_column(trips, name)
+        labels = {name: tuple(np.unique(context_column(trips, name).astype(str)).tolist()) for name in spec.categorical}
         places = projection.to_metres(*np.array(spec.landmarks).T) if spec.landmarks else np.zeros((0, 2))
         return cls(spec, labels, tuple((float(x), float(y)) for x, y in places), utc_offset)
 
@@ -76,12 +76,12 @@ class Context:
         """The columns that came with the trips, as numbers: one row a trip. A label never seen before is all zeros."""
         columns: list[Array] = [np.zeros((len(trips), 0))]
         for name in self.spec.numeric:
-            values = _column(trips, name)
+            values = context_column(trips, name)
             if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
                 raise DataError(f"context column {name!r} is not a finite number for every trip", remedy="fill it in")
             columns.append(values)
         for name, known in self.labels.items():
-            labels = _column(trips, name).astype(str)
+            labels = context_column(trips, name).astype(str)
             columns += [labels == label for label in known]
         return np.column_stack(columns).astype(np.float32)
 
@@ -95,7 +95,8 @@ class Context:
         return np.column_stack([*waves, *near, steps.given]).astype(np.float32)
 
 
-def _column(trips: Trajectories, name: str) -> Array:
+def context_column(trips: Trajectories, name: str) -> Array:
+    """One value a trip; refused if there is no such column."""
     if name not in trips.context:
         known = ", ".join(trips.context) or "none"
         raise DataError(

@@ -19,7 +19,7 @@ from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.features.statistics import Statistic, statistics, statistics_of
-from astray.features.steps import Step, Steps, chosen, steps_of
+from astray.features.steps import Step, Steps, chosen, looked_at, steps_of
 from astray.features.trip_rows import TRIP_HABITS, TripRows
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
@@ -299,17 +299,11 @@ class Featurizer:
     def featurize(self, fixes: Trajectories, every: bool = True) -> Featurized:
         """The features of every good fix, or of one about every interval, with the statistics of the trips.
 
-        A trip that is remembered itself does not count towards its own familiarity. A row weighs as many seconds as
-        passed since the row before, up to the interval: so the mean over a trip does not depend on how often the
-        receiver spoke.
+        A trip that is remembered itself does not count towards its own familiarity.
         """
         paths, fault = self._paths(fixes)
-        steps = self.steps(paths)
         every = every or not self.counts
-        kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, self.config.interval))
-        steps = steps if len(kept) == len(steps) else steps[kept]
-        since = np.diff(steps.time, prepend=steps.time[:1])
-        weight = np.where(steps.first, 0.0, np.minimum(since, self.config.interval))
+        kept, steps, weight = looked_at(self.steps(paths), self.config.interval, every)
         number = self.memory.number_of(fixes.ids)
         # New trips, the usual case, have nothing of their own to hold out.
         without = number if (number >= 0).any() else None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from astray.errors import DataError
+from astray.features.hashing import changes
 from astray.trip_ids import TripId
 
 Array = NDArray[Any]
@@ -249,8 +250,7 @@ def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np
     """Sort pairs by key, then trip, and drop the repeated ones."""
     order = np.lexsort((trips, keys))
     keys, trips = keys[order], trips[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = (keys[1:] != keys[:-1]) | (trips[1:] != trips[:-1])
+    new = changes(keys) | changes(trips)
     return keys[new], trips[new]
 
 
@@ -277,7 +277,7 @@ class _Index:
 
     @classmethod
     def of(cls, keys: Array, trips: Array, weights: Array) -> _Index:
-        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, np.int64)
+        starts = np.flatnonzero(changes(keys))
         distinct = keys[starts]
         plain = len(weights) == 0 or bool((weights == 1.0).all())
         if plain:

@@ -17,6 +17,15 @@ EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
 
 
+def middle_longitude(lon: Array) -> float:
+    """The mean of longitudes on the circle.
+
+    >>> round(middle_longitude(np.array([179.0, -177.0])), 6)
+    -179.0
+    """
+    return float(np.degrees(np.angle(np.exp(1j * np.radians(lon)).mean())))
+
+
 @dataclass(frozen=True)
 class Projection:
     """A local equirectangular projection: true to scale near its centre, a continuous map across the antimeridian.
@@ -35,8 +44,7 @@ class Projection:
     @classmethod
     def centred_on(cls, lat: Array, lon: Array) -> Projection:
         """Centre on the middle of some fixes; longitudes are averaged on the circle."""
-        turn = np.exp(1j * np.radians(lon)).mean()
-        return cls(float(np.median(lat)), float(np.degrees(np.angle(turn))))
+        return cls(float(np.median(lat)), middle_longitude(lon))
 
     @cached_property
     def _east_metres_a_degree(self) -> float:

@@ -124,6 +124,18 @@ def chosen(steps: Steps, interval: float) -> NDArray[np.bool_]:
     return found
 
 
+def looked_at(steps: Steps, interval: float, every: bool) -> tuple[NDArray[np.int64], Steps, NDArray[np.float64]]:
+    """Every step, or those that are :func:`chosen`: their positions, themselves, and the seconds that each stands for.
+
+    These are the seconds since the step before, up to the interval: so the mean over a trip does not depend on how
+    often the receiver spoke.
+    """
+    kept = np.arange(len(steps)) if every else np.flatnonzero(chosen(steps, interval))
+    steps = steps if len(kept) == len(steps) else steps[kept]
+    since = np.diff(steps.time, prepend=steps.time[:1])
+    return kept, steps, np.where(steps.first, 0.0, np.minimum(since, interval))
+
+
 # -------------------------------------------------------------------- one step after another
 
 

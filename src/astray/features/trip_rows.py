@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from astray.features.familiarity import DAY, GRIDS, SHIFTS, STANDING, Frame, Habit, keys_of
 from astray.features.grid import cells
-from astray.features.hashing import mix
+from astray.features.hashing import changes, mix
 from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
@@ -137,8 +137,7 @@ class TripRows:
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """The first row of each trip that has one."""
-        trip = self.steps.trip
-        return np.flatnonzero(np.r_[True, trip[1:] != trip[:-1]]) if len(trip) else np.zeros(0, np.int64)
+        return np.flatnonzero(changes(self.steps.trip))
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -154,44 +153,18 @@ class TripRows:
         destinations = None if self.destinations is None else self.destinations[trips]
         return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips], destinations)
 
-    def prefixes(self, share: Array, told: Array | None = None) -> TripRows:
-        """The same trips as far as a ``share`` of their rows, rounded up, and not finished.
-
-        ``told`` says of which trips it is known where they will stop.
-        """
+    def prefixes(self, share: Array) -> TripRows:
+        """The same trips as far as a ``share`` of their rows, rounded up, and not finished."""
         wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
         place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
         rows = np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
-        destinations = None
-        if told is not None:
-            destinations = np.full((self.n_trips, 2), np.nan)
-            destinations[self.present] = self.steps.location[self.starts + self.lengths - 1]
-            destinations[~told] = np.nan
         going_on = np.zeros(self.n_trips, np.bool_)
-        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on, destinations)
-
-    @staticmethod
-    def concat(parts: Sequence[TripRows]) -> TripRows:
-        """Trips one after the other; they must be of one frame, or already have their keys."""
-        firsts = np.cumsum([0, *(p.n_trips for p in parts)])
-        return TripRows(
-            Steps.concat([replace(p.steps, trip=p.steps.trip + f) for p, f in zip(parts, firsts, strict=False)]),
-            np.concatenate([p.keys for p in parts]),
-            parts[0].frame,
-            int(firsts[-1]),
-            np.concatenate([p.finished for p in parts]),
-            np.concatenate([p._destinations for p in parts]),
-        )
-
-    @property
-    def _destinations(self) -> NDArray[np.float64]:
-        """Where each trip is meant to stop; not a number where that is not known."""
-        return np.full((self.n_trips, 2), np.nan) if self.destinations is None else self.destinations
+        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on)
 
     @property
     def told(self) -> NDArray[np.bool_]:
         """Which trips have stopped, or have a known destination."""
-        return self.finished | ~np.isnan(self._destinations[:, 0])
+        return self.finished if self.destinations is None else self.finished | ~np.isnan(self.destinations[:, 0])
 
     # ---------------------------------------------------------------- whole trips
 

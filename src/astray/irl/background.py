@@ -133,7 +133,7 @@ class Background:
 
 
 def take_paths(rows: Rows, n: int, horizon: int, rng: np.random.Generator) -> Rows:
-    """``n`` random trajectories, each cut to a random stretch of at most ``horizon`` steps."""
+    """``n`` random trajectories, each cut to a random part of at most ``horizon`` steps."""
     starts = np.searchsorted(rows.path, np.arange(rows.n_paths + 1))
     chosen = rng.integers(rows.n_paths, size=n)
     length = np.minimum(np.diff(starts)[chosen], horizon)

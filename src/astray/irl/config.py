@@ -70,7 +70,7 @@ class LearnConfig:
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
-    horizon: int = 50  # steps of a rollout, and of the stretches that Eq. 9 sums over
+    horizon: int = 50  # steps of a rollout, and of the parts of trajectories that Eq. 9 sums over
     rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy
     clone_updates: int = 300  # gradient steps that first make the policy imitate the demonstrations
     aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all

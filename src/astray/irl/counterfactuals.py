@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class Path(NamedTuple):
-    """One path: times, places, and the stretch of time in which it was changed (after the first, up to the second)."""
+    """One path: times, places, and the span of time in which it was changed (after the first, up to the second)."""
 
     time: Array
     xy: Array
@@ -90,7 +90,7 @@ def borrow(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
 
 
 def detour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: a stretch of the trip bulges sideways and comes back."""
+    """Route: a part of the trip bulges sideways and comes back."""
     n = len(xy)
     run = max(2, int(n * rng.uniform(0.15, 0.5)))
     if n < 4:

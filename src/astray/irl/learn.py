@@ -48,20 +48,6 @@ class Learned:
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
 
-    def background_rewards(self) -> list[NDArray[np.float64]]:
-        """For each aspect the mean rewards of what it was trained against, one a trajectory; the policy's own aside.
-
-        The policy does as the agent does, and the better the longer it learns: it is no measure of what is different.
-        """
-        found = []
-        for i, background in enumerate(self.backgrounds.values()):
-            rows = [r for source, r in background.rows.items() if source != "policy"]
-            means = [
-                np.bincount(r.path, self.posterior(r.features)[:, i].mean(axis=1)) / np.bincount(r.path) for r in rows
-            ]
-            found.append(np.concatenate(means) if means else np.zeros(0))
-        return found
-
 
 def learn(
     worlds: ActingWorld | Sequence[World],
@@ -115,14 +101,14 @@ def learn(
     whose = np.repeat(agents, [len(w.names) for w in all_worlds])
     n_agents = len(set(agents))
     names = [name for w in all_worlds for name in w.names]
-    units = whose.tolist() if n_agents * config.held_out >= 1 else names  # nobody is spared where there are few
-    spared = held_out(units, np.unique(demonstrations.trip), config.held_out)
-    left = np.isin(demonstrations.trip, spared)
-    training, left_out = demonstrations[~left], demonstrations[left]
+    units = whose.tolist() if n_agents * config.held_out >= 1 else names  # nobody is held out where there are few
+    out = held_out(units, np.unique(demonstrations.trip), config.held_out)
+    is_out = np.isin(demonstrations.trip, out)
+    training, tested = demonstrations[~is_out], demonstrations[is_out]
 
-    if acting is not None and len(spared):
-        # What is made of the demonstrations, and could be taken for one, is not made of those that are to judge.
-        acting = acting[~np.isin(np.arange(len(names)), spared)]
+    if acting is not None and len(out):
+        # What is made of the demonstrations, and could be taken for one, is not made of those that are held out.
+        acting = acting[~np.isin(np.arange(len(names)), out)]
         all_worlds = [acting]
 
     # Line 2: initialise the policy and the reward functions; T_s begins with what needs no policy.
@@ -148,7 +134,7 @@ def learn(
 
     history: list[dict[str, float]] = []
     best = _Best(reward)
-    judge = int(rng.integers(2**32))  # the same draws judge every iteration
+    seed = int(rng.integers(2**32))  # every iteration is measured on the same draws
     # Line 3: N times.
     for iteration in range(config.iterations):
         # Line 4: sample a reward function uniformly at random.
@@ -173,7 +159,7 @@ def learn(
         if generator is not None and rollout is not None and rolled is not None:
             measures |= _improve(generator, rollout, reward.posterior()(rolled.features)[:, :, head].mean(axis=1))
 
-        measures |= _held_out_measures(reward, left_out if len(left_out) else training, backgrounds, config, judge)
+        measures |= _held_out_measures(reward, tested if len(tested) else training, backgrounds, config, seed)
         history.append(measures)
         if progress is not None:
             progress(iteration + 1, config.iterations, measures)
@@ -183,7 +169,7 @@ def learn(
         reward.load_state_dict(best.state)
     # What an earlier reward has learned from is not known by head.
     unseen = (bootstrap.numpy() == 0) & (start is None)
-    unseen[spared] = True
+    unseen[out] = True
     return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, generator, backgrounds)
 
 
@@ -405,21 +391,21 @@ def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64]
     digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
     drawn = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # uniform in [0, 1)
     n = np.clip(np.count_nonzero(drawn < share), 1, len(known) - 1)
-    spared = {known[i] for i in np.argsort(drawn)[:n]}
-    return present[[names[i] in spared for i in present]]
+    out = {known[i] for i in np.argsort(drawn)[:n]}
+    return present[[names[i] in out for i in present]]
 
 
 @torch.no_grad()
 def _held_out_measures(
-    reward: RewardHeads, left_out: Rows, backgrounds: Mapping[str, Background], config: LearnConfig, judge: int
+    reward: RewardHeads, tested: Rows, backgrounds: Mapping[str, Background], config: LearnConfig, seed: int
 ) -> dict[str, float]:
     """The loss of Algorithm 2 on demonstrations that it does not learn from, and how far the heads lie apart there."""
-    rng = np.random.default_rng(judge)
+    rng = np.random.default_rng(seed)
     estimate = _step_estimate if config.objective == "step" else _trajectory_estimate
-    alike = torch.ones(int(left_out.trip.max()) + 1, reward.n_heads)
-    losses = estimate(reward, Evidence(left_out, backgrounds, alike), config, rng)
+    alike = torch.ones(int(tested.trip.max()) + 1, reward.n_heads)
+    losses = estimate(reward, Evidence(tested, backgrounds, alike), config, rng)
     posterior, n = reward.posterior(), 1024
-    own = posterior(left_out.features[left_out.draw(n, rng)])
+    own = posterior(tested.features[tested.draw(n, rng)])
     other = np.concatenate([posterior(b.draw_rows(n // len(backgrounds), rng)) for b in backgrounds.values()])
     if not (np.isfinite(own).all() and np.isfinite(other).all()):
         raise TrainingError("the reward exploded, so the model was not changed", remedy="lower learning_rate")

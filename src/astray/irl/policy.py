@@ -113,16 +113,11 @@ class GaussianPolicy(nn.Module):
         output = self.net.forward(self.split(self.theta)[0], self.standardise_states(states))
         return self.action_mean + self.action_scale * output
 
-    def distribution(self, states: Tensor | Array) -> torch.distributions.Distribution:
-        """The distribution of the action in each state, as torch's own object."""
-        return torch.distributions.Independent(torch.distributions.Normal(self.mean(states), self.std), 1)
-
-    def act(self, states: Tensor | Array, noise: Tensor | Array) -> Tensor:
-        """The actions that standard normal ``noise`` (..., a) picks: mean + std * noise."""
-        return self.actor()(states, noise)
-
     def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
-        """:meth:`act` with the present parameters unpacked once, for many small calls."""
+        """A function of states and standard normal noise (..., a) that gives the actions mean + std * noise.
+
+        The present parameters are unpacked once, for many small calls.
+        """
         layers, std = self.net.layers(self.split(self.theta)[0]), self.std
         mean, scale = self.action_mean, self.action_scale
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,6 @@ from astray.features.featurizer import Featurizer
 from astray.features.paths import resample
 from astray.features.trip_rows import TripRows
 from astray.trajectories import Trajectories
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

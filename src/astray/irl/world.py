@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
+from astray.features.hashing import changes
 from astray.features.paths import make_paths, of_trips, resample
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import Counterfactual, explore
@@ -76,7 +77,7 @@ class Rows:
 
     @cached_property
     def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each trip starts, and how many rows it has; what nobody demonstrated is a trip by trajectory."""
+        """Where each trip starts, and how many rows it has; of the background each trajectory is a trip."""
         new = np.ones(len(self), np.bool_)
         new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
         starts = np.flatnonzero(new)
@@ -87,7 +88,7 @@ class Rows:
         path = self.path[keep]
         return Rows(
             self.features[keep],
-            np.cumsum(np.r_[False, path[1:] != path[:-1]]).astype(np.int64) if len(path) else path,
+            np.cumsum(changes(path)) - 1,
             self.states[keep],
             self.actions[keep],
             self.trip[keep],
@@ -281,7 +282,7 @@ class GeoWorld:
         kept, of = steps[chosen], path[chosen]
         return Rows(
             features=self.featurizer.encode(kept, without),
-            path=np.cumsum(np.r_[False, of[1:] != of[:-1]]).astype(np.int64) if len(of) else of,
+            path=np.cumsum(changes(of)) - 1,
             states=policy_states(kept, self._utc_offset),
             actions=kept.velocity,
             trip=np.full(len(kept), -1),

@@ -56,13 +56,12 @@ class Slab(NamedTuple):
     is_last: bool
 
 
-def slabs(batches: Iterable[Batch], fixes: int | None = None) -> Iterator[Slab]:
-    """Batches put together until they have so many fixes, by default :data:`SLAB_FIXES`."""
-    most = fixes or SLAB_FIXES
+def slabs(batches: Iterable[Batch]) -> Iterator[Slab]:
+    """Batches put together until they have :data:`SLAB_FIXES` fixes."""
     held: list[Trajectories] = []
     n, share = 0, 0.0
     for trips, now in batches:
-        if n >= most:  # and there is something after it
+        if n >= SLAB_FIXES:  # and there is something after it
             yield Slab(Trajectories.concat(held), share, False)
             held, n = [], 0
         held.append(trips)

@@ -1,4 +1,4 @@
-"""Who does jobs, who has done one, and what a run that was killed leaves for the next."""
+"""Workers, reports of finished jobs, and what a run that was killed leaves for the next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT_BYTES = 128 << 20
 
 
 class Workers(NamedTuple):
-    """Who does the jobs: processes of this machine, or an executor that has about so many."""
+    """Where jobs run: in ``n`` processes of this machine, or in an executor that has about so many."""
 
     n: int = 1
     executor: Executor | None = None
@@ -35,7 +35,7 @@ HERE = Workers()
 
 
 class Step(NamedTuple):
-    """A job that was done, for who looks on."""
+    """A job that was done, for the display of progress."""
 
     share: float  # of everything that is done with it
     agents: Sequence[str]
@@ -48,7 +48,7 @@ Watch = Callable[[Step], None]
 
 
 def unwatched(step: Step) -> None:
-    """Nobody looks on."""
+    """Show no progress."""
 
 
 class Done(NamedTuple, Generic[Result]):
@@ -61,12 +61,12 @@ class Done(NamedTuple, Generic[Result]):
 
 @dataclass
 class Timed(Generic[Task, Result]):
-    """Work that tells who has done it."""
+    """Work with the name of the process that did it, and the time that it took."""
 
     work: Callable[[Task], Result]
 
     def __call__(self, task: Task) -> Done[Result]:
-        """Do a task, and tell."""
+        """Do a task."""
         began = time.process_time()
         result = self.work(task)
         return Done(result, f"{platform.node()}:{os.getpid()}", time.process_time() - began)

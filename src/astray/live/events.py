@@ -1,4 +1,4 @@
-"""Events as JSON lines, numbered, so that whoever reads them after a restart can tell what it has read before."""
+"""Events as JSON lines, numbered, so that a reader can tell after a restart which of them it has read before."""
 
 from __future__ import annotations
 

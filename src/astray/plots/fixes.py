@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.errors import DataError
+from astray.features.projection import middle_longitude
 from astray.plots.style import GREY, canvas
 from astray.text import drawn, number_of, shortened
 from astray.trajectories import Trajectories
@@ -60,7 +61,7 @@ def centred(lon: NDArray[Any]) -> NDArray[np.float64]:
     >>> centred(np.array([179.5, -179.5])).tolist()
     [179.5, 180.5]
     """
-    middle = float(np.degrees(np.angle(np.exp(1j * np.radians(lon)).mean())))
+    middle = middle_longitude(lon)
     return np.asarray((lon - middle + 180.0) % 360.0 - 180.0 + middle, np.float64)
 
 

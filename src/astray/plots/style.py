@@ -64,7 +64,7 @@ def canvas(width: float, height: float, layout: Literal["constrained"] | None = 
 
 
 def plain(axes: Axes) -> None:
-    """Axes without what nobody reads."""
+    """Axes with two spines, small labels and faint horizontal lines."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(labelsize=8.5, color=GREY)

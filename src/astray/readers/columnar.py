@@ -6,7 +6,7 @@ Of GeoParquet (geoparquet.org, versions 1.0 and 1.1) the points of the primary g
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,18 @@ def column_names(file: Path) -> list[str]:
 
 
 def blocks(
-    file: Path, columns: Sequence[str], *, n_rows: int = ROWS, progress: Progress | None = None
+    file: Path,
+    names: Sequence[str],
+    wanted: Mapping[str, int],
+    *,
+    n_rows: int = ROWS,
+    progress: Progress | None = None,
 ) -> Iterator[delimited.Block]:
-    """The wanted columns of a file, some rows at a time; the first row is row 1."""
+    """Some rows of a file at a time; the first row is row 1.
+
+    ``names`` are its :func:`column_names`, and ``wanted`` maps names in the result to positions among them.
+    """
+    columns = list(dict.fromkeys(names[i] for i in wanted.values()))
     with _reading(file):
         lazy = _scan(file)
         geometry = _geometry(file, lazy.collect_schema().names())
@@ -62,7 +71,8 @@ def blocks(
             frame = lazy.slice(start, n_rows).collect()
             if geometry is not None:
                 frame = geometry.split(file, frame, start + 1).select(columns)
-            yield delimited.Block(frame, np.arange(start + 1, start + 1 + frame.height))
+            block = delimited.Block(frame, np.arange(start + 1, start + 1 + frame.height))
+            yield delimited.selected(block, names, wanted)
             if progress is not None:
                 progress(min(start + n_rows, total), total)
 

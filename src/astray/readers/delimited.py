@@ -46,6 +46,11 @@ class Block:
     rows: NDArray[np.int64]
 
 
+def selected(block: Block, names: Sequence[str], wanted: Mapping[str, int]) -> Block:
+    """The wanted columns, by their positions among ``names``, under the names that they are wanted by."""
+    return Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
+
+
 def sniff(
     path: Path,
     score: Callable[[Sequence[str]], int],

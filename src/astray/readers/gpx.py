@@ -30,14 +30,6 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
 class _Gpx(Document):
     root = "gpx"
 
-    def __init__(self, file: Path) -> None:
-        super().__init__(file)
-        self.tracks: list[list[Point]] = []
-
-    @property
-    def found(self) -> bool:
-        return any(self.tracks)
-
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "trk":
             self.tracks.append([])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +44,15 @@ def guess(file: Path, missing: Collection[str], delimiter: str | None = None) ->
 
 def _beginning(file: Path, delimiter: str | None) -> pl.DataFrame:
     if columnar.columnar(file):
-        return next(columnar.blocks(file, columnar.column_names(file), n_rows=ROWS)).frame
+        names = columnar.column_names(file)
+        return next(columnar.blocks(file, names, _all(names), n_rows=ROWS)).frame
     dialect = delimited.sniff(file, recognised, delimiter=delimiter)
-    wanted = {name: i for i, name in enumerate(dialect.names)}
-    blocks = delimited.blocks(file, dialect, wanted, Intake(True, None), block_bytes=1 << 18)
+    blocks = delimited.blocks(file, dialect, _all(dialect.names), Intake(True, None), block_bytes=1 << 18)
     return next(blocks).frame.head(ROWS)
+
+
+def _all(names: Sequence[str]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
 
 
 def _role(series: pl.Series, missing: Collection[str]) -> str | None:

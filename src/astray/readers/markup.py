@@ -36,6 +36,7 @@ class Document:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.tracks: list[list[Point]] = []
         self.path: list[str] = []
         self._lines_before = 0
         self._outermost: str | None = None
@@ -55,7 +56,7 @@ class Document:
     @property
     def found(self) -> bool:
         """Whether there was something to read, so far."""
-        return False
+        return any(self.tracks)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""

@@ -117,7 +117,7 @@ def peek(path: Path, n_bytes: int = 1 << 16) -> tuple[Path, bytes]:
             with _stream(path) as stream:
                 return _inner_name(path), stream.read(n_bytes)
         with zipfile.ZipFile(path) as archive:
-            first = min(_members(path, archive), key=lambda member: member.filename)
+            first = min(_members(archive), key=lambda member: member.filename)
             with archive.open(first) as stream:
                 return Path(first.filename), stream.read(n_bytes)
 
@@ -127,7 +127,7 @@ def size_of(path: Path) -> int:
     with _refusing(path):
         if _is_zip(path):
             with zipfile.ZipFile(path) as archive:
-                return sum(member.file_size for member in _members(path, archive))
+                return sum(member.file_size for member in _members(archive))
         if _magic(path) != _GZIP:
             return _USUAL_RATIO * path.stat().st_size
         with open(path, "rb") as file:
@@ -149,7 +149,7 @@ def unpack(path: Path, target: Path) -> dict[Path, str]:
         root.mkdir(parents=True)
         done = 0
         with zipfile.ZipFile(path) as archive:
-            for member in _members(path, archive):
+            for member in _members(archive):
                 file = root / member.filename
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as stream:
@@ -165,7 +165,7 @@ def _inner_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix.lower() in INNER else path
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """The files of an archive that may be unpacked; what systems put beside them is passed over."""
     found = []
     for member in archive.infolist():

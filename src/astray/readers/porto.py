@@ -106,14 +106,10 @@ def _blocks(
     file: Path, batch: int, options: PortoOptions, intake: Intake, progress: Progress | None
 ) -> Iterator[delimited.Block]:
     if columnar.columnar(file):
-        names: Sequence[str] = columnar.column_names(file)
-        where = _positions(file, names)
-        columns = [names[i] for i in where.values()]
-        for block in columnar.blocks(file, columns, n_rows=batch, progress=progress):
-            yield delimited.Block(block.frame.select(pl.col(names[i]).alias(k) for k, i in where.items()), block.rows)
-        return
+        names = columnar.column_names(file)
+        return columnar.blocks(file, names, _positions(file, names), n_rows=batch, progress=progress)
     dialect = delimited.sniff(file, _score, delimiter=options.delimiter, encoding=options.encoding)
-    yield from delimited.blocks(file, dialect, _positions(file, dialect.names), intake, progress=progress)
+    return delimited.blocks(file, dialect, _positions(file, dialect.names), intake, progress=progress)
 
 
 def _score(names: Sequence[str]) -> int:

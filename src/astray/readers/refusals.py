@@ -219,10 +219,10 @@ class Intake:
         """Leave something out that is no error of the file, but say so."""
         self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
 
-    def leave_out_all(self, file: object, rows: NDArray[np.int64], reason: str, *, unit: str = "row") -> None:
+    def leave_out_all(self, file: object, rows: NDArray[np.int64], reason: str) -> None:
         """The same of many rows."""
         if len(rows):
-            self.report.add_all((Skipped(str(file), row, reason, unit) for row in rows.tolist()), len(rows), reason)
+            self.report.add_all((Skipped(str(file), row, reason) for row in rows.tolist()), len(rows), reason)
 
     def refuse(
         self,

@@ -118,7 +118,7 @@ def read_frame(
             TABLE,
             "",
             names,
-            lambda wanted: iter([_selected(delimited.Block(table, rows), names, wanted)]),
+            lambda wanted: iter([delimited.selected(delimited.Block(table, rows), names, wanted)]),
             options,
             intake,
         )
@@ -238,13 +238,8 @@ def _fixes(
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """The good fixes of one table, block by block."""
     if columnar.columnar(file):
-
-        def stored(wanted: Mapping[str, int]) -> Iterator[delimited.Block]:
-            columns = list(dict.fromkeys(names[i] for i in wanted.values()))
-            for block in columnar.blocks(file, columns, progress=progress):
-                yield _selected(block, names, wanted)
-
-        names: Sequence[str] = columnar.column_names(file)
+        names = columnar.column_names(file)
+        stored = partial(columnar.blocks, file, names, progress=progress)
         return _good(file, harmless(file.stem), names, stored, options, intake)
     dialect = delimited.sniff(
         file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
@@ -253,10 +248,6 @@ def _fixes(
         intake.report.note(f"{file}: passed over {number_of(dialect.above, 'line')} above the column names")
     written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
     return _good(file, harmless(file.stem), dialect.names, written, options, intake)
-
-
-def _selected(block: delimited.Block, names: Sequence[str], wanted: Mapping[str, int]) -> delimited.Block:
-    return delimited.Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
 
 
 def _good(

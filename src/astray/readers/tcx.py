@@ -18,9 +18,9 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     """
     document = _Tcx(file)
     document.walk(intake)
-    for point in (point for activity in document.activities for point in activity if point.lat is None):
+    for point in (point for activity in document.tracks for point in activity if point.lat is None):
         intake.leave_out(file, point.line, "a track point without a position", unit="line")
-    placed = ([point for point in activity if point.lat is not None] for activity in document.activities)
+    placed = ([point for point in activity if point.lat is not None] for activity in document.tracks)
     recorded = [activity for activity in placed if activity]
     if not recorded:
         remedy = "courses and activities in a hall are not read; export an activity recorded outdoors"
@@ -31,21 +31,14 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
 class _Tcx(Document):
     root = "TrainingCenterDatabase"
 
-    def __init__(self, file: Path) -> None:
-        super().__init__(file)
-        self.activities: list[list[Point]] = []
-        self._point: Point | None = None
-
-    @property
-    def found(self) -> bool:
-        return any(self.activities)
+    _point: Point | None = None  # the one that is being read
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "activity":
-            self.activities.append([])
+            self.tracks.append([])
         elif name == "trackpoint" and "activity" in self.path:
             self._point = Point(self.line)
-            self.activities[-1].append(self._point)
+            self.tracks[-1].append(self._point)
 
     def end(self, name: str, text: str) -> None:
         if self._point is None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from astray.errors import DataError
+from astray.features.context import context_column
 from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -86,13 +87,7 @@ class ByContext:
 
     def __call__(self, trips: Trajectories) -> Floats:
         """One threshold a trip."""
-        if self.column not in trips.context:
-            known = ", ".join(trips.context) or "none"
-            raise DataError(
-                f"no context column {self.column!r} in these trajectories (there are: {known})",
-                remedy="give it with the trips, or name another",
-            )
-        labels = trips.context[self.column].astype(str).tolist()
+        labels = context_column(trips, self.column).astype(str).tolist()
         return np.array([self.thresholds.get(label, self.otherwise) for label in labels], np.float64)
 
 

@@ -57,7 +57,7 @@ class OwnScores:
         return replace(self, trips=known[before.number_of(after.trip_ids)])
 
     def of_aspects(self, aspects: int) -> NDArray[np.float32]:
-        """The rewards of the trips by so many aspects; before the first was scored nobody knows how many there are."""
+        """The rewards of the trips by so many aspects, which is not known before the first trip was scored."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
     def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
@@ -234,13 +234,13 @@ def suspected(
         before, doubted = doubted, probability > 0.5
         if np.array_equal(before, doubted):
             break
-    return tuple(ids[i] for i in strays(probability, config.mistaken).tolist())
+    return tuple(ids[i] for i in most_suspect(probability, config.mistaken).tolist())
 
 
-def strays(probability: Array, mistaken: float) -> NDArray[np.int64]:
-    """The most probable strays, as many as there can be without ``mistaken`` of the agent's own expected among them.
+def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
+    """The trips to suspect: the most probable ones, with at most ``mistaken`` of the agent's own expected among them.
 
-    >>> strays(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
+    >>> most_suspect(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
     [1, 2]
     """
     first = np.argsort(-probability, kind="stable")

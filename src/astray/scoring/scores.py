@@ -18,6 +18,7 @@ from astray.irl.shared import Reward, trip_rewards
 from astray.scoring.decisions import BAND, level
 from astray.scoring.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
 from astray.scoring.segments import Segment, leaving, segments
+from astray.times import moments
 from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
@@ -96,7 +97,7 @@ class Scores:
 
     @cached_property
     def of_steps(self) -> StepScores:
-        """The scores of each row; who asks for those of trips alone need not wait for them."""
+        """The scores of each row, computed when they are first needed: the scores of trips do without."""
         n = len(self.chunk.trip)
         found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
         of_row = self.chunk.scale[self.chunk.trip]
@@ -198,7 +199,7 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
     time = scores.chunk.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
-    moments = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
+    when = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
     begins = scores.trips.columns["time"][scores.trips.offsets[:-1]].tolist() if scores.trips.is_gps else None
     return pl.DataFrame(
         {
@@ -207,9 +208,9 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
             **scores.of_trips._asdict(),
             "aspect": _named(scores.aspects, scores.of_trips.aspect),
             "history": scores.chunk.history,
-            **({} if begins is None else {"start": moments(begins)}),
-            "segment_start": moments(starts),
-            "segment_end": moments(ends),
+            **({} if begins is None else {"start": when(begins)}),
+            "segment_start": when(starts),
+            "segment_end": when(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
             "level": enter,
         }
@@ -258,6 +259,4 @@ def fix_table(scores: Scores) -> pl.DataFrame:
             "fault": pl.Series(FAULT_NAMES).gather(chunk.fault.astype(np.int64)),
         }
     ).with_columns(pl.col(*scored).fill_nan(None))
-    if not trips.is_gps:
-        return table
-    return table.with_columns((pl.col("time") * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
+    return moments(table, "time") if trips.is_gps else table

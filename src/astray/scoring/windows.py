@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.clock import first_after, shifts
+from astray.features.hashing import changes
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -26,7 +27,7 @@ class Runs(NamedTuple):
     @classmethod
     def of(cls, trip: Array, n_trips: int | None = None) -> Runs:
         """The runs of rows, each of which names its trip."""
-        starts = _starts(trip)
+        starts = np.flatnonzero(changes(trip))
         size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
         return cls(trip[starts], np.diff(starts, append=len(trip)), size)
 
@@ -51,11 +52,6 @@ class Runs(NamedTuple):
         means = self.sums(values * share)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
         return means
-
-
-def _starts(values: Array) -> NDArray[np.int64]:
-    """Where each run of equal values starts."""
-    return np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
 
 
 def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float) -> Floats:

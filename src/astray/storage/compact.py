@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.features.hashing import changes
+
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 
@@ -120,7 +122,7 @@ def as_rising(steps: Keys) -> Keys:
 
 def postings(keys: Keys, trips: NDArray[np.int32]) -> list[Array]:
     """Postings, sorted by key and then trip, as arrays of :data:`POSTINGS`."""
-    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, np.int64)
+    first = np.flatnonzero(changes(keys))
     higher = np.diff(trips, prepend=np.int32(0))
     higher[first] = trips[first]
     return [rising(keys[first]), np.diff(first, append=len(keys)).astype(np.uint32), higher.astype(np.uint32)]

@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -106,8 +107,18 @@ class ModelFile:
 
     def wrong(self, what: str) -> ModelFileError:
         """An error that says what is wrong with this file."""
-        remedy = "it is damaged or was not written by astray: save the model again"
-        return ModelFileError(what, place=self.path, remedy=remedy)
+        return damaged(self.path, what)
+
+    @contextmanager
+    def fitting_together(self) -> Iterator[None]:
+        """Refuse the file if what is made of it inside the block shows that its parts do not fit together."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            # The checksum held, so somebody wrote this on purpose, or an older astray did.
+            raise self.wrong(f"its parts do not fit together ({error})") from error
 
 
 def pack_text(name: str, texts: Sequence[str]) -> dict[str, Array]:
@@ -117,6 +128,42 @@ def pack_text(name: str, texts: Sequence[str]) -> dict[str, Array]:
         f"{name}.utf8": np.frombuffer(b"".join(encoded), np.uint8),
         f"{name}.ends": np.cumsum([0, *(len(e) for e in encoded)], dtype=np.int64),
     }
+
+
+# -------------------------------------------------------------------- refusals, also of a fleet's file
+
+
+def damaged(path: Path, what: str) -> ModelFileError:
+    """What is wrong with a file."""
+    remedy = "it is damaged or was not written by astray: save the model again"
+    return ModelFileError(what, place=path, remedy=remedy)
+
+
+def not_whole(path: Path, error: Exception) -> ModelFileError:
+    """A file that could not be read to its end."""
+    remedy = "copy it again, or fit and save the model again"
+    return ModelFileError(f"not a whole model file ({error})", place=path, remedy=remedy)
+
+
+def too_new(path: Path, version: int, known: int) -> ModelFileError:
+    """A file of a version that is not known yet."""
+    reason = f"written in version {version} of the format, this astray reads up to {known}"
+    return ModelFileError(reason, place=path, remedy="upgrade astray")
+
+
+def not_saved(path: Path, error: Exception) -> ModelFileError:
+    """A model that could not be written."""
+    return ModelFileError(
+        f"the model was not saved ({getattr(error, 'strerror', None) or error})",
+        place=path,
+        remedy="make room or choose another place, and save again; an older file of that name is untouched",
+    )
+
+
+def refuse_folder(path: Path) -> None:
+    """Refuse to write a model where a folder is."""
+    if path.is_dir():
+        raise ModelFileError("a folder where a file was expected", place=path, remedy="name the model's file")
 
 
 # -------------------------------------------------------------------- writing
@@ -130,18 +177,13 @@ def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[
     """
     target = Path(path)
     pieces = packed(kind, values, arrays, target)
-    if target.is_dir():
-        raise ModelFileError("a folder where a file was expected", place=target, remedy="name the model's file")
+    refuse_folder(target)
     try:
         with replacing(target) as file:
             for piece in pieces:
                 file.write(piece)
     except OSError as error:
-        raise ModelFileError(
-            f"the model was not saved ({error.strerror or error})",
-            place=target,
-            remedy="make room or choose another place, and save again; an older file of that name is untouched",
-        ) from error
+        raise not_saved(target, error) from error
 
 
 def packed(
@@ -221,7 +263,7 @@ def read(path: FilePath) -> ModelFile:
     except FileNotFoundError as error:
         raise ModelFileError("there is no such file", place=source, remedy="check the path") from error
     except OSError as error:
-        raise _not_whole(source, error) from error
+        raise not_whole(source, error) from error
 
 
 def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
@@ -238,7 +280,7 @@ def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
     except (ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise _not_whole(source, error) from error
+        raise not_whole(source, error) from error
     checksum = head.pop("checksum", None)
     model = ModelFile(source, str(head.get("kind")), head.get("values", {}), arrays)
     if not isinstance(model.values, dict):
@@ -246,12 +288,6 @@ def parse(file: BinaryIO, size: int, source: Path) -> ModelFile:
     if checksum != _checksum(head, {name: [array] for name, array in arrays.items()}):
         raise model.wrong("its contents do not match their checksum")
     return model
-
-
-def _not_whole(source: Path, error: Exception) -> ModelFileError:
-    return ModelFileError(
-        f"not a whole model file ({error})", place=source, remedy="copy it again, or fit and save the model again"
-    )
 
 
 def _plain_json(text: str | bytes) -> Any:
@@ -322,8 +358,4 @@ def _check_version(path: Path, head: Any) -> None:
             "written by an earlier astray, whose models this one cannot use", place=path, remedy="fit the model again"
         )
     if version > VERSION:
-        raise ModelFileError(
-            f"written in version {version} of the format, this astray reads up to {VERSION}",
-            place=path,
-            remedy="upgrade astray",
-        )
+        raise too_new(path, version, VERSION)

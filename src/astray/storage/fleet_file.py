@@ -18,22 +18,17 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray import atomic
 from astray.errors import InUseError, ModelFileError, Place
 from astray.storage.compact import TEXTS, as_texts, pack_arrays, texts, unpack_arrays
-from astray.storage.container import FilePath
+from astray.storage.container import FilePath, damaged, not_saved, not_whole, refuse_folder, too_new
 from astray.storage.fleet_store import Entry, Row
-
-Array = NDArray[Any]
-T = TypeVar("T")
 
 VERSION = 6  # of the format; up to 5 a fleet was one safetensors file
 APPLICATION = 0x61737472  # "astr"
@@ -167,11 +162,7 @@ class FleetFile:
             raise self.wrong("an SQLite database, but not a model of astray")
         (version,) = ask("PRAGMA user_version").fetchone()
         if version > VERSION:
-            raise ModelFileError(
-                f"written in version {version} of the format, this astray reads up to {VERSION}",
-                place=self.path,
-                remedy="upgrade astray",
-            )
+            raise too_new(self.path, version, VERSION)
         if version != VERSION or tables != [("table", name, name, sql) for name, sql in _tables()]:
             raise self.wrong("its tables are not those that astray makes")
         if ask("PRAGMA journal_mode").fetchone() != ("delete",):
@@ -189,8 +180,7 @@ class FleetFile:
 
     def wrong(self, what: str) -> ModelFileError:
         """An error that says what is wrong with this file."""
-        remedy = "it is damaged or was not written by astray: save the model again"
-        return ModelFileError(what, place=self.path, remedy=remedy)
+        return damaged(self.path, what)
 
     def is_at(self, path: FilePath) -> bool:
         """Whether this open file is the one that has this name now."""
@@ -231,7 +221,10 @@ class FleetFile:
             found = connection.execute(asked, (number,)).fetchone()
             if found is None or not _matches(f"directory {number} {found[0]}", found[2], found[1]):
                 raise self.wrong("its directory does not match its checksum")
-            entries = self._whole(_unpack_shard, found[2])
+            try:
+                entries = _unpack_shard(found[2])
+            except (ValueError, OverflowError) as error:
+                raise self.wrong(f"its parts do not fit together ({error})") from error
             if len(entries) != found[0] or any(shard_of(name) != number for name in entries):
                 raise self.wrong("its directory does not fit together")
             self._shards[number] = entries
@@ -272,12 +265,6 @@ class FleetFile:
             if data is not None:
                 return data, entry
         return None
-
-    def _whole(self, unpack: Callable[[bytes], T], data: bytes) -> T:
-        try:
-            return unpack(data)
-        except (ValueError, OverflowError) as error:
-            raise self.wrong(f"its parts do not fit together ({error})") from error
 
     # ---------------------------------------------------------------- changing
 
@@ -364,14 +351,13 @@ def write(path: FilePath, shared: Mapping[int, bytes], rows: Iterable[tuple[str,
     target = Path(path)
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise ModelFileError("a fleet's file needs SQLite 3.37 or newer", place=target, remedy="use a newer Python")
-    if target.is_dir():
-        raise ModelFileError("a folder where a file was expected", place=target, remedy="name the model's file")
+    refuse_folder(target)
     try:
         _settle(target)
         with atomic.replacing(target) as file:
             _build(Path(file.name), shared, rows)
     except (OSError, sqlite3.Error) as error:
-        raise _not_saved(target, error) from error
+        raise not_saved(target, error) from error
 
 
 def _build(path: Path, shared: Mapping[int, bytes], rows: Iterable[tuple[str, Row]]) -> None:
@@ -415,15 +401,6 @@ def _tables() -> list[tuple[str, str]]:
     return [(statement.split()[2], statement) for statement in SCHEMA]
 
 
-def _not_saved(path: Path, error: Exception) -> ModelFileError:
-    said = getattr(error, "strerror", None) or error
-    return ModelFileError(
-        f"the model was not saved ({said})",
-        place=path,
-        remedy="make room or choose another place, and save again; an older file of that name is untouched",
-    )
-
-
 def _refusal(path: Path, error: sqlite3.Error) -> ModelFileError | InUseError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in BUSY:
@@ -435,7 +412,5 @@ def _refusal(path: Path, error: sqlite3.Error) -> ModelFileError | InUseError:
             remedy="open it as somebody who may write it",
         )
     if code in (10, 13):  # a failing or a full disk
-        return _not_saved(path, error)
-    return ModelFileError(
-        f"not a whole model file ({error})", place=path, remedy="copy it again, or fit and save the model again"
-    )
+        return not_saved(path, error)
+    return not_whole(path, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from astray.errors import ModelFileError
 from astray.storage.container import FilePath, read
 from astray.storage.fleet_file import FleetFile
 
@@ -39,10 +38,5 @@ def load(path: FilePath) -> IRLDetector | FleetDetector:
     kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
     if model.kind not in kinds:
         raise model.wrong(f"a model of the unknown kind {model.kind!r}")
-    try:
+    with model.fitting_together():
         return kinds[model.kind].from_file(model)
-    except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        # The checksum held, so somebody wrote this on purpose, or an older astray did.
-        raise model.wrong(f"its parts do not fit together ({error})") from error
