@@ -285,9 +285,8 @@ def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receive
     assert tell(store.writer, alert, LISBON, NOW, "https://gps.example.org") == "yes"
     assert tell(store.writer, alert, LISBON, NOW) == "yes", "deciding again writes nothing new"
     tell_change(store.writer, alert, "closed", LISBON, NOW)
-    with delivering(store) as outbox:
+    with delivering(store):
         until(lambda: len(receiver.got) == 3)
-        outbox.wake()
         until(lambda: standing(store.writer)["waiting"] == 0)
     events = [json.loads(body)["event"] for path, _, body in receiver.got if path == "/a"]
     assert events == ["opened", "closed"], "programs are told of the end, and in this order"

@@ -61,7 +61,7 @@ class Outbox:
     def __init__(self, store: Store, write: Write, means: Means | None = None, seed: int | None = None) -> None:
         self._store, self._write, self._means = store, write, means or Means()
         self._chance = np.random.default_rng(seed)
-        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
         self._busy: set[OutletAddress] = set()
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._pool = ThreadPoolExecutor(AT_ONCE, "outlet")
@@ -70,14 +70,9 @@ class Outbox:
         """Begin to deliver."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Look at once for what is due."""
-        self._wake.set()
-
     def stop(self) -> None:
         """Stop when what is under way has arrived or failed."""
         self._stopped.set()
-        self._wake.set()
         self._thread.join()
         self._pool.shutdown()
 
@@ -91,8 +86,7 @@ class Outbox:
                         self._pool.submit(self._deliver_all, outlet, waiting)
             except StoreError as error:
                 log.error("the outbox cannot be read: %s", error)
-            self._wake.wait(LOOK)
-            self._wake.clear()
+            self._stopped.wait(LOOK)
         reader.close()
 
     def _deliver_all(self, outlet: OutletAddress, waiting: list[Waiting]) -> None:

@@ -96,13 +96,6 @@ class Store(ABC):
     def close(self) -> None:
         """Close the connection that writes, and let another process open the store."""
 
-    def backup(self, path: Path) -> None:
-        """Write a copy of the store, as it is at one moment, to a new file."""
-        raise StoreError(
-            f"a store of {self.kind} is not copied by astray",
-            remedy="use the tools of the database server, such as pg_dump",
-        )
-
     def upgrade(self) -> int:
         """Bring the tables up to date; gives how many migrations that took."""
         writer = self.writer

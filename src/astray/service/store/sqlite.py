@@ -122,10 +122,6 @@ class SqliteStore(Store):
                 raise StoreError("a reader holds on to old pages of the store", remedy="try again")
             time.sleep(0.02)
 
-    def backup(self, path: Path) -> None:
-        """Write a copy of the store, as it is at one moment, to a new file; the service may go on meanwhile."""
-        copy_database(self.path, path)
-
     def close(self) -> None:
         """Close the connection that writes, and let another process open the store."""
         self._held.close()
