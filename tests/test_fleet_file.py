@@ -124,6 +124,25 @@ class TestHowTripsCome:
         fleet.save(tmp_path / "again.astray")
         assert (tmp_path / "again.astray").read_bytes() == whole
 
+    def test_nobody_is_measured_to_see_who_waits_and_what_is_known(
+        self, kept: Path, further: Trajectories, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fleet = opened(kept)
+        waiting, known, home = fleet.waiting_, fleet.known_trips_, fleet.members_.zone(NAMES[0])
+
+        def measure(agent: str, member: Any) -> Any:
+            raise AssertionError(f"{agent} was measured")
+
+        monkeypatch.setattr(members, "HELD_BYTES", 1)
+        monkeypatch.setattr(fleet.members_, "measure", measure)
+        fleet.enroll(further)
+        assert fleet.waiting_ == waiting
+        assert fleet.known_trips_ == known | set(further.ids)
+        assert [fleet.members_.zone(name) for name in NAMES] == [home] * len(NAMES)
+        assert [row.trips for _, row in fleet.members_.rows()] == [
+            len([t for t in fleet.known_trips_ if t.agent == name and t not in waiting]) for name in NAMES
+        ]
+
     @pytest.mark.parametrize("n", [1, 3, 7, 40])
     def test_scores_are_the_same_to_the_last_bit_however_trips_are_cut(
         self, kept: Path, trips: Trajectories, n: int, monkeypatch: pytest.MonkeyPatch

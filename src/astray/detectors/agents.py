@@ -231,10 +231,15 @@ class Codec:
 
     def row(self, member: Member) -> Row:
         """A member as a row of the file."""
+        return self.glance(member)._replace(data=self.pack(member))
+
+    @staticmethod
+    def glance(member: Member) -> Row:
+        """The same without what is known of it: what the directory says."""
         times = member.memory.times
         first, last = (float(times.min()), float(times.max())) if len(times) else (np.nan, np.nan)
         waiting = bool(len(member.inbox.waiting) or member.inbox.asked)
-        return Row(self.pack(member), len(member.memory), first, last, waiting, str(member.zone or ""))
+        return Row(b"", len(member.memory), first, last, waiting, str(member.zone or ""))
 
     def pack(self, member: Member) -> bytes:
         """A member as bytes."""

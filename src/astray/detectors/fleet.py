@@ -229,10 +229,15 @@ class FleetDetector(FleetParameters, Observing):
         return FleetLearner(agent, *known, common)
 
     def _inboxes(self) -> Mapping[str, Inbox]:
-        return {agent: self.members_[agent].inbox for agent in self.members_.with_waiting_trips()}
+        return {agent: member.inbox for agent, member in self._as_counted(self.members_.with_waiting_trips())}
 
     def _learned(self) -> Iterator[TripId]:
-        return (trip for member in self.members_.values() for trip in member.memory.trip_ids)
+        return (trip for _, member in self._as_counted(self.members_) for trip in member.memory.trip_ids)
+
+    def _as_counted(self, agents: Iterable[str]) -> Iterator[tuple[str, Member]]:
+        """Members whose trips need not be measured for what is asked of them."""
+        found = ((agent, self.members_.counted(agent)) for agent in agents)
+        return ((agent, member) for agent, member in found if member is not None)
 
     def _by_learner(self, trips: Trajectories) -> Mapping[str, Array]:
         unknown = self.unknown_agents(trips)

@@ -66,7 +66,7 @@ class Members(MutableMapping[str, Member]):
         """A member whose trips may still have to be measured; None if there is none of this name."""
         if agent in self._changed:
             return self._changed[agent]
-        if agent in self._waiting.names:
+        if agent in self._waiting.rows:
             return self._unpacked(agent, self._waiting.read(agent))
         if agent in self._gone or self.store is None:
             return None
@@ -121,7 +121,7 @@ class Members(MutableMapping[str, Member]):
 
     def _put_aside(self) -> None:
         """Let the members that were changed wait on the disk."""
-        self._waiting.put((agent, self.codec.pack(member)) for agent, member in self._changed.items())
+        self._waiting.put((agent, self.codec.row(member)) for agent, member in self._changed.items())
         self._changed.clear()
         self._changed_bytes = 0
 
@@ -142,7 +142,7 @@ class Members(MutableMapping[str, Member]):
         return self.store.entry(str(agent)) is not None
 
     def _is_changed(self, agent: object) -> bool:
-        return agent in self._changed or agent in self._waiting.names
+        return agent in self._changed or agent in self._waiting.rows
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -167,36 +167,35 @@ class Members(MutableMapping[str, Member]):
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """All agents with what the directory says of them, in the order of their names; blobs are left empty."""
-        for agent in self.names():
-            entry = None if self.store is None or self._is_changed(agent) else self.store.entry(agent)
-            yield agent, self.codec.row(self[agent]) if entry is None else Row(b"", *entry[2:])
+        return ((agent, row) for agent in self.names() if (row := self.glance(agent)) is not None)
+
+    def glance(self, agent: str) -> Row | None:
+        """What the directory says of an agent, its blob left empty; nothing is measured for it. None if it is gone."""
+        with self._lock:
+            if agent in self._changed:
+                return self.codec.glance(self._changed[agent])
+            if agent in self._waiting.rows:
+                return self._waiting.rows[agent]
+            entry = None if self.store is None or agent in self._gone else self.store.entry(agent)
+            return None if entry is None else Row(b"", *entry[2:])
 
     def zone(self, agent: str) -> Zone | None:
         """By which clocks an agent lives; None if it is not known."""
-        with self._lock:
-            here = self._is_changed(agent)
-            entry = None if self.store is None or here or agent in self._gone else self.store.entry(agent)
-        if entry is not None:
-            return Zone.of(entry.zone) if entry.zone else None
-        return self[agent].zone if here else None
+        row = self.glance(agent)
+        return Zone.of(row.zone) if row is not None and row.zone else None
 
-    def with_waiting_trips(self) -> Iterator[str]:
+    def with_waiting_trips(self) -> list[str]:
         """The agents of whom flagged trips wait."""
-        if self.store is None or self._waiting.names:
-            yield from (agent for agent, row in self.rows() if row.waiting)
-            return
-        known = {
-            a for a, entry in self.store.entries() if entry.waiting and a not in self._gone and a not in self._changed
-        }
-        here = {a for a, m in self._changed.items() if len(m.inbox.waiting) or m.inbox.asked}
-        yield from sorted(known | here)
+        entries = () if self.store is None else self.store.entries()
+        there = {agent for agent, entry in entries if entry.waiting} - self._gone - self.changed
+        return sorted(there.union(a for a in self.changed if (row := self.glance(a)) is not None and row.waiting))
 
     # ---------------------------------------------------------------- what is changed
 
     @property
     def changed(self) -> set[str]:
         """The agents that were changed since the file was read, and are still there."""
-        return {*self._changed, *self._waiting.names}
+        return {*self._changed, *self._waiting.rows}
 
     def changes(self, *, measured: bool = True) -> Iterator[tuple[str, Row | None, bytes | None]]:
         """What is to be written: agents with their rows, or None for who is gone, and the checksums they had.
@@ -255,7 +254,7 @@ class _Waiting:
     """Members that wait to be saved, in a temporary file that is gone when the process is."""
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
+        self.rows: dict[str, Row] = {}  # their blobs are on the disk
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
@@ -265,12 +264,12 @@ class _Waiting:
         connection.execute("CREATE TABLE members (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
         return connection
 
-    def put(self, members: Iterable[tuple[str, bytes]]) -> None:
+    def put(self, members: Iterable[tuple[str, Row]]) -> None:
         """Keep some members; those of the same names are replaced."""
         self._connection.execute("BEGIN")
-        for agent, data in members:
-            self._connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?)", (agent, data))
-            self.names.add(agent)
+        for agent, row in members:
+            self._connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?)", (agent, row.data))
+            self.rows[agent] = row._replace(data=b"")
         self._connection.execute("COMMIT")
 
     def read(self, agent: str) -> bytes:
@@ -280,6 +279,5 @@ class _Waiting:
 
     def remove(self, agent: str) -> None:
         """Keep an agent no longer."""
-        if agent in self.names:
-            self.names.remove(agent)
+        if self.rows.pop(agent, None) is not None:
             self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))
