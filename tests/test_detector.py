@@ -580,6 +580,8 @@ class TestFiles:
             trips = astray.Trajectories.from_frame(pl.read_parquet(sys.argv[1]))
             detector = astray.IRLDetector().fit(trips[:-2])
             detector.partial_fit(trips[-2:-1]).score(trips[-1])
+            others = astray.Trajectories(trips.columns, trips.offsets, ["else"] * len(trips), trips.trajectory_ids)
+            astray.IRLDetector().fit(trips[:-2], population=others)  # too few to learn from
             assert not [m for m in ("torch", "safetensors", "sklearn") if m in sys.modules]
             """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(table)], check=True)

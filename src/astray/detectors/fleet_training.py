@@ -137,11 +137,11 @@ def share(
     progress
         Called as ``progress(iteration, iterations, measures)``.
     """
-    from astray.irl.learn import learn
-
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
+    from astray.irl.learn import learn  # which takes seconds to import
+
     worlds, others = [t.world for t in taught], [t.others for t in taught]
     learning = replace(learning, imagined=sharing.imagined * len(worlds))
     with one_thread():
