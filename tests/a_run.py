@@ -12,7 +12,7 @@ from astray.jobs import slabs
 from astray.jobs.work import Step
 
 
-class Tally(workers.Tally):
+class WorkDone(workers.WorkDone):
     """Counts jobs aloud."""
 
     def add(self, step: Step) -> None:
@@ -25,5 +25,5 @@ class Tally(workers.Tally):
 if __name__ == "__main__":
     slabs.AT_A_TIME, slabs.SLAB_FIXES = 2_000, 30_000
     reading.STREAMED_BYTES, reading.BATCH_ROWS = 0, 10_000
-    workers.Tally = Tally  # type: ignore[misc]
+    workers.WorkDone = WorkDone  # type: ignore[misc]
     sys.exit(main(sys.argv[1:]))

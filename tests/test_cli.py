@@ -425,7 +425,7 @@ def test_an_explanation_decides_as_the_scores_do(home: Path, capsys: Captured, f
 
 def test_a_pool_names_its_agents_however_few_trips_it_keeps(home: Path, capsys: Captured):
     model = str(home / "pool.astray")
-    assert main(["fit", str(home / "past.csv"), "-o", model, "--pooled", "--keep", "2"]) == 0
+    assert main(["fit", str(home / "past.csv"), "-o", model, "--pooled", "--keep", "2", "--iterations", "1"]) == 0
     capsys.readouterr()
     assert main(["info", model, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["names"] == ["p00", "p01", "p02", "p03"]

@@ -371,7 +371,7 @@ class TestNames:
             quick.partial_fit(anomalous=["1"])
 
     def test_a_pool_knows_all_its_agents_however_few_trips_are_kept(self, sim: Simulation, tmp_path: Path) -> None:
-        quick = IRLDetector(keep=1).fit(sim.trips[::5])
+        quick = IRLDetector(keep=1, iterations=1).fit(sim.trips[::5])
         assert sorted(quick.agents) == ["p00", "p01", "p02", "p03"]
         quick.save(tmp_path / "pool.astray")
         assert opened(tmp_path / "pool.astray").agents == quick.agents

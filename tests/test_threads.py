@@ -51,7 +51,7 @@ EVERYTHING = """
 
 def test_models_scores_and_words_are_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
     made = {}
-    for threads in ("1", "2", "4"):
+    for threads in ("1", "4"):
         folder = tmp_path / threads
         folder.mkdir()
         several = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
@@ -62,8 +62,7 @@ def test_models_scores_and_words_are_the_same_bytes_for_any_number_of_threads(tm
         )
         made[threads] = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert len(made["1"]) == 22
-    for threads in ("2", "4"):
-        assert [name for name, data in made["1"].items() if made[threads][name] != data] == []
+    assert [name for name, data in made["1"].items() if made["4"][name] != data] == []
 
 
 def test_libraries_have_one_thread_as_long_as_anybody_needs_it_and_then_what_they_had() -> None:
