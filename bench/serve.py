@@ -30,6 +30,7 @@ from astray.threads import one_thread
 from serving import Running, fixes_of
 
 Fixes = list[dict[str, Any]]
+STAGGERED = 37  # fixes between two copies of a person
 
 
 def lives(people: int, days: int) -> list[Fixes]:
@@ -39,13 +40,17 @@ def lives(people: int, days: int) -> list[Fixes]:
 
 
 def interleaved(base: list[Fixes], agents: int, fixes_each: int, begin: int = 0) -> Fixes:
-    """The fixes of many agents, in turns as a feed brings them."""
+    """The fixes of many agents, in turns as a feed brings them.
+
+    Copies of one person are at different points of its life: otherwise dozens of trips would end at the same moment.
+    """
     rows = []
     for i in range(fixes_each):
         for k in range(agents):
             own = base[k % len(base)]
-            row = own[(begin + i) % len(own)]
-            later = 400 * 86_400.0 * ((begin + i) // len(own))
+            at = begin + i + STAGGERED * (k // len(base)) % len(own)
+            row = own[at % len(own)]
+            later = 400 * 86_400.0 * (at // len(own))
             rows.append(dict(row, agent=f"a{k:05}", time=row["time"] + later))
     return rows
 

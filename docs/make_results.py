@@ -14,8 +14,7 @@ A row is a method of the table (``method``), or of another one (``table``); a he
 another column, or is shown as it stands. Without rows all methods are shown. ``where = {split = "random"}`` chooses
 among several rows of a method, for all rows or in one; ``key`` is the column of methods where it is not "method". The
 best figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. What has
-not been measured yet is said so. docs/results/template.md is the page of results for the next complete run: put it in
-the place of docs/results/README.md when that is done.
+not been measured yet is said so.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +70,15 @@ def titled(figure: Figure, heading: str, title: str, caption: str) -> None:
     figure.supxlabel(caption, x=0.01, ha="left", fontsize=8, color=INK)
 
 
-def legend(axes: Axes, title: str | None = None) -> None:
-    """A legend beside the axes, where it covers nothing."""
+def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> None:
+    """A legend beside the axes, where it covers nothing: of what they show, or of what several panels do."""
+    named: dict[str, Any] = {}
+    for panel in (*of,) or (axes,):
+        handles, labels = panel.get_legend_handles_labels()
+        named = dict(zip(labels, handles, strict=True)) | named
     axes.legend(
+        list(named.values()),
+        list(named),
         fontsize=8,
         frameon=False,
         loc="upper left",

@@ -54,7 +54,7 @@ def _promised(results: Results) -> Named:
         plain(axes)
     highest = max(np.max(line.get_ydata()) for axes in panels for line in axes.lines)
     panels[0].set(ylabel="share of normal trips flagged", ylim=(0.0, 1.4 * highest))  # few people: no bound
-    legend(panels[-1])
+    legend(panels[-1], of=panels)
     said = "Means with 95 % intervals over people, or over draws of one pool. Dotted: as promised."
     titled(figure, "False alarms, promised and observed", results.dataset, said)
     return [("promised", figure)]
