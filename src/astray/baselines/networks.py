@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """What can be trained: says how badly it does on every step; while it is trained that may be an estimate."""
 
+    @abstractmethod
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
         """The loss of every real step, sequence by sequence; see :meth:`Sequences.padded` for what it is given."""
-        raise NotImplementedError
 
 
 class Reproducing(Network):
