@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from astray.trajectories import Trajectories
     from astray.zones import Zone
 
-Spot = tuple[float, float, float]  # time, lat, lon
 Fix = Any  # a sequence, a mapping or an object with time, lat and lon
 
 LATE, TOO_OFTEN = "late", "too often"

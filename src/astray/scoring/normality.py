@@ -211,7 +211,7 @@ def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
 
 
 def one_normality(rewards: Array, weights: Sequence[float], scale: Location) -> tuple[float, float, int]:
-    """What the two above give of one row of rewards (aspects, heads), to rounding, in a third of the time.
+    """What the two above give of one row of rewards (aspects, heads), to rounding, in less time.
 
     The normality, its standard deviation over the heads, and the aspect that is lowest.
 
@@ -225,11 +225,11 @@ def one_normality(rewards: Array, weights: Sequence[float], scale: Location) -> 
     values[:, :heads] = rewards
     means = values[:, heads] = np.add.reduce(values[:, :heads], axis=1) / heads
     lowest = np.minimum.reduce(values, axis=0)
-    both = lowest - np.log(shares @ np.exp(lowest - values))
-    by_head = both[:heads]
+    rewarded = lowest - np.log(shares @ np.exp(lowest - values))  # the aspects combined: of each head, and of the mean
+    by_head = rewarded[:heads]
     off = by_head - np.add.reduce(by_head) / heads
     spread = math.sqrt(float(off @ off) / heads) / scale.spread
-    return (float(both[heads]) - scale.centre) / scale.spread, spread, int((logs - means).argmax())
+    return (float(rewarded[heads]) - scale.centre) / scale.spread, spread, int((logs - means).argmax())
 
 
 @lru_cache(256)
