@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astray.features.grid import cell, cells
 from astray.features.hashing import Word, changes, mix, mix_one
 from astray.features.memory import Memory
-from astray.features.projection import Projection
+from astray.features.projection import Projection, Projections
 from astray.features.steps import Steps
 
 Array = NDArray[Any]
@@ -93,6 +93,19 @@ class Frame(NamedTuple):
 GRID_ORIGIN = Frame()
 
 
+class Frames(NamedTuple):
+    """The frames of as many steps, each its own."""
+
+    projection: Projections
+    utc_offset: Array
+
+    @classmethod
+    def of(cls, frames: Sequence[Frame]) -> Frames:
+        """Some frames, one after the other."""
+        offsets = np.array([frame.utc_offset for frame in frames])
+        return cls(Projections.of(frame.projection for frame in frames), offsets)
+
+
 def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
     """The keys of every step: an array of shape (steps, habits, grids), in memory key by key."""
     if len(steps) <= FEW:
@@ -103,8 +116,11 @@ def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -
     return keys.transpose(2, 0, 1)
 
 
-def few_keys(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
-    """The same for few steps, those of a trip or two: all keys at once, which does not gain from what steps share."""
+def few_keys(steps: Steps, habits: Sequence[Habit], frame: Frame | Frames = GRID_ORIGIN) -> NDArray[np.uint64]:
+    """The same for few steps, those of a trip or two: all keys at once, which does not gain from what steps share.
+
+    Steps of many agents may each have a frame of its own.
+    """
     plan = _plan_of(tuple(habits))
     vx, vy = steps.velocity.T
     speed, local = np.sqrt(vx * vx + vy * vy), steps.time + frame.utc_offset

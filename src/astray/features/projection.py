@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +82,7 @@ class Projection:
 
         A place has the same numbers whichever projection it came through; see :func:`astray.features.grid.cells`.
         """
-        lat, lon = self.to_degrees(xy)
-        return np.stack([lon, lat]) * METRES_A_DEGREE
+        return _on_grid(xy, self.lat, self.lon, self._east_metres_a_degree)
 
     def grid_place(self, x: float, y: float) -> Place:
         """One place on the grid of the earth: to the last bit what :meth:`to_grid` gives."""
@@ -91,6 +91,39 @@ class Projection:
 
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Latitude and longitude of points in metres."""
-        lat = self.lat + xy[..., 1] / METRES_A_DEGREE
-        lon = (self.lon + xy[..., 0] / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
+        lon, lat = _degrees(xy, self.lat, self.lon, self._east_metres_a_degree)
         return lat, lon
+
+
+class Projections(NamedTuple):
+    """The projections of as many points, each its own.
+
+    >>> porto, turin = Projection(41.15, -8.61), Projection(45.07, 7.69)
+    >>> xy = np.array([[10.0, 20.0], [30.0, 40.0]])
+    >>> together = Projections.of([porto, turin]).to_grid(xy)
+    >>> all((together[:, i] == one.to_grid(xy)[:, i]).all() for i, one in enumerate([porto, turin]))
+    True
+    """
+
+    lat: Array
+    lon: Array
+    east_metres_a_degree: Array
+
+    @classmethod
+    def of(cls, projections: Iterable[Projection]) -> Projections:
+        """Some projections, one after the other."""
+        known = [(one.lat, one.lon, one._east_metres_a_degree) for one in projections]
+        return cls(*np.array(known).T)
+
+    def to_grid(self, xy: Array) -> NDArray[np.float64]:
+        """What :meth:`Projection.to_grid` says of each point."""
+        return _on_grid(xy, *self)
+
+
+def _degrees(xy: Array, lat: Any, lon: Any, east: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Longitude and latitude of points in metres around a centre."""
+    return (lon + xy[..., 0] / east + 180.0) % 360.0 - 180.0, lat + xy[..., 1] / METRES_A_DEGREE
+
+
+def _on_grid(xy: Array, lat: Any, lon: Any, east: Any) -> NDArray[np.float64]:
+    return np.stack(_degrees(xy, lat, lon, east)) * METRES_A_DEGREE

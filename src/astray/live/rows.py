@@ -15,6 +15,9 @@ from astray.features.steps import Step, Steps, as_steps
 
 Array = NDArray[Any]
 
+Seen = tuple[NDArray[np.uint64], NDArray[np.float32]]
+"""The keys of a step (habits, grids), and their familiarity (habits,)."""
+
 FEW = 16  # rows that there is room for at first
 
 
@@ -30,12 +33,12 @@ class Rows:
     >>> rows = Rows(featurizer)
     >>> here = Step(0.0, (0.0, 0.0), (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, (), True)
     >>> for time, stays in ((0.0, True), (10.0, False), (20.0, False)):
-    ...     rows.put(here._replace(time=time), 0.0, np.zeros((0, GRIDS), np.uint64), np.zeros(0), stays)
+    ...     rows.put(here._replace(time=time), 0.0, (np.zeros((0, GRIDS), np.uint64), np.zeros(0)), stays)
     >>> rows.steps(rows.total, np.zeros(0)).time.tolist(), rows.kept
     ([0.0, 20.0], 1)
     """
 
-    __slots__ = ("familiar", "kept", "keys", "numbers", "total")
+    __slots__ = ("familiar", "kept", "keys", "numbers", "seen", "total")
 
     def __init__(self, featurizer: Featurizer) -> None:
         habits = len(featurizer.config.habits) if featurizer.counts else 0
@@ -45,17 +48,25 @@ class Rows:
         self.familiar: Array = np.empty((FEW, habits), np.float32)
         self.kept = 0  # rows that stay
         self.total = 0  # rows, with the last fix
+        self.seen = True  # whether keys and familiarity of the last row are there, too
 
-    def put(self, step: Step, normality: float, keys: Array, familiar: Array, stays: bool) -> None:
-        """Add a row."""
+    def put(self, step: Step, normality: float, seen: Seen | None, stays: bool) -> None:
+        """Add a row; of one that does not stay, keys and familiarity may be left open until somebody asks."""
         at = self.kept
         if at == len(self.numbers):
             self._grow()
         self.numbers[at] = (*step.numbers(), normality)
-        self.keys[at] = keys
-        self.familiar[at] = familiar
         self.total = at + 1
         self.kept = at + stays
+        self.seen = seen is not None
+        if seen is not None:
+            self.see(*seen)
+
+    def see(self, keys: Array, familiar: Array) -> None:
+        """Set the keys and the familiarity of the last row."""
+        self.keys[self.total - 1] = keys
+        self.familiar[self.total - 1] = familiar
+        self.seen = True
 
     def _grow(self) -> None:
         for name in ("numbers", "keys", "familiar"):

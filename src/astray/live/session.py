@@ -37,9 +37,6 @@ class Advance(NamedTuple):
     time: float
     fault: str
     ended: TripScore | None = None  # the trip that it ended, if it was the first after it
-    normality: float = math.nan  # n(s, a), its spread over the heads, and its lowest aspect
-    uncertainty: float = math.nan
-    aspect: str = ""
     counted: bool = False  # whether it is part of the open trip
     last: str = ""  # why the trip ends with it, if it does
 
@@ -234,11 +231,11 @@ class Session:
 
     @property
     def due(self) -> OpenTrip | None:
-        """The open trip, if it has come further than it was scored."""
-        return self._open if self._open is not None and self._open.due else None
+        """The open trip, if it has come further than it was taken in."""
+        return self._open if self._open is not None and self._open.moved else None
 
     def _advance(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Advance:
-        """Take a settled fix into its trip, which may end or begin with it, and may then be due to be scored."""
+        """Move the trip to a settled fix, with which it may end or begin; :func:`score_open` then takes it in."""
         second, rate = math.floor(time), 1
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
@@ -268,11 +265,11 @@ class Session:
             if cut.fault and trip is not None:
                 trip.fixes, trip.faults = trip.fixes + 1, trip.faults + 1
             return Advance(time, FAULT_NAMES[cut.fault], ended)
-        of_step = trip.add(*fix, breaks=cut.breaks)
+        trip.add(*fix, breaks=cut.breaks)
         last = cut.last or ("long" if trip.full else "")
         if last and not name:
             self._cutter.rest = fix
-        return Advance(time, "", ended, *of_step, True, last)
+        return Advance(time, "", ended, True, last)
 
     def _score(self, advance: Advance) -> Score:
         """What is said of a fix that was taken in, once its trip is scored."""
@@ -285,8 +282,8 @@ class Session:
             self._open = self.destination = None
             if self._named:
                 self._cutter = Cutter(self.rules)  # what else comes under this name is a trip again
-        of_step, pending = advance[3:6], len(self._pending)
-        return Score(advance.time, "", *of_step, trip.alert, trip.segment, score, ended, pending)
+        pending = len(self._pending)
+        return Score(advance.time, "", *trip.of_step, trip.alert, trip.segment, score, ended, pending)
 
     def _end(self, why: str) -> TripScore | None:
         if self._open is None:

@@ -7,19 +7,20 @@ scored from them by the functions that score a file, so that it has the scores t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import Frames, few_familiarity, few_keys
 from astray.features.featurizer import StepFeatures
 from astray.features.statistics import RunningStatistics, statistics
-from astray.features.steps import OpenPath, Step
+from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
 from astray.live.fix import one_fix
-from astray.live.rows import Rows
+from astray.live.rows import Rows, Seen
 from astray.live.score import LiveSegment, TripScore
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
 from astray.scoring.normality import TripScores, one_normality
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
+Keys = NDArray[np.uint64]
 
 MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
+TOGETHER = 6  # trips from which on it takes less time to make the keys of their steps together
 SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
 
+OfStep = tuple[float, float, str]  # n(s, a), its spread over the heads, and the name of its lowest aspect
+NO_STEP: OfStep = (math.nan, math.nan, "")
 OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
 
 
@@ -49,18 +54,23 @@ def _first(of: TripScores) -> OneTrip:
 
 
 def score_open(trips: Iterable[OpenTrip]) -> None:
-    """Score open trips as far as they have come.
+    """Take in the last fix of open trips, and score those that are due as far as they have come.
 
-    Those of one reward go through it together, which costs about as much for sixteen of them as for one. What comes
-    out does not depend on the others.
+    What a call of numpy costs is the same for one of them as for sixteen: so the keys of their steps are made together,
+    and those of one reward go through it together. What comes out does not depend on the others.
     """
+    moved = [trip for trip in trips if trip.moved]
+    keys = _keys_together([trip for trip in moved if trip.needs_keys_alone])
+    for trip in moved:
+        trip.take_in(keys.get(id(trip)))
     by_reward: dict[int, list[tuple[OpenTrip, Floats]]] = {}
-    for trip in trips:
-        statistics = trip.statistics
-        if statistics is None:
-            trip.score_so_far(None)
-        else:
-            by_reward.setdefault(id(trip.reward), []).append((trip, statistics))
+    for trip in moved:
+        if trip.due:
+            statistics = trip.statistics
+            if statistics is None:
+                trip.score_so_far(None)
+            else:
+                by_reward.setdefault(id(trip.reward), []).append((trip, statistics))
     for together in by_reward.values():
         of_trips = together[0][0].reward.trip
         assert of_trips is not None
@@ -69,14 +79,29 @@ def score_open(trips: Iterable[OpenTrip]) -> None:
             trip.score_so_far(one)
 
 
+def _keys_together(trips: Sequence[OpenTrip]) -> dict[int, Keys]:
+    """The keys (habits, grids) of the last steps of trips, if they are enough; those of one model together."""
+    by_habits: dict[int, list[OpenTrip]] = {}
+    for trip in trips:
+        by_habits.setdefault(id(trip.agent_model.featurizer.config.habits), []).append(trip)
+    found: dict[int, Keys] = {}
+    for together in by_habits.values():
+        if len(together) >= TOGETHER:
+            featurizers = [trip.agent_model.featurizer for trip in together]
+            steps = as_steps(np.array([trip.last.numbers() for trip in together]), np.zeros(0))
+            keys = few_keys(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
+            found.update(zip(map(id, together), np.ascontiguousarray(keys), strict=True))
+    return found
+
+
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("_closes", "_counted", "_destination", "_last", "_maker", "_rows", "_running", "_scored", "_segment"),
-        *("_score_steps", "_statistics", "_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "features"),
-        *("fixes", "gamma", "given", "history", "min_history", "name", "one", "open_eps", "path", "reward", "segment"),
-        "start",
+        *("_closes", "_counted", "_destination", "_features", "_last", "_maker", "_rows", "_running", "_scored"),
+        *("_score_steps", "_segment", "_statistics", "_tick", "agent", "agent_model", "alert", "due", "eps", "faults"),
+        *("fixes", "gamma", "given", "history", "min_history", "moved", "name", "of_step", "one", "open_eps", "path"),
+        *("reward", "segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -95,7 +120,9 @@ class OpenTrip:
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
+        self.moved = False  # whether there is a fix that was not taken in yet
         self.due = False  # whether there is a row that the trip was not scored by yet
+        self.of_step: OfStep = NO_STEP  # what is said of the last fix
         self._score_steps = session.score_steps
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._destination = session.destination
@@ -108,7 +135,7 @@ class OpenTrip:
     def _begin(self, rows: Rows) -> None:
         """Set everything up that is made of rows and thresholds; of rows that are kept already, too."""
         featurizer = self.agent_model.featurizer
-        self.features = StepFeatures(featurizer, self.given)
+        self._features: StepFeatures | None = None  # made when it is first needed
         self._closes = float(leaving(self.open_eps))
         self._segment = OpenSegment(self.eps, float(leaving(self.eps)), self.agent_model.calibration.least_segment)
         self._statistics: RunningStatistics | None = None
@@ -133,37 +160,64 @@ class OpenTrip:
 
     @property
     def full(self) -> bool:
-        """Whether the trip has lasted for too long to go on."""
-        return self._rows.kept >= MAX_ROWS
+        """Whether the trip has lasted for too long to go on, with its last fix."""
+        return self._rows.kept + (self.moved and self._stays) >= MAX_ROWS
+
+    @property
+    def _stays(self) -> bool:
+        """Whether its last fix is a row that stays; without a memory the trip is scored by every fix."""
+        return self.due or not self.agent_model.featurizer.counts
 
     # ---------------------------------------------------------------- adding
 
-    def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> tuple[float, float, str]:
-        """Count a good fix: its n(s, a), the spread over the heads, and the name of the lowest aspect.
+    def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> None:
+        """Move to a good fix, which :func:`score_open` then takes in.
 
-        Where a gap before it ``breaks`` the path, it is the first of the next one. If the trip is ``due`` then,
-        :func:`score_open` scores it.
+        Where a gap before it ``breaks`` the path, it is the first of the next one.
         """
         self.fixes += 1
         if breaks:
             self.path.restart()
-        step = self.path.step(time, self.agent_model.featurizer.projection.place(lat, lon))
-        tick = self._tick_of(step)
-        self.due = step.first or tick != self._tick
-        encoded = self.features.encode(step)
-        normality, uncertainty, aspect = math.nan, math.nan, ""
-        if self._score_steps:
-            calibration = self.agent_model.calibration
-            rewards = self.reward.step(encoded)[0]
-            normality, uncertainty, lowest = one_normality(rewards, calibration.step_weights, calibration.step)
-            aspect = self.reward.step.aspects[lowest]
-        # Without a memory the trip is scored by every fix.
-        stays = self.due or not self.agent_model.featurizer.counts
-        self._rows.put(step, normality, self.features.keys, self.features.familiar, stays)
-        self._last, self._tick = step, tick
+        self._last = step = self.path.step(time, self.agent_model.featurizer.projection.place(lat, lon))
+        before, self._tick = self._tick, self._tick_of(step)
+        self.due = step.first or self._tick != before
+        self.moved = True
+
+    @property
+    def last(self) -> Step:
+        """The last step."""
+        assert self._last is not None
+        return self._last
+
+    @property
+    def needs_keys_alone(self) -> bool:
+        """Whether the keys of its last step, and no further features of it, are needed to take it in."""
+        return self.due and not self._score_steps and self.agent_model.featurizer.counts
+
+    def take_in(self, keys: Keys | None = None) -> None:
+        """Take in the last fix; with the keys of its step, if they are known already."""
+        self.moved, self.of_step = False, NO_STEP
+        step, featurizer, stays = self.last, self.agent_model.featurizer, self._stays
+        seen: Seen | None = None
+        if keys is not None:
+            seen = keys, few_familiarity(keys, featurizer.memory)
+        elif stays or self._score_steps:
+            encoded, seen = self._encode(step)
+            if self._score_steps:
+                calibration = self.agent_model.calibration
+                rewards = self.reward.step(encoded)[0]
+                *of_step, lowest = one_normality(rewards, calibration.step_weights, calibration.step)
+                self.of_step = (*of_step, self.reward.step.aspects[lowest])
+        self._rows.put(step, self.of_step[0], seen, stays)
         if stays:
             self._count(self._rows.kept)
-        return normality, uncertainty, aspect
+
+    def _encode(self, step: Step) -> tuple[Floats, Seen]:
+        """The features of a step, its keys, and their familiarity."""
+        if self._features is None:
+            self._features = StepFeatures(self.agent_model.featurizer, self.given)
+        encoded = self._features.encode(step)
+        return encoded, (self._features.keys, self._features.familiar)
 
     def head_for(self, destination: Place) -> None:
         """Set where the trip is meant to end (lat, lon); the next row is scored by it."""
@@ -192,6 +246,11 @@ class OpenTrip:
         """The statistics of the trip so far, (1, statistics); None where it is scored by its rows."""
         return None if self._statistics is None else self._statistics.values
 
+    def _score_alone(self) -> None:
+        """Score the trip so far by its running sums."""
+        of_trips, statistics = self.reward.trip, self.statistics
+        self.score_so_far(None if of_trips is None or statistics is None else of_trips(statistics)[0])
+
     def score_so_far(self, rewards: Array | None) -> None:
         """Score the trip so far by the rewards (aspects, heads) of its statistics, and raise or lower its alert."""
         self._scored, self.due = self._counted, False
@@ -205,12 +264,13 @@ class OpenTrip:
         self._running = self._trip_score(of, self._scored, self.open_eps, None)
         lasting = self._segment.lasting
         self.segment = None if lasting is None else LiveSegment(*lasting)
-        assert self._last is not None
-        self._watch(self._last.time)
+        self._watch(self.last.time)
 
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self._rows
+        if not rows.seen:
+            rows.see(*self._encode(self.last)[1])
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
@@ -268,8 +328,7 @@ class OpenTrip:
     def so_far(self) -> TripScore:
         """The trip as it stood when it was last scored, about every interval."""
         assert self._running is not None
-        assert self._last is not None
-        return self._running._replace(end=self._last.time, fixes=self.fixes, faults=self.faults)
+        return self._running._replace(end=self.last.time, fixes=self.fixes, faults=self.faults)
 
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
@@ -335,7 +394,7 @@ class OpenTrip:
             trip._last = trip._rows[trip._rows.total - 1][0]
             trip._tick = trip._tick_of(trip._last)
             trip._count(scored)
-            score_open([trip])
+            trip._score_alone()
             trip._count(kept)
         trip.alert = alert
         return trip
