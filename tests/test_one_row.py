@@ -13,10 +13,10 @@ from astray.features.context import ContextSpec
 from astray.features.familiarity import DEFAULT_HABITS, FEW, GRIDS, Habit, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig, StepFeatures
 from astray.features.memory import Forgetting
-from astray.features.statistics import RunningStatistics
+from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, Steps, chosen
 from astray.features.trip_rows import MOTION
-from astray.scoring.normality import Calibration, Location, one_normality, step_normality, trip_normality
+from astray.scoring.normality import Calibration, Location, normality_of, step_normality, trip_normality
 from astray.scoring.segments import OpenSegment, leaving, segments
 
 METRE = 1 / 111_195.0  # a metre in degrees of latitude
@@ -132,13 +132,13 @@ def test_live_equals_batch(world: World) -> None:
         same(one.encode(step)[0], features[i])
         same(one.keys, rows.keys[i])
         if kept[i]:
-            running.add(step, one.keys, one.familiar)
+            count_rows([running], [step], one.keys[None], one.familiar[None])
             so_far.append(i)
             if len(so_far) < 8 or len(so_far) % 5 == 0:
                 prefix = featurizer.trip_rows(steps[np.array(so_far)], 1)
                 prefix = replace(prefix, finished=np.array([False]), destinations=there)
                 expected = featurizer.measure(prefix, None, maker)[1][0]
-                found = running.values[0]
+                (found,) = statistics_so_far([running])
                 same(np.isnan(found), np.isnan(expected))
                 bits = ~motion if world.exact else np.zeros(len(motion), bool)
                 same(found[bits], expected[bits])
@@ -158,17 +158,21 @@ def test_few_steps_have_the_keys_that_they_have_among_many(world: World, habits:
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), aspects=st.integers(1, 5), heads=st.integers(1, 12), scale=st.floats(0.01, 60.0))
-def test_one_row_of_rewards_scores_as_in_an_array(seed: int, aspects: int, heads: int, scale: float) -> None:
+def test_rows_of_rewards_score_alone_as_in_an_array(seed: int, aspects: int, heads: int, scale: float) -> None:
+    """Each by its own weights and scale; to rounding as in an array, to the last bit alone as among others."""
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=(3, aspects, heads)) * scale
-    weights = tuple(rng.choice([0.1, 0.5, 1.0], aspects).tolist())
+    weights = [tuple(rng.choice([0.1, 0.5, 1.0], aspects).tolist()) for _ in range(3)]
     if aspects > 1:
-        weights = (0.0, *weights[1:])  # an aspect that is not asked about
-    at = Location(float(rng.normal()), float(rng.uniform(0.1, 3.0)))
-    calibration = Calibration(("",) * aspects, weights, at, at, step_weights=weights)
-    many, whole = step_normality(rewards, calibration), trip_normality(rewards, calibration)
-    for i in range(3):
-        n, spread, aspect = one_normality(rewards[i], weights, at)
+        weights = [(0.0, *own[1:]) for own in weights]  # an aspect that is not asked about
+    scales = [Location(float(rng.normal()), float(rng.uniform(0.1, 3.0))) for _ in range(3)]
+    together = normality_of(rewards, weights, scales)
+    for i, (own, at) in enumerate(zip(weights, scales, strict=True)):
+        calibration = Calibration(("",) * aspects, own, at, at, step_weights=own)
+        many, whole = step_normality(rewards, calibration), trip_normality(rewards, calibration)
+        alone = normality_of(rewards[i : i + 1], [own], [at])
+        assert [values[0] for values in alone] == [values[i] for values in together]
+        n, spread, aspect = (values[i] for values in together)
         np.testing.assert_allclose([n, n], [many.normality[i], whole.normality[i]], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose([spread] * 2, [many.uncertainty[i], whole.uncertainty[i]], rtol=1e-9, atol=1e-9)
         assert aspect == many.aspect[i] == whole.aspect[i]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from astray.detectors.configuration import (
 from astray.detectors.fleet_training import go_on, popularity_of
 from astray.detectors.inbox import Inbox
 from astray.detectors.members import Members
-from astray.detectors.observing import LEARNED, Learner, Observed, Observing, Outcome
+from astray.detectors.observing import LEARNED, Learner, Observed, Observing
 from astray.detectors.parameters import FleetParameters
 from astray.detectors.updating import first_lesson, given_again, teachable
 from astray.errors import Call, DataError, InUseError, ModelFileError, Place
@@ -62,11 +62,11 @@ class FleetLearner(Learner):
 
     common: Common
 
-    def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
-        """Score one trip, then learn from it, or let it wait, or refuse it."""
+    def at(self, trip: Trajectories) -> Self:
+        """The same, to look at a trip from where it begins."""
         (centre,) = centres(trip)
         seen = self.common.seen_from(centre, self.featurizer.memory, self.featurizer.popularity)
-        return Learner.observe(replace(self, featurizer=seen), trip, level)
+        return replace(self, featurizer=seen)
 
 
 class FleetDetector(FleetParameters, Observing):

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from astray.detectors.estimator import Detector
 from astray.detectors.inbox import Inbox, ObservingConfig
 from astray.errors import DataError, some_names
-from astray.features.featurizer import Featurizer
+from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
-from astray.irl.shared import Reward, trip_rewards
+from astray.features.trip_rows import TripRows
+from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, trip_normality
-from astray.scoring.own_scale import OwnScores, own_calibration, own_scores
+from astray.scoring.own_scale import OwnScores, over_trips, own_calibration, rewards_of, step_location
 from astray.text import harmless
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -56,6 +57,15 @@ class Outcome(NamedTuple):
     score: float
     p_value: float
     became: str
+
+
+class _Seen(NamedTuple):
+    """A trip as an agent's memory sees it: its rows, how familiar they are, and its rewards, whole and half-way."""
+
+    trip: Prepared
+    rows: TripRows
+    familiar: NDArray[np.float32]
+    rewards: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,37 +107,51 @@ class Learner:
         """The p-value that a trip must exceed to be learned: the more was flagged lately, the higher."""
         return min(self.config.doubt * sum(self.inbox.flags) / self.config.lately, self.config.most_doubt)
 
+    def at(self, trip: Trajectories) -> Self:
+        """The same, to look at a trip from where it begins."""
+        return self
+
     def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
-        (name,) = trip.ids
-        known = (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)
+        here = self.at(trip)
+        seen, calibration = here._see(trip), here.calibration
+        scored = trip_normality(seen.rewards[0], calibration)
+        score, p_value = float(scored.score[0]), float(scored.p_value[0])
+        learner, became = here._take(seen, score <= level(calibration), p_value)
+        return learner, Outcome(trip.ids[0], score, p_value, became)
+
+    def take(self, trip: Trajectories, flagged: bool, p_value: float) -> tuple[Learner, str]:
+        """Learn from one trip that was scored, or let it wait, or refuse it; gives what became of it."""
+        here = self.at(trip)
+        return here._take(here._see(trip), flagged, p_value)
+
+    def _see(self, trip: Trajectories) -> _Seen:
         prepared = self.featurizer.prepare(trip)
         rows = self.featurizer.rows(prepared)
-        statistics = self.featurizer.measure(rows)[1]
-        assert self.reward.trip is not None
-        calibration = self.calibration
-        scored = trip_normality(trip_rewards(self.reward.trip, statistics), calibration)
-        score, p_value = float(scored.score[0]), float(scored.p_value[0])
-        if any(name in memory.trip_ids for memory in known):
-            return self, Outcome(name, score, p_value, KNOWN)
-        if np.isnan(score):
-            return self, Outcome(name, score, p_value, REFUSED)
-        one = self.featurizer.with_memory(Memory()).remember(prepared).memory
-        flagged = score <= level(calibration)
+        return _Seen(prepared, rows, *rewards_of(rows, self.featurizer, None, self.reward, self.scaling))
+
+    def _take(self, seen: _Seen, flagged: bool, p_value: float) -> tuple[Learner, str]:
+        (name,) = seen.trip.trips.ids
+        if any(name in memory.trip_ids for memory in (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)):
+            return self, KNOWN
+        if np.isnan(p_value):
+            return self, REFUSED
+        one = self.featurizer.with_memory(Memory()).remember(seen.trip, seen.rows).memory
         if not flagged and p_value > self.doubt:
-            return self._learn(one, rows), Outcome(name, score, p_value, LEARNED)
+            return self._learn(one, seen), LEARNED
         inbox, new = self.inbox.with_flag(flagged, self.config), self._novel(one)
         if any(self._alike(new, _only(inbox.rejected, k)) for k in range(len(inbox.rejected))):
-            return replace(self, inbox=inbox), Outcome(name, score, p_value, REFUSED)
+            return replace(self, inbox=inbox), REFUSED
         waits = replace(self, inbox=inbox.add(one, self.config))
-        return waits._ask(name, new) if flagged else waits, Outcome(name, score, p_value, WAITING)
+        return waits._ask(name, new) if flagged else waits, WAITING
 
-    def _learn(self, one: Memory, rows: Any) -> Learner:
+    def _learn(self, one: Memory, seen: _Seen) -> Learner:
         # Held out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
-        fresh = own_scores(rows, self.featurizer, None, self.reward, self.weights, self.scaling)
+        step = self.own.step or step_location(seen.rows, self.featurizer, seen.familiar, self.reward, self.weights)
         featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(one))
         own = self.own.follow(self.featurizer.memory, featurizer.memory)
-        own = own.with_scores(replace(fresh, step=own.step or fresh.step), featurizer.memory.number_of(one.trip_ids))
+        fresh = OwnScores(over_trips(seen.rewards), step)
+        own = own.with_scores(fresh, featurizer.memory.number_of(one.trip_ids))
         return replace(self, featurizer=featurizer, own=own, inbox=self.inbox.with_flag(False, self.config))
 
     def _novel(self, one: Memory) -> Array:

@@ -201,7 +201,7 @@ class StepEncoder:
         keys = self._step_keys(step.time, (step.location, step.origin, *step.trail), step.velocity)
         if self._step_keys.changed:
             self.keys = keys.reshape(-1, GRIDS).copy()
-            self.familiar = few_familiarity(self.keys, self._memory)
+            (self.familiar,) = few_familiarity(self.keys[None], [self._memory])
         vx, vy = step.velocity
         habits = len(self.familiar)
         features = np.empty((1, habits + len(_MOTION) + 1), np.float32)

@@ -451,9 +451,13 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 
 
-def few_familiarity(keys: Array, memory: Memory) -> NDArray[np.float32]:
-    """What :func:`familiarity` says of few keys (..., grids), to the last bit; no look-up table is made and kept."""
-    logs = np.log1p(memory.few_counts(keys.ravel())).reshape(keys.shape)
+def few_familiarity(keys: Array, memories: Sequence[Memory]) -> NDArray[np.float32]:
+    """What :func:`familiarity` says of few keys (memories, habits, grids) to each memory, to the last bit.
+
+    No look-up table is made and kept.
+    """
+    counts = [memory.few_counts(own.ravel()) for memory, own in zip(memories, keys, strict=True)]
+    logs = np.log1p(np.array(counts)).reshape(keys.shape)
     found: NDArray[np.float32] = np.add.reduce(logs, axis=-1) / GRIDS
     return found
 

@@ -193,12 +193,12 @@ class Featurizer:
         steps = self.steps(paths)
         return Prepared(fixes, paths, steps[chosen(steps, self.config.interval)])
 
-    def remember(self, trips: Trajectories | Prepared) -> Featurizer:
-        """A featurizer that remembers these trips as well."""
+    def remember(self, trips: Trajectories | Prepared, rows: TripRows | None = None) -> Featurizer:
+        """A featurizer that remembers these trips as well; ``rows`` are theirs, if they are known already."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
-        whole = TripRows.without_keys(of.steps, self.frame, len(of.trips))
+        whole = TripRows.without_keys(of.steps, self.frame, len(of.trips)) if rows is None else rows
         keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
         steps = steps_of(self._traces(of.paths), self.config.interval, self.encoder.lags)
         of_whole = dict(zip(whole.present.tolist(), keys, strict=True))

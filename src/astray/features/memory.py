@@ -224,8 +224,7 @@ class Memory(Generic[Name]):
         >>> memory.few_counts(np.array([6, 8], np.uint64), without=0).tolist()
         [0.0, 0.0]
         """
-        low = np.searchsorted(self.keys, keys, side="left")
-        high = np.searchsorted(self.keys, keys, side="right")
+        low, high = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
         counts = np.asarray(high - low, np.float32)
         if self.forgetting.half_life is not None:
             for i in np.flatnonzero(high > low):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,6 @@ from astray.features.familiarity import (
     word_of,
 )
 from astray.features.grid import cell
-from astray.features.hashing import mix_one
 from astray.features.memory import Memory
 from astray.features.popularity import Popularity
 from astray.features.steps import Step
@@ -37,7 +36,6 @@ from astray.features.trip_rows import (
     LENGTH_BANDS,
     LOOKED_UP,
     MOTION,
-    SALTS,
     SLOTS,
     SPEED_BANDS,
     TRIP_HABITS,
@@ -45,6 +43,7 @@ from astray.features.trip_rows import (
     RunningMotion,
     TripHabit,
     TripRows,
+    mixed,
 )
 
 Array = NDArray[Any]
@@ -177,18 +176,22 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 
 
 _NUMBER = {word: w for w, word in enumerate(WORDS)}
-_BANDS = tuple(_NUMBER[part, 0.0] for part in ("length", "duration", "speed"))
+_BANDS = [_NUMBER[part, 0.0] for part in ("length", "duration", "speed")]
+_A_FACTOR_E = np.array([[LENGTH_BANDS], [DURATION_BANDS], [SPEED_BANDS]])
 _GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
-_BANDED = [h for h in _GOING_ON if set(LOOKED_UP[h].tolist()) & set(_BANDS)]
 _TOLD = [h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where]
-"""What is counted of a trip that goes on, what of that changes with it, and what is counted of a known destination."""
+"""What is counted of a trip that goes on, and what is counted of a known destination."""
+
+_SUM, _NEW, _LOW, _HIGH = range(4)
 
 
 class RunningStatistics:
-    """The statistics of a trip that goes on, from running sums: those that :func:`statistics` gives of its rows so far.
+    """What is kept of a trip that goes on, to give the statistics of its rows so far from running sums.
 
-    What is said of its rows' familiarity, of past trips like it and of other agents is equal to the last bit (under a
-    half-life, to rounding: then counts are fractions); what is said of its motion is equal to rounding.
+    :func:`count_rows` counts a further row of some trips, :func:`statistics_so_far` gives what :func:`statistics` would
+    give of all of them. What is said of the familiarity of rows, of past trips like it and of other agents is equal to
+    the last bit (under a half-life, to rounding: then counts are fractions); what is said of its motion is equal to
+    rounding.
 
     Parameters
     ----------
@@ -203,9 +206,8 @@ class RunningStatistics:
     """
 
     __slots__ = (
-        *("_alike", "_destination", "_frame", "_high", "_low", "_maker", "_memory", "_motion", "_motion_values"),
-        *("_new", "_others", "_over", "_place_keys", "_places", "_popularity", "_rows", "_sums", "_there"),
-        *("_there_new", "_there_sum", "_values", "_width", "_window", "_words"),
+        *("alike", "destination", "frame", "looked_up", "maker", "memory", "motion", "others", "place_keys", "places"),
+        *("popularity", "rows", "sums", "there", "there_sums", "values", "width", "window", "words"),
     )
 
     def __init__(
@@ -219,118 +221,141 @@ class RunningStatistics:
         maker: int = -1,
         destination: tuple[float, float] | None = None,
     ) -> None:
-        self._memory, self._popularity, self._frame, self._maker = memory, popularity, frame, maker
-        self._destination = destination
-        self._places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
+        self.memory, self.popularity, self.frame, self.maker = memory, popularity, frame, maker
+        self.destination = destination
+        self.places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
         n, sizes = len(habits), len(popularity.cells)
         # Where the trip stops is not known yet, nor, without a population, where others go: that stays not a number.
-        self._values = np.full((1, len(statistics_of(tuple(habits), popularity.cells))), np.nan, np.float32)
-        self._values[0, -1] = np.log1p(memory.history)
-        ends = np.cumsum([len(OVER_STEPS) * n, len(TRIP_HABITS), len(MOTION), 4 * sizes])
-        over, self._alike, self._motion_values, others, _ = np.split(self._values[0], ends)
-        self._over, self._others = over.reshape(n, len(OVER_STEPS)), others.reshape(sizes, 4)
-        self._rows = 0
-        self._sums, self._new = np.zeros(n), np.zeros(n)
-        self._low = self._high = self._sums
-        self._width = window
-        self._window = deque([self._sums], self._width + 1)  # the sums after each of the last rows
-        self._place_keys: Array = np.zeros(0, np.uint64)
-        self._there: Array = np.zeros(len(self._places), np.float32)
-        self._there_sum, self._there_new = np.zeros(len(self._places)), np.zeros(len(self._places))
-        self._words: list[list[int]] = []
-        self._motion = RunningMotion()
-
-    def add(self, step: Step, keys: Keys, familiar: Floats) -> None:
-        """Count a further row: its step, its keys (habits, grids) and their familiarity."""
-        self._rows += 1
-        new = familiar == 0
-        self._new += new
-        self._sums = self._sums + familiar
-        self._window.append(self._sums)
-        if self._rows <= self._width:
-            self._low = self._high = self._sums / self._rows
-        else:
-            mean = (self._sums - self._window[0]) / self._width
-            self._low, self._high = np.minimum(self._low, mean), np.maximum(self._high, mean)
-        if self._places:
-            place_keys = keys[self._places]
-            if not np.array_equal(place_keys, self._place_keys):
-                self._place_keys = place_keys
-                self._there = self._popularity.encode_step(place_keys, self._maker)
-            self._there_sum += self._there
-            self._there_new += self._there * new[self._places]
-        self._motion.add(step)
-        if self._rows == 1:
-            self._over[:, 3] = familiar
-            if self._places:
-                self._others[:, 1] = self._there
-            self._words = _first_words(step, self._frame)
-            self._count_ends()
+        self.values = np.full(len(statistics_of(tuple(habits), popularity.cells)), np.nan, np.float32)
+        self.values[-1] = np.log1p(memory.history)
+        _, self.alike, _, others = _parts(self.values, n, sizes)
+        self.others = others.reshape(sizes, 4)
+        self.rows = 0
+        self.sums = np.zeros((4, n))  # of familiarity, of what is new; and the lowest and the highest window
+        self.width = window
+        self.window = deque([np.zeros(n)], window + 1)  # the sums after each of the last rows
+        self.place_keys: Array = np.zeros(0, np.uint64)
+        self.there: Array = np.zeros(len(self.places), np.float32)
+        self.there_sums = np.zeros((2, len(self.places)))  # over all rows, and over those that are new
+        self.words = np.zeros((len(WORDS), GRIDS), np.uint64)
+        self.looked_up = False  # whether past trips that are about as long or as fast were
+        self.motion = RunningMotion()
 
     def head_for(self, destination: tuple[float, float] | None) -> None:
         """Set where the trip is meant to stop, in metres; None: not known any more."""
-        self._destination = destination
-        if self._rows:
+        self.destination = destination
+        if self.rows:
             self._count_ends()
 
-    @property
-    def values(self) -> Floats:
-        """The statistics of the trip so far, (1, statistics); overwritten by the next call."""
-        over, n, motion = self._over, self._rows, self._motion.values
-        over[:, 0] = self._sums / n
-        over[:, 1] = self._low
-        over[:, 2] = self._high
-        over[:, 5] = self._new / n
-        self._count_trips(*motion[:3])
-        self._motion_values[:] = motion
-        if self._places:
-            self._others[:, 0] = self._there_sum / n
-            self._others[:, 3] = self._there_new / n
-        return self._values
+    def _begin(self, step: Step, familiar: Floats) -> None:
+        """Note what the first row tells."""
+        self.values[3 : len(OVER_STEPS) * len(familiar) : len(OVER_STEPS)] = familiar
+        if self.places:
+            self.others[:, 1] = self.there
+        _first_words(step, self.frame, self.words)
+        self._count_ends()
 
-    def _count_trips(self, length: float, duration: float, speed: float) -> None:
-        """Look up the past trips that began alike, or were about as long or as fast, unless these are the same ones."""
-        bands = (LENGTH_BANDS * length, DURATION_BANDS * duration, SPEED_BANDS * speed)
-        now = [[math.floor(band + shift) for shift in SHIFTS] for band in bands]
-        if now == [self._words[w] for w in _BANDS]:
-            return
-        known = self._words[_BANDS[0]]
-        for w, word in zip(_BANDS, now, strict=True):
-            self._words[w] = word
-        habits = _BANDED if known else _GOING_ON  # where and when it began stays as it is
-        self._alike[habits] = self._counted(habits)
+    def _see_others(self, keys: Keys, new: Array) -> None:
+        """Count how many other agents go where a row is."""
+        place_keys = keys[self.places]
+        if not np.array_equal(place_keys, self.place_keys):
+            self.place_keys = place_keys
+            self.there = self.popularity.encode_step(place_keys, self.maker)
+        self.there_sums += self.there, self.there * new[self.places]
 
     def _count_ends(self) -> None:
         """Look up the past trips that ended where this one is meant to; not a number if that is not known."""
-        if self._destination is None:
-            self._alike[_TOLD] = np.nan
+        if self.destination is None:
+            self.alike[_TOLD] = np.nan
             return
-        x, y = self._frame.projection.grid_place(*self._destination)
+        x, y = self.frame.projection.grid_place(*self.destination)
         for w, (part, size) in enumerate(WORDS):
             if part == "stop":
-                self._words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
-        self._alike[_TOLD] = self._counted(_TOLD)
-
-    def _counted(self, habits: Sequence[int]) -> Floats:
-        """The familiarity of the trip by some habits, all of whose words are known."""
-        keys = [
-            reduce(mix_one, (self._words[w][grid] for w in LOOKED_UP[h].tolist() if w), int(SALTS[h, grid]))
-            for h in habits
-            for grid in range(GRIDS)
-        ]
-        return few_familiarity(np.array(keys, np.uint64).reshape(-1, GRIDS), self._memory)
+                self.words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
+        (self.alike[_TOLD],) = _counted([self], _TOLD)
 
 
-def _first_words(step: Step, frame: Frame) -> list[list[int]]:
-    """The words, each on every grid, that the first row of a trip tells; the others are left empty."""
+def count_rows(running: Sequence[RunningStatistics], steps: Sequence[Step], keys: Keys, familiar: Floats) -> None:
+    """Count a further row of each of some trips: its step, its keys (trips, habits, grids) and their familiarity.
+
+    All of them are of one configuration.
+    """
+    for one in running:
+        one.rows += 1
+    rows, width = np.array([[one.rows] for one in running]), running[0].width
+    sums, new = np.array([one.sums for one in running]), familiar == 0
+    sums[:, _SUM] += familiar
+    sums[:, _NEW] += new
+    for one, own in zip(running, sums[:, _SUM], strict=True):
+        one.window.append(own.copy())
+    before = np.array([one.window[0] for one in running])
+    is_short = rows <= width
+    mean = np.where(is_short, sums[:, _SUM] / rows, (sums[:, _SUM] - before) / width)
+    sums[:, _LOW] = np.where(is_short, mean, np.minimum(sums[:, _LOW], mean))
+    sums[:, _HIGH] = np.where(is_short, mean, np.maximum(sums[:, _HIGH], mean))
+    for i, (one, step) in enumerate(zip(running, steps, strict=True)):
+        one.sums[:] = sums[i]
+        one.motion.add(step)
+        if one.places:
+            one._see_others(keys[i], new[i])
+        if one.rows == 1:
+            one._begin(step, familiar[i])
+
+
+def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
+    """The statistics of some trips as far as their rows were counted: (trips, statistics)."""
+    n, (_, habits) = len(running), running[0].sums.shape
+    motion = np.array([one.motion.values for one in running])
+    _count_trips(running, motion)
+    found = np.array([one.values for one in running])
+    sums, rows = np.array([one.sums for one in running]), np.array([[one.rows] for one in running])
+    over, _, moved, others = _parts(found, habits, len(running[0].others))
+    over = over.reshape(n, habits, len(OVER_STEPS))
+    over[:, :, 0] = sums[:, _SUM] / rows
+    over[:, :, 1] = sums[:, _LOW]
+    over[:, :, 2] = sums[:, _HIGH]
+    over[:, :, 5] = sums[:, _NEW] / rows
+    moved[:] = motion
+    if running[0].places:
+        there = np.array([one.there_sums for one in running]) / rows[:, :, None]
+        others = others.reshape(n, -1, 4)
+        others[:, :, 0], others[:, :, 3] = there[:, 0], there[:, 1]
+    return found
+
+
+def _parts(values: Floats, habits: int, sizes: int) -> list[Floats]:
+    """What is said of steps, of past trips, of motion and of others: parts of the last axis."""
+    ends = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION), 4 * sizes])
+    return np.split(values, ends, axis=-1)[:4]
+
+
+def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
+    """Look up the past trips that began alike, or were about as long or as fast, unless these are the same ones."""
+    bands = np.floor((_A_FACTOR_E * motion[:, :3, None]) + SHIFTS).astype(np.int64).view(np.uint64)
+    known = np.array([one.words[_BANDS] for one in running])
+    looked_up = np.array([one.looked_up for one in running])
+    changed = np.flatnonzero((bands != known).any(axis=(1, 2)) | ~looked_up).tolist()
+    for i in changed:
+        running[i].words[_BANDS], running[i].looked_up = bands[i], True
+    some = [running[i] for i in changed]
+    for one, counted in zip(some, _counted(some, _GOING_ON), strict=True):
+        one.alike[_GOING_ON] = counted
+
+
+def _counted(running: Sequence[RunningStatistics], habits: Sequence[int]) -> Floats:
+    """The familiarity of trips by some habits, all of whose words are known: (trips, habits)."""
+    if not running:
+        return np.zeros((0, len(habits)), np.float32)
+    words = np.array([one.words for one in running])
+    return few_familiarity(mixed(words, LOOKED_UP, habits), [one.memory for one in running])
+
+
+def _first_words(step: Step, frame: Frame, words: Keys) -> None:
+    """Set the words, each on every grid, that the first row of a trip tells."""
     x, y = frame.projection.grid_place(*step.location)
     began = (step.time + frame.utc_offset) % DAY / DAY * SLOTS
-    words: list[list[int]] = []
-    for part, size in WORDS:
+    for w, (part, size) in enumerate(WORDS):
         if part == "start":
-            words.append([word_of(cell(x, y, size, shift)) for shift in SHIFTS])
+            words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
         elif part == "hour":
-            words.append([math.floor(began + shift) % SLOTS for shift in SHIFTS])
-        else:
-            words.append([])
-    return words
+            words[w] = [math.floor(began + shift) % SLOTS for shift in SHIFTS]

@@ -161,6 +161,12 @@ class TripRows:
         going_on = np.zeros(self.n_trips, np.bool_)
         return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on)
 
+    def with_prefixes(self, share: float) -> TripRows:
+        """These trips, then each of them again as far as a share of its rows, rounded up, and not finished."""
+        twice = self[np.tile(np.arange(self.n_trips), 2)]
+        cut = twice.prefixes(np.repeat([1.0, share], self.n_trips))
+        return replace(cut, finished=np.concatenate([self.finished, np.zeros(self.n_trips, np.bool_)]))
+
     @property
     def told(self) -> NDArray[np.bool_]:
         """Which trips have stopped, or have a known destination."""
@@ -201,12 +207,12 @@ class TripRows:
     @cached_property
     def looked_up(self) -> Keys:
         """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
-        return _mixed(self._words, LOOKED_UP)
+        return mixed(self._words, LOOKED_UP)
 
     @cached_property
     def remembered(self) -> Keys:
         """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
-        return _mixed(self._words, _REMEMBERED)
+        return mixed(self._words, _REMEMBERED)
 
     @cached_property
     def _words(self) -> Keys:
@@ -267,10 +273,11 @@ SALTS = np.array(
 )
 
 
-def _mixed(words: Keys, numbers: NDArray[np.int64]) -> Keys:
+def mixed(words: Keys, numbers: NDArray[np.int64], habits: Sequence[int] | slice = slice(None)) -> Keys:
     """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word."""
-    keys = np.broadcast_to(SALTS, (len(words), *SALTS.shape)).copy()
-    for column in numbers.T:
+    salts = SALTS[habits]
+    keys = np.broadcast_to(salts, (len(words), *salts.shape)).copy()
+    for column in numbers[habits].T:
         here = np.flatnonzero(column)
         keys[:, here] = mix(keys[:, here], words[:, column[here]])
     return keys

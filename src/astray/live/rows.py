@@ -50,7 +50,7 @@ class Rows:
         self.total = 0  # rows, with the last fix
         self.seen = True  # whether keys and familiarity of the last row are there, too
 
-    def put(self, step: Step, normality: float, seen: Seen | None, stays: bool) -> None:
+    def put(self, step: Step, normality: float, seen: Sequence[Array] | None, stays: bool) -> None:
         """Add a row; of one that does not stay, keys and familiarity may be left open until somebody asks."""
         at = self.kept
         if at == len(self.numbers):
@@ -67,6 +67,11 @@ class Rows:
         self.keys[self.total - 1] = keys
         self.familiar[self.total - 1] = familiar
         self.seen = True
+
+    @property
+    def last(self) -> Seen:
+        """The keys and the familiarity of the last row."""
+        return self.keys[self.total - 1], self.familiar[self.total - 1]
 
     def _grow(self) -> None:
         for name in ("numbers", "keys", "familiar"):
@@ -96,5 +101,5 @@ class Rows:
         if isinstance(featurizer.encoder, FamiliarityEncoder):
             keys = keys_of(rows.steps(rows.total, given), featurizer.encoder.habits, featurizer.encoder.frame)
             rows.keys[: rows.total] = keys
-            rows.familiar[: rows.total] = few_familiarity(keys, featurizer.memory)
+            rows.familiar[: rows.total] = few_familiarity(keys, [featurizer.memory] * rows.total)
         return rows

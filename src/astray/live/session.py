@@ -73,7 +73,7 @@ class Session:
         The context columns of the trips, if the model looks at them.
     score_steps
         Whether single fixes are scored, too. Without that it is faster; n(s, a) is not a number then, and no segment
-        is named before the trip is over.
+        is named.
 
     Examples
     --------

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frames, few_familiarity, few_keys
 from astray.features.featurizer import StepFeatures
-from astray.features.statistics import RunningStatistics, statistics
+from astray.features.statistics import RunningStatistics, count_rows, statistics, statistics_so_far
 from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
 from astray.live.fix import one_fix
 from astray.live.rows import Rows, Seen
 from astray.live.score import LiveSegment, TripScore
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
-from astray.scoring.normality import TripScores, one_normality
+from astray.scoring.normality import TripScores, normality_of
 from astray.scoring.scores import Chunk, Scores, worst_segments
 from astray.scoring.segments import OpenSegment, leaving
 from astray.snapshot import Snapshot
@@ -56,52 +56,67 @@ def _first(of: TripScores) -> OneTrip:
 def score_open(trips: Iterable[OpenTrip]) -> None:
     """Take in the last fix of open trips, and score those that are due as far as they have come.
 
-    What a call of numpy costs is the same for one of them as for sixteen: so the keys of their steps are made together,
-    and those of one reward go through it together. What comes out does not depend on the others.
+    A call of numpy costs about the same for one of them as for sixteen: so all trips of one model are looked at
+    together. What comes out does not depend on the others.
     """
-    moved = [trip for trip in trips if trip.moved]
-    keys = _keys_together([trip for trip in moved if trip.needs_keys_alone])
-    for trip in moved:
-        trip.take_in(keys.get(id(trip)))
-    by_reward: dict[int, list[tuple[OpenTrip, Floats]]] = {}
-    for trip in moved:
-        if trip.due:
-            statistics = trip.statistics
-            if statistics is None:
-                trip.score_so_far(None)
-            else:
-                by_reward.setdefault(id(trip.reward), []).append((trip, statistics))
-    for together in by_reward.values():
-        of_trips = together[0][0].reward.trip
-        assert of_trips is not None
-        rewards = of_trips(np.concatenate([statistics for _, statistics in together]))
-        for (trip, _), one in zip(together, rewards, strict=True):
-            trip.score_so_far(one)
-
-
-def _keys_together(trips: Sequence[OpenTrip]) -> dict[int, Keys]:
-    """The keys (habits, grids) of the last steps of trips, if they are enough; those of one model together."""
-    by_habits: dict[int, list[OpenTrip]] = {}
+    by_model: dict[tuple[int, int], list[OpenTrip]] = {}
     for trip in trips:
-        by_habits.setdefault(id(trip.agent_model.featurizer.config.habits), []).append(trip)
-    found: dict[int, Keys] = {}
-    for together in by_habits.values():
-        if len(together) >= TOGETHER:
-            featurizers = [trip.agent_model.featurizer for trip in together]
-            steps = as_steps(np.array([trip.last.numbers() for trip in together]), np.zeros(0))
-            keys = few_keys(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
-            found.update(zip(map(id, together), np.ascontiguousarray(keys), strict=True))
-    return found
+        if trip.moved:
+            model = id(trip.reward), id(trip.agent_model.featurizer.config)
+            by_model.setdefault(model, []).append(trip)
+    for together in by_model.values():
+        _take_in(together)
+        due = [trip for trip in together if trip.due]
+        _score_so_far([trip for trip in due if trip.running is not None])
+        for trip in due:
+            if trip.running is None:
+                trip.score_by_rows()
+
+
+def _take_in(trips: Sequence[OpenTrip]) -> None:
+    """Take in the last fix of trips of one model."""
+    alike = [trip for trip in trips if trip.needs_keys_alone]
+    if len(alike) >= TOGETHER:
+        featurizers = [trip.agent_model.featurizer for trip in alike]
+        steps = as_steps(np.array([trip.last.numbers() for trip in alike]), np.zeros(0))
+        keys = few_keys(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
+        familiar = few_familiarity(keys, [one.memory for one in featurizers])
+        for trip, *seen in zip(alike, keys, familiar, strict=True):
+            trip.put(seen)
+    for trip in trips:
+        if trip.moved:
+            trip.look()
+    counted = [trip for trip in trips if trip.due and trip.running is not None]
+    if counted:
+        last = [trip.rows.last for trip in counted]
+        count_rows(
+            [trip.running for trip in counted if trip.running is not None],
+            [trip.last for trip in counted],
+            np.array([keys for keys, _ in last]),
+            np.array([familiar for _, familiar in last]),
+        )
+
+
+def _score_so_far(trips: Sequence[OpenTrip]) -> None:
+    """Score trips of one model by their statistics so far."""
+    if not trips:
+        return
+    reward, scales = trips[0].reward.trip, [trip.agent_model.unfinished for trip in trips]
+    assert reward is not None
+    rewards = reward(statistics_so_far([trip.running for trip in trips if trip.running is not None]))
+    found = normality_of(rewards, [scale.weights for scale in scales], [scale.trip for scale in scales])
+    for trip, scale, n, spread, aspect in zip(trips, scales, *(values.tolist() for values in found), strict=True):
+        trip.scored((n, math.hypot(spread, scale.trip_noise), n, scale.normal.p_value(n), aspect))
 
 
 class OpenTrip:
     """An open trip: all that it takes to score its next fix."""
 
     __slots__ = (
-        *("_closes", "_counted", "_destination", "_features", "_last", "_maker", "_rows", "_running", "_scored"),
-        *("_score_steps", "_segment", "_statistics", "_tick", "agent", "agent_model", "alert", "due", "eps", "faults"),
-        *("fixes", "gamma", "given", "history", "min_history", "moved", "name", "of_step", "one", "open_eps", "path"),
-        *("reward", "segment", "start"),
+        *("_closes", "_destination", "_features", "_last", "_maker", "_score_steps", "_scored", "_segment", "_so_far"),
+        *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "fixes", "gamma", "given", "history"),
+        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running", "segment"),
+        "start",
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -128,7 +143,7 @@ class OpenTrip:
         self._destination = session.destination
         self._tick = -1
         self._last: Step | None = None
-        self._running: TripScore | None = None
+        self._so_far: TripScore | None = None
         self.segment: LiveSegment | None = None  # that is not normal and still lasts
         self._begin(Rows(featurizer))
 
@@ -138,9 +153,9 @@ class OpenTrip:
         self._features: StepFeatures | None = None  # made when it is first needed
         self._closes = float(leaving(self.open_eps))
         self._segment = OpenSegment(self.eps, float(leaving(self.eps)), self.agent_model.calibration.least_segment)
-        self._statistics: RunningStatistics | None = None
+        self.running: RunningStatistics | None = None
         if self._by_statistics:
-            self._statistics = RunningStatistics(
+            self.running = RunningStatistics(
                 featurizer.config.habits,
                 featurizer.memory,
                 featurizer.popularity,
@@ -149,8 +164,7 @@ class OpenTrip:
                 maker=self._maker,
                 destination=None if self._destination is None else featurizer.projection.place(*self._destination),
             )
-        self._rows = rows
-        self._counted = 0  # rows that are in the running sums
+        self.rows = rows
         self._scored = 0  # rows that the trip so far was scored by
 
     @property
@@ -161,7 +175,7 @@ class OpenTrip:
     @property
     def full(self) -> bool:
         """Whether the trip has lasted for too long to go on, with its last fix."""
-        return self._rows.kept + (self.moved and self._stays) >= MAX_ROWS
+        return self.rows.kept + (self.moved and self._stays) >= MAX_ROWS
 
     @property
     def _stays(self) -> bool:
@@ -194,23 +208,24 @@ class OpenTrip:
         """Whether the keys of its last step, and no further features of it, are needed to take it in."""
         return self.due and not self._score_steps and self.agent_model.featurizer.counts
 
-    def take_in(self, keys: Keys | None = None) -> None:
-        """Take in the last fix; with the keys of its step, if they are known already."""
-        self.moved, self.of_step = False, NO_STEP
-        step, featurizer, stays = self.last, self.agent_model.featurizer, self._stays
-        seen: Seen | None = None
-        if keys is not None:
-            seen = keys, few_familiarity(keys, featurizer.memory)
-        elif stays or self._score_steps:
-            encoded, seen = self._encode(step)
+    def look(self) -> None:
+        """Take in the last fix, with what is needed of it: that of a row that the next one replaces may be nothing."""
+        self.of_step, seen = NO_STEP, None
+        if self._stays or self._score_steps:
+            encoded, seen = self._encode(self.last)
             if self._score_steps:
                 calibration = self.agent_model.calibration
-                rewards = self.reward.step(encoded)[0]
-                *of_step, lowest = one_normality(rewards, calibration.step_weights, calibration.step)
-                self.of_step = (*of_step, self.reward.step.aspects[lowest])
-        self._rows.put(step, self.of_step[0], seen, stays)
-        if stays:
-            self._count(self._rows.kept)
+                rewards = self.reward.step(encoded)
+                (n,), (spread,), (lowest,) = normality_of(rewards, [calibration.step_weights], [calibration.step])
+                self.of_step = float(n), float(spread), self.reward.step.aspects[lowest]
+        self.put(seen)
+
+    def put(self, seen: Sequence[Array] | None) -> None:
+        """Take in the last fix; with its keys and their familiarity, if they are known."""
+        self.moved = False
+        self.rows.put(self.last, self.of_step[0], seen, self._stays)
+        if self._stays and self._score_steps:
+            self._segment.add(self.of_step[0], self.last.time)
 
     def _encode(self, step: Step) -> tuple[Floats, Seen]:
         """The features of a step, its keys, and their familiarity."""
@@ -222,53 +237,30 @@ class OpenTrip:
     def head_for(self, destination: Place) -> None:
         """Set where the trip is meant to end (lat, lon); the next row is scored by it."""
         self._destination = destination
-        if self._statistics is not None:
-            self._statistics.head_for(self.agent_model.featurizer.projection.place(*destination))
+        if self.running is not None:
+            self.running.head_for(self.agent_model.featurizer.projection.place(*destination))
 
     def _tick_of(self, step: Step) -> int:
         """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
         return math.floor(step.elapsed / self.agent_model.featurizer.config.interval + 0.5)
 
-    def _count(self, rows: int) -> None:
-        """Take the rows that are not in the running sums yet into them, up to so many."""
-        for row in range(self._counted, rows):
-            step, normality, keys, familiar = self._rows[row]
-            if self._statistics is not None:
-                self._statistics.add(step, keys, familiar)
-            if self._score_steps:
-                self._segment.add(normality, step.time)
-        self._counted = rows
-
     # ---------------------------------------------------------------- scoring
 
-    @property
-    def statistics(self) -> Floats | None:
-        """The statistics of the trip so far, (1, statistics); None where it is scored by its rows."""
-        return None if self._statistics is None else self._statistics.values
+    def score_by_rows(self) -> None:
+        """Score the trip so far by its rows."""
+        self.scored(_first(self._scores(self.rows.kept, finished=False).of_trips))
 
-    def _score_alone(self) -> None:
-        """Score the trip so far by its running sums."""
-        of_trips, statistics = self.reward.trip, self.statistics
-        self.score_so_far(None if of_trips is None or statistics is None else of_trips(statistics)[0])
-
-    def score_so_far(self, rewards: Array | None) -> None:
-        """Score the trip so far by the rewards (aspects, heads) of its statistics, and raise or lower its alert."""
-        self._scored, self.due = self._counted, False
-        if rewards is not None:
-            scale = self.agent_model.unfinished
-            normality, spread, aspect = one_normality(rewards, scale.weights, scale.trip)
-            p_value = scale.normal.p_value(normality)
-            of = (normality, math.hypot(spread, scale.trip_noise), normality, p_value, aspect)
-        else:
-            of = _first(self._scores(self._scored, finished=False).of_trips)
-        self._running = self._trip_score(of, self._scored, self.open_eps, None)
+    def scored(self, of: OneTrip) -> None:
+        """Note what the trip scores so far, and raise or lower its alert."""
+        self._scored, self.due = self.rows.kept, False
+        self._so_far = self._trip_score(of, self._scored, self.open_eps, None)
         lasting = self._segment.lasting
         self.segment = None if lasting is None else LiveSegment(*lasting)
         self._watch(self.last.time)
 
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
-        featurizer, rows = self.agent_model.featurizer, self._rows
+        featurizer, rows = self.agent_model.featurizer, self.rows
         if not rows.seen:
             rows.see(*self._encode(self.last)[1])
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
@@ -303,7 +295,7 @@ class OpenTrip:
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """What is said of the first rows of the trip."""
         normality, uncertainty, score, p_value, aspect = of
-        time = self._rows.numbers[:n, 0]
+        time = self.rows.numbers[:n, 0]
         return TripScore(
             TripId(self.agent, self.name),
             float(time[0]),
@@ -327,26 +319,26 @@ class OpenTrip:
     @property
     def so_far(self) -> TripScore:
         """The trip as it stood when it was last scored, about every interval."""
-        assert self._running is not None
-        return self._running._replace(end=self.last.time, fixes=self.fixes, faults=self.faults)
+        assert self._so_far is not None
+        return self._so_far._replace(end=self.last.time, fixes=self.fixes, faults=self.faults)
 
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
-        scores = self._scores(self._rows.total, finished=True)
-        worst, time = worst_segments(scores, np.array([self.eps]))[0], self._rows.numbers[:, 0]
-        segment = None
+        scores, segment = self._scores(self.rows.total, finished=True), None
+        worst = worst_segments(scores, np.array([self.eps]))[0] if self._score_steps else None
         if worst is not None:
+            time = self.rows.numbers[:, 0]
             segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
-        return self._trip_score(_first(scores.of_trips), self._rows.total, self.eps, segment)
+        return self._trip_score(_first(scores.of_trips), self.rows.total, self.eps, segment)
 
     def _watch(self, time: float) -> None:
         """Raise or lower the alert by the trip so far."""
-        running = self._running
-        if running is None or time - self.start < SETTLED:
+        so_far = self._so_far
+        if so_far is None or time - self.start < SETTLED:
             return
-        if running.score <= self.open_eps:
-            self.alert = self.alert or self.sure(running.uncertainty)
-        elif running.score > self._closes:
+        if so_far.score <= self.open_eps:
+            self.alert = self.alert or self.sure(so_far.uncertainty)
+        elif so_far.score > self._closes:
             self.alert = ""
 
     def describe(self) -> str:
@@ -372,8 +364,8 @@ class OpenTrip:
         snapshot.put(path.start, *path.origin)
         for values in path.points:
             snapshot.put_many(values)
-        snapshot.put(self._rows.kept, self._scored)
-        snapshot.put_many(self._rows.numbers[: self._rows.total].ravel().tolist())
+        snapshot.put(self.rows.kept, self._scored)
+        snapshot.put_many(self.rows.numbers[: self.rows.total].ravel().tolist())
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
@@ -391,10 +383,25 @@ class OpenTrip:
         kept, scored = snapshot.count(), snapshot.count()
         trip._begin(Rows.of(trip.agent_model.featurizer, snapshot.many(), kept, trip.given))
         if scored:
-            trip._last = trip._rows[trip._rows.total - 1][0]
-            trip._tick = trip._tick_of(trip._last)
-            trip._count(scored)
-            trip._score_alone()
-            trip._count(kept)
+            trip._count_again(scored)
         trip.alert = alert
         return trip
+
+    def _count_again(self, scored: int) -> None:
+        """Count the rows, and score the trip as far as it was: by the first ``scored`` of those that are kept."""
+        rows, kept = self.rows, self.rows.kept
+        self._last = rows[rows.total - 1][0]
+        self._tick = self._tick_of(self._last)
+        for row in range(kept):
+            step, normality, keys, familiar = rows[row]
+            if self.running is not None:
+                count_rows([self.running], [step], keys[None], familiar[None])
+            if self._score_steps:
+                self._segment.add(normality, step.time)
+            if row + 1 == scored:
+                rows.kept = scored
+                if self.running is None:
+                    self.score_by_rows()
+                else:
+                    _score_so_far([self])
+        rows.kept = kept

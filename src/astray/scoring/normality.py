@@ -7,7 +7,6 @@ normality score), N(tau) the same of a trip: of the trip reward R(tau) where the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -210,34 +209,39 @@ def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
     return TripScores(n, uncertainty, n, calibration.normal.p_values(n), aspect)
 
 
-def one_normality(rewards: Array, weights: Sequence[float], scale: Location) -> tuple[float, float, int]:
-    """What the two above give of one row of rewards (aspects, heads), to rounding, in less time.
+def normality_of(
+    rewards: Array, weights: Sequence[tuple[float, ...]], scales: Sequence[Location]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """What the two above give of rows of rewards (rows, aspects, heads), each by its own weights and scale.
 
-    The normality, its standard deviation over the heads, and the aspect that is lowest.
+    Equal to rounding: the normality, its standard deviation over the heads, and the aspect that is lowest. What is said
+    of a row does not depend on the others.
 
-    >>> n, spread, aspect = one_normality(np.array([[3.0, 5.0], [-4.0, -6.0]]), (0.5, 0.5), Location(0.0, 2.0))
-    >>> round(n, 2), round(spread, 2), aspect
-    (-2.15, 0.5, 1)
+    >>> rewards = np.array([[[3.0, 5.0], [-4.0, -6.0]]])
+    >>> [values.round(2).tolist() for values in normality_of(rewards, [(0.5, 0.5)], [Location(0.0, 2.0)])]
+    [[-2.15], [0.5], [1]]
     """
-    heads = rewards.shape[1]
-    shares, logs = _shares(tuple(weights))
-    values = np.empty((len(rewards), heads + 1))  # of each head, and their mean
-    values[:, :heads] = rewards
-    means = values[:, heads] = np.add.reduce(values[:, :heads], axis=1) / heads
-    lowest = np.minimum.reduce(values, axis=0)
-    rewarded = lowest - np.log(shares @ np.exp(lowest - values))  # the aspects combined: of each head, and of the mean
-    by_head = rewarded[:heads]
-    off = by_head - np.add.reduce(by_head) / heads
-    spread = math.sqrt(float(off @ off) / heads) / scale.spread
-    return (float(rewarded[heads]) - scale.centre) / scale.spread, spread, int((logs - means).argmax())
+    rows, aspects, heads = rewards.shape
+    shares, logs = np.array([_shares(own) for own in weights]).swapaxes(0, 1)
+    centre, spread = np.array(scales).T
+    values = np.empty((rows, aspects, heads + 1))  # of each head, and their mean
+    values[:, :, :heads] = rewards
+    means = values[:, :, heads] = np.add.reduce(values[:, :, :heads], axis=2) / heads
+    lowest = np.minimum.reduce(values, axis=1)
+    total = np.add.reduce(shares[:, :, None] * np.exp(lowest[:, None] - values), axis=1)
+    rewarded = lowest - np.log(total)  # the aspects combined: of each head, and of the mean
+    by_head = rewarded[:, :heads]
+    off = by_head - np.add.reduce(by_head, axis=1, keepdims=True) / heads
+    apart = np.sqrt(np.add.reduce(off * off, axis=1) / heads) / spread
+    return (rewarded[:, heads] - centre) / spread, apart, (logs - means).argmax(axis=1)
 
 
-@lru_cache(256)
-def _shares(weights: tuple[float, ...]) -> tuple[Floats, Floats]:
+@lru_cache(1024)
+def _shares(weights: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The weights of aspects as shares of their sum, and their logarithms."""
     given = np.array(weights)
     with np.errstate(divide="ignore"):
-        return given / given.sum(), np.log(given)
+        return tuple((given / given.sum()).tolist()), tuple(np.log(given).tolist())
 
 
 def mean_normality(

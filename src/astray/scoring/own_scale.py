@@ -97,16 +97,46 @@ def own_scores(
     else's trips under way fell from 19 to none of 37.
     """
     assert reward.trip is not None
-    maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
-    made_by = np.repeat(maker, rows.n_trips) if maker[0] >= 0 else None
-    familiar, whole = featurizer.measure(rows, number, made_by)
-    half = featurizer.measure(rows.prefixes(np.full(rows.n_trips, config.prefix)), number, made_by)[1]
-    found = np.stack([trip_rewards(reward.trip, of_trips).mean(axis=2) for of_trips in (whole, half)], axis=1)
+    familiar, rewards = rewards_of(rows, featurizer, number, reward, config)
+    found = over_trips(rewards)
     for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
-        statistics = seen.measure(rows[some], None, None if made_by is None else made_by[some])[1]
+        statistics = seen.measure(rows[some], None, _makers(featurizer, len(some)))[1]
         found[some, 0, 0] = trip_rewards(reward.trip, statistics)[:, 0].mean(axis=1)
+    return OwnScores(found, step_location(rows, featurizer, familiar, reward, weights))
+
+
+def rewards_of(
+    rows: TripRows, featurizer: Featurizer, number: Array | None, reward: Reward, config: ScaleConfig
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """The familiarity of the rows of trips, and the rewards of the trips, whole and half-way: (2, trips, ...).
+
+    Each trip is held out of the memory, which numbers them so; None: it has none of them.
+    """
+    assert reward.trip is not None
+    twice = None if number is None else np.tile(number, 2)
+    both = rows.with_prefixes(config.prefix)
+    familiar, statistics = featurizer.measure(both, twice, _makers(featurizer, both.n_trips))
+    rewards = trip_rewards(reward.trip, statistics)
+    return familiar[: len(rows.steps)], rewards.reshape(2, rows.n_trips, *rewards.shape[1:])
+
+
+def over_trips(rewards: NDArray[np.float64]) -> NDArray[np.float32]:
+    """What :func:`rewards_of` gives, as :class:`OwnScores` holds it: the mean over the heads, trip by trip."""
+    return np.asarray(rewards.mean(axis=3).swapaxes(0, 1), np.float32)
+
+
+def step_location(
+    rows: TripRows, featurizer: Featurizer, familiar: NDArray[np.float32], reward: Reward, weights: Sequence[float]
+) -> Location | None:
+    """Centre and spread of the rewards of steps; None if there are none."""
     steps = over_heads(reward.step(featurizer.features(rows.steps, familiar)), step_weights(reward, weights))
-    return OwnScores(found.astype(np.float32), locate(steps) if len(steps) else None)
+    return locate(steps) if len(steps) else None
+
+
+def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
+    """The number of the agent among those of the popularity, for each of its trips; None if it is not among them."""
+    maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
+    return np.repeat(maker, n) if maker[0] >= 0 else None
 
 
 def _without_their_days(

@@ -221,18 +221,20 @@ class Lesson(NamedTuple):
     drift: str  # what is said if many trips were flagged lately
 
 
-def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool) -> Lesson:
-    """Remember a trip that was not flagged; let a flagged one wait, and perhaps ask about it."""
+def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool, p_value: float) -> Lesson:
+    """Remember a trip that was not flagged; let a flagged one wait, and perhaps ask about it.
+
+    What decides is its score by the model that it began with.
+    """
     (agent,) = trip.agents
     if agent not in fleet.members_:
         blank, tokens = Member.blank(fleet.featurizer_config_), fleet._common.observing.tokens
         fleet.members_[agent] = replace(blank, inbox=Inbox(tokens=tokens), zone=home_of(trip))
-    # The score that decides is the one by the model that the trip began with.
-    learner, outcome = fleet._learner(agent).observe(trip, lambda _: math.inf if flagged else -math.inf)
-    fleet._keep(learner, int(outcome.became == LEARNED))
-    if outcome.became == LEARNED:
+    learner, became = fleet._learner(agent).take(trip, flagged, p_value)
+    fleet._keep(learner, int(became == LEARNED))
+    if became == LEARNED:
         fleet.members_[agent] = fleet._member(agent).keeping(trip, fleet._common)
-    return Lesson(outcome.became, learner.questions, learner.drift)
+    return Lesson(became, learner.questions, learner.drift)
 
 
 def teach(fleet: FleetDetector, trips: Trajectories, mine: bool) -> tuple[Question, ...]:

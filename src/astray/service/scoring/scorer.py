@@ -390,7 +390,7 @@ class Scorer:
         known = None
         if flagged:
             known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
-        lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged)
+        lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged, trip.p_value)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))

@@ -107,7 +107,7 @@ class Tracked(Session):
         trip = self._open
         if trip is None:
             return SESSION_BYTES
-        memory, rows = trip.agent_model.featurizer.memory, trip._rows
+        memory, rows = trip.agent_model.featurizer.memory, trip.rows
         return SESSION_BYTES + 40 * len(memory.keys) + rows.numbers.nbytes + rows.keys.nbytes
 
     def snapshot(self) -> Snapshot:
