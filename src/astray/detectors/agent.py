@@ -492,7 +492,7 @@ class IRLDetector(AgentParameters, Observing):
                 remedy="use one that was fitted on GPS trips",
             )
         history = 0.0 if self._is_unknown(agent) else self._history
-        return AgentModel(self.featurizer_, history, self._measured())
+        return AgentModel(self.featurizer_, history, self._measured(), scale_config(self))
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:

@@ -297,6 +297,7 @@ class FleetDetector(FleetParameters, Observing):
             member.featurizer(agent, common, None if near is None else centre_of(*near)),
             member.history,
             partial(member.calibration, common),
+            common.scaling,
         )
 
     @property

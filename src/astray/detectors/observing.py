@@ -28,7 +28,7 @@ from astray.features.trip_rows import TripRows
 from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, trip_normality
-from astray.scoring.own_scale import OwnScores, over_trips, own_calibration, rewards_of, step_location
+from astray.scoring.own_scale import OwnScores, SeenTrips, own_calibration, see, step_location
 from astray.text import harmless
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -57,15 +57,6 @@ class Outcome(NamedTuple):
     score: float
     p_value: float
     became: str
-
-
-class _Seen(NamedTuple):
-    """A trip as an agent's memory sees it: its rows, how familiar they are, and its rewards, whole and half-way."""
-
-    trip: Prepared
-    rows: TripRows
-    familiar: NDArray[np.float32]
-    rewards: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,29 +105,36 @@ class Learner:
     def observe(self, trip: Trajectories, level: Callable[[Calibration], float]) -> tuple[Learner, Outcome]:
         """Score one trip, then learn from it, or let it wait, or refuse it."""
         here = self.at(trip)
-        seen, calibration = here._see(trip), here.calibration
+        prepared = here.featurizer.prepare(trip)
+        seen, calibration = here._see(here.featurizer.rows(prepared)), here.calibration
         scored = trip_normality(seen.rewards[0], calibration)
         score, p_value = float(scored.score[0]), float(scored.p_value[0])
-        learner, became = here._take(seen, score <= level(calibration), p_value)
+        learner, became = here._take(prepared, seen, score <= level(calibration), p_value)
         return learner, Outcome(trip.ids[0], score, p_value, became)
 
-    def take(self, trip: Trajectories, flagged: bool, p_value: float) -> tuple[Learner, str]:
-        """Learn from one trip that was scored, or let it wait, or refuse it; gives what became of it."""
+    def take(
+        self, trip: Trajectories, flagged: bool, p_value: float, seen: SeenTrips | None = None
+    ) -> tuple[Learner, str]:
+        """Learn from one trip that was scored, or let it wait, or refuse it; gives what became of it.
+
+        ``seen`` is the trip as what is known of the agent sees it, if that was looked at already.
+        """
         here = self.at(trip)
-        return here._take(here._see(trip), flagged, p_value)
+        paths = here.featurizer.paths(trip)
+        if seen is None:
+            seen = here._see(here.featurizer.trip_rows(here.featurizer.chosen_steps(paths), 1))
+        return here._take(Prepared(trip, paths, seen.rows.steps), seen, flagged, p_value)
 
-    def _see(self, trip: Trajectories) -> _Seen:
-        prepared = self.featurizer.prepare(trip)
-        rows = self.featurizer.rows(prepared)
-        return _Seen(prepared, rows, *rewards_of(rows, self.featurizer, None, self.reward, self.scaling))
+    def _see(self, rows: TripRows) -> SeenTrips:
+        return see(rows, self.featurizer, self.reward, self.scaling)
 
-    def _take(self, seen: _Seen, flagged: bool, p_value: float) -> tuple[Learner, str]:
-        (name,) = seen.trip.trips.ids
+    def _take(self, trip: Prepared, seen: SeenTrips, flagged: bool, p_value: float) -> tuple[Learner, str]:
+        (name,) = trip.trips.ids
         if any(name in memory.trip_ids for memory in (self.featurizer.memory, self.inbox.waiting, self.inbox.rejected)):
             return self, KNOWN
         if np.isnan(p_value):
             return self, REFUSED
-        one = self.featurizer.with_memory(Memory()).remember(seen.trip, seen.rows).memory
+        one = self.featurizer.with_memory(Memory()).remember(trip, seen.rows).memory
         if not flagged and p_value > self.doubt:
             return self._learn(one, seen), LEARNED
         inbox, new = self.inbox.with_flag(flagged, self.config), self._novel(one)
@@ -145,13 +143,12 @@ class Learner:
         waits = replace(self, inbox=inbox.add(one, self.config))
         return waits._ask(name, new) if flagged else waits, WAITING
 
-    def _learn(self, one: Memory, seen: _Seen) -> Learner:
+    def _learn(self, one: Memory, seen: SeenTrips) -> Learner:
         # Held out of the memory that is to hold it, the trip is seen as it is by the one that does not yet.
-        step = self.own.step or step_location(seen.rows, self.featurizer, seen.familiar, self.reward, self.weights)
+        step = self.own.step or step_location(seen, self.featurizer, self.reward, self.weights)
         featurizer = self.featurizer.with_memory(self.featurizer.memory.merge(one))
         own = self.own.follow(self.featurizer.memory, featurizer.memory)
-        fresh = OwnScores(over_trips(seen.rewards), step)
-        own = own.with_scores(fresh, featurizer.memory.number_of(one.trip_ids))
+        own = own.with_scores(OwnScores(seen.over_heads, step), featurizer.memory.number_of(one.trip_ids))
         return replace(self, featurizer=featurizer, own=own, inbox=self.inbox.with_flag(False, self.config))
 
     def _novel(self, one: Memory) -> Array:

@@ -190,8 +190,12 @@ class Featurizer:
     def prepare(self, fixes: Trajectories) -> Prepared:
         """Trips as all that is made of them needs them; the memory and the popularity do not matter."""
         paths = self.paths(fixes)
+        return Prepared(fixes, paths, self.chosen_steps(paths))
+
+    def chosen_steps(self, paths: Trajectories) -> Steps:
+        """One step of paths about every interval."""
         steps = self.steps(paths)
-        return Prepared(fixes, paths, steps[chosen(steps, self.config.interval)])
+        return steps[chosen(steps, self.config.interval)]
 
     def remember(self, trips: Trajectories | Prepared, rows: TripRows | None = None) -> Featurizer:
         """A featurizer that remembers these trips as well; ``rows`` are theirs, if they are known already."""
@@ -278,18 +282,23 @@ class Featurizer:
         ``without`` numbers the remembered trip that must not count, ``maker`` the agent of the popularity that made the
         trip; -1 for none.
         """
-        familiar = familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
-        found = statistics(
-            rows,
-            familiar,
-            self.config.habits,
-            self.memory,
-            self.popularity,
-            window=self.config.window_rows,
-            without=without,
-            maker=maker,
-        )
-        return familiar, found
+        familiar = self.familiarity(rows, without)
+        return familiar, self.trip_statistics(rows, familiar, without, maker)
+
+    def familiarity(self, rows: TripRows, without: Array | None = None) -> NDArray[np.float32]:
+        """How familiar rows are: (rows, habits)."""
+        return familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
+
+    def trip_statistics(
+        self,
+        rows: TripRows,
+        familiar: NDArray[np.float32],
+        without: Array | None = None,
+        maker: Array | None = None,
+    ) -> NDArray[np.float32]:
+        """The statistics of trips, the familiarity of whose rows is known."""
+        seen = (rows, familiar, self.config.habits, self.memory, self.popularity)
+        return statistics(*seen, window=self.config.window_rows, without=without, maker=maker)
 
     def features(self, steps: Steps, familiar: NDArray[np.float32]) -> NDArray[np.float32]:
         """The features of steps whose familiarity is known already."""

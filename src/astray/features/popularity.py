@@ -170,6 +170,11 @@ class Popularity:
         """The popularity among everybody but this agent."""
         return replace(self, excluded=agent)
 
+    def of_the_same(self, other: Popularity) -> bool:
+        """Whether both are views of the same counts of agents."""
+        mine, others = (of.agents.counted if isinstance(of.agents, Visits) else of.agents for of in (self, other))
+        return mine is others
+
     def number_of(self, agents: Iterable[str]) -> NDArray[np.int64]:
         """The number of each agent, -1 of one that is not among them."""
         return self.agents.number_of(agents)

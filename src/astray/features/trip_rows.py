@@ -155,17 +155,21 @@ class TripRows:
 
     def prefixes(self, share: Array) -> TripRows:
         """The same trips as far as a ``share`` of their rows, rounded up, and not finished."""
-        wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
-        place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
-        rows = np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
-        going_on = np.zeros(self.n_trips, np.bool_)
+        rows, going_on = self._first_rows(share), np.zeros(self.n_trips, np.bool_)
         return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on)
 
-    def with_prefixes(self, share: float) -> TripRows:
-        """These trips, then each of them again as far as a share of its rows, rounded up, and not finished."""
-        twice = self[np.tile(np.arange(self.n_trips), 2)]
-        cut = twice.prefixes(np.repeat([1.0, share], self.n_trips))
-        return replace(cut, finished=np.concatenate([self.finished, np.zeros(self.n_trips, np.bool_)]))
+    def _first_rows(self, share: Array) -> NDArray[np.int64]:
+        wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)
+        place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
+        return np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
+
+    def with_prefixes(self, share: float) -> tuple[TripRows, NDArray[np.int64]]:
+        """These trips, then each of them as far as a share of its rows, not finished; and which rows these are."""
+        n, first = self.n_trips, self._first_rows(np.full(self.n_trips, share))
+        rows = np.concatenate([np.arange(len(self.steps)), first])
+        trip = np.concatenate([self.steps.trip, n + self.steps.trip[first]])
+        finished = np.concatenate([self.finished, np.zeros(n, np.bool_)])
+        return TripRows(replace(self.steps[rows], trip=trip), self.keys[rows], self.frame, 2 * n, finished), rows
 
     @property
     def told(self) -> NDArray[np.bool_]:

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frames, few_familiarity, few_keys
 from astray.features.featurizer import StepFeatures
-from astray.features.statistics import RunningStatistics, count_rows, statistics, statistics_so_far
+from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
 from astray.live.fix import one_fix
 from astray.live.rows import Rows, Seen
 from astray.live.score import LiveSegment, TripScore
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
-from astray.scoring.normality import TripScores, normality_of
+from astray.scoring.normality import TripScores, normality_of, trip_normality
+from astray.scoring.own_scale import SeenTrips, see
 from astray.scoring.scores import Chunk, Scores, worst_segments
 from astray.scoring.segments import OpenSegment, leaving
 from astray.snapshot import Snapshot
@@ -115,8 +116,8 @@ class OpenTrip:
     __slots__ = (
         *("_closes", "_destination", "_features", "_last", "_maker", "_score_steps", "_scored", "_segment", "_so_far"),
         *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "fixes", "gamma", "given", "history"),
-        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running", "segment"),
-        "start",
+        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running", "seen"),
+        *("segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -138,6 +139,7 @@ class OpenTrip:
         self.moved = False  # whether there is a fix that was not taken in yet
         self.due = False  # whether there is a row that the trip was not scored by yet
         self.of_step: OfStep = NO_STEP  # what is said of the last fix
+        self.seen: SeenTrips | None = None  # the whole trip when it is over, where single fixes are not scored
         self._score_steps = session.score_steps
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._destination = session.destination
@@ -261,22 +263,14 @@ class OpenTrip:
     def _scores(self, n: int, finished: bool) -> Scores:
         """The first rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self.rows
-        if not rows.seen:
-            rows.see(*self._encode(self.last)[1])
+        self._see_last()
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
         if self._by_statistics:
-            of_trip = statistics(
-                TripRows(steps, rows.keys[:n], featurizer.frame, 1, np.array([True])),
-                familiar,
-                featurizer.config.habits,
-                featurizer.memory,
-                featurizer.popularity,
-                window=featurizer.config.window_rows,
-                maker=np.array([self._maker]) if self._maker >= 0 else None,
-            )
+            maker = np.array([self._maker]) if self._maker >= 0 else None
+            of_trip = featurizer.trip_statistics(self._as_trip(n), familiar, maker=maker)
         seen = Chunk(
             featurizer.features(steps, familiar) if featurizer.counts else featurizer.encode(steps),
             steps.trip,
@@ -291,6 +285,16 @@ class OpenTrip:
         )
         calibration = self.agent_model.calibration if finished else self.agent_model.unfinished
         return Scores(self.one, seen, self.reward, [calibration])
+
+    def _see_last(self) -> None:
+        """Look at the last row, too, if nobody has asked for it so far."""
+        if not self.rows.seen:
+            self.rows.see(*self._encode(self.last)[1])
+
+    def _as_trip(self, n: int) -> TripRows:
+        """The first rows as those of one whole trip."""
+        frame = self.agent_model.featurizer.frame
+        return TripRows(self.rows.steps(n, self.given), self.rows.keys[:n], frame, 1, np.array([True]))
 
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """What is said of the first rows of the trip."""
@@ -324,12 +328,18 @@ class OpenTrip:
 
     def finished(self) -> TripScore:
         """The whole trip: the scores that ``det.score`` gives of the same fixes."""
-        scores, segment = self._scores(self.rows.total, finished=True), None
+        n, calibration = self.rows.total, self.agent_model.calibration
+        if self.running is not None and not self._score_steps:
+            self._see_last()
+            of = (self._as_trip(n), self.agent_model.featurizer, self.reward, self.agent_model.scaling)
+            self.seen = see(*of, familiar=self.rows.familiar[:n])
+            return self._trip_score(_first(trip_normality(self.seen.rewards[0], calibration)), n, self.eps, None)
+        scores, segment = self._scores(n, finished=True), None
         worst = worst_segments(scores, np.array([self.eps]))[0] if self._score_steps else None
         if worst is not None:
             time = self.rows.numbers[:, 0]
             segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
-        return self._trip_score(_first(scores.of_trips), self.rows.total, self.eps, segment)
+        return self._trip_score(_first(scores.of_trips), n, self.eps, segment)
 
     def _watch(self, time: float) -> None:
         """Raise or lower the alert by the trip so far."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,39 +97,59 @@ def own_scores(
     else's trips under way fell from 19 to none of 37.
     """
     assert reward.trip is not None
-    familiar, rewards = rewards_of(rows, featurizer, number, reward, config)
-    found = over_trips(rewards)
+    seen_trips = see(rows, featurizer, reward, config, number)
+    found = seen_trips.over_heads
     for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
         statistics = seen.measure(rows[some], None, _makers(featurizer, len(some)))[1]
         found[some, 0, 0] = trip_rewards(reward.trip, statistics)[:, 0].mean(axis=1)
-    return OwnScores(found, step_location(rows, featurizer, familiar, reward, weights))
+    return OwnScores(found, step_location(seen_trips, featurizer, reward, weights))
 
 
-def rewards_of(
-    rows: TripRows, featurizer: Featurizer, number: Array | None, reward: Reward, config: ScaleConfig
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """The familiarity of the rows of trips, and the rewards of the trips, whole and half-way: (2, trips, ...).
+class SeenTrips(NamedTuple):
+    """Trips as an agent's memory sees them.
 
-    Each trip is held out of the memory, which numbers them so; None: it has none of them.
+    Attributes
+    ----------
+    rows, familiar
+        Their rows, and how familiar these are.
+    rewards
+        The rewards of the trips, whole and half-way: (2, trips, aspects, heads).
+    """
+
+    rows: TripRows
+    familiar: NDArray[np.float32]
+    rewards: NDArray[np.float64]
+
+    @property
+    def over_heads(self) -> NDArray[np.float32]:
+        """The mean rewards over the heads, as :class:`OwnScores` holds them: (trips, 2, aspects)."""
+        return np.asarray(self.rewards.mean(axis=3).swapaxes(0, 1), np.float32)
+
+
+def see(
+    rows: TripRows,
+    featurizer: Featurizer,
+    reward: Reward,
+    config: ScaleConfig,
+    number: Array | None = None,
+    familiar: NDArray[np.float32] | None = None,
+) -> SeenTrips:
+    """Trips, each held out of the memory, which numbers them so; None: it has none of them.
+
+    ``familiar`` says how familiar the rows are, if that is known already.
     """
     assert reward.trip is not None
-    twice = None if number is None else np.tile(number, 2)
-    both = rows.with_prefixes(config.prefix)
-    familiar, statistics = featurizer.measure(both, twice, _makers(featurizer, both.n_trips))
-    rewards = trip_rewards(reward.trip, statistics)
-    return familiar[: len(rows.steps)], rewards.reshape(2, rows.n_trips, *rewards.shape[1:])
+    familiar = featurizer.familiarity(rows, number) if familiar is None else familiar
+    both, at = rows.with_prefixes(config.prefix)
+    without, made_by = None if number is None else np.tile(number, 2), _makers(featurizer, both.n_trips)
+    rewards = trip_rewards(reward.trip, featurizer.trip_statistics(both, familiar[at], without, made_by))
+    return SeenTrips(rows, familiar, rewards.reshape(2, rows.n_trips, *rewards.shape[1:]))
 
 
-def over_trips(rewards: NDArray[np.float64]) -> NDArray[np.float32]:
-    """What :func:`rewards_of` gives, as :class:`OwnScores` holds it: the mean over the heads, trip by trip."""
-    return np.asarray(rewards.mean(axis=3).swapaxes(0, 1), np.float32)
-
-
-def step_location(
-    rows: TripRows, featurizer: Featurizer, familiar: NDArray[np.float32], reward: Reward, weights: Sequence[float]
-) -> Location | None:
+def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float]) -> Location | None:
     """Centre and spread of the rewards of steps; None if there are none."""
-    steps = over_heads(reward.step(featurizer.features(rows.steps, familiar)), step_weights(reward, weights))
+    features = featurizer.features(seen.rows.steps, seen.familiar)
+    steps = over_heads(reward.step(features), step_weights(reward, weights))
     return locate(steps) if len(steps) else None
 
 

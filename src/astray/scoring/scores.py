@@ -15,6 +15,7 @@ from astray.features.faults import FAULT_NAMES
 from astray.features.featurizer import Featurized, Featurizer
 from astray.features.steps import Steps
 from astray.irl.shared import Reward, trip_rewards
+from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import BAND, level
 from astray.scoring.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
 from astray.scoring.segments import Segment, leaving, segments
@@ -64,6 +65,7 @@ class AgentModel:
     featurizer: Featurizer
     history: float
     measured: Callable[[bool], Calibration]  # what whole trips are measured on, or those that are unfinished
+    scaling: ScaleConfig = ScaleConfig()
 
     @cached_property
     def calibration(self) -> Calibration:

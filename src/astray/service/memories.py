@@ -20,7 +20,9 @@ from astray.detectors.observing import LEARNED, Question
 from astray.errors import DataError, InUseError, ModelFileError
 from astray.features.context import Context
 from astray.features.featurizer import FeaturizerConfig
+from astray.features.memory import Memory
 from astray.features.popularity import Counted, Popularity, Visits
+from astray.live.trip import OpenTrip
 from astray.service.preferences import put_setting
 from astray.service.store import Connection
 from astray.storage import load
@@ -221,20 +223,29 @@ class Lesson(NamedTuple):
     drift: str  # what is said if many trips were flagged lately
 
 
-def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool, p_value: float) -> Lesson:
+def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool, p_value: float, was: OpenTrip) -> Lesson:
     """Remember a trip that was not flagged; let a flagged one wait, and perhaps ask about it.
 
-    What decides is its score by the model that it began with.
+    What decides is its score by the model that it began with, as the open trip that it was has it.
     """
     (agent,) = trip.agents
+    seen = was.seen if _is_known_as_then(fleet, agent, was) else None
     if agent not in fleet.members_:
         blank, tokens = Member.blank(fleet.featurizer_config_), fleet._common.observing.tokens
         fleet.members_[agent] = replace(blank, inbox=Inbox(tokens=tokens), zone=home_of(trip))
-    learner, became = fleet._learner(agent).take(trip, flagged, p_value)
+    learner, became = fleet._learner(agent).take(trip, flagged, p_value, seen)
     fleet._keep(learner, int(became == LEARNED))
     if became == LEARNED:
         fleet.members_[agent] = fleet._member(agent).keeping(trip, fleet._common)
     return Lesson(became, learner.questions, learner.drift)
+
+
+def _is_known_as_then(fleet: FleetDetector, agent: str, was: OpenTrip) -> bool:
+    """Whether an agent, and whom it is compared with, are known as they were when an open trip began."""
+    member, then = fleet.members_.counted(agent), was.agent_model.featurizer
+    memory = Memory() if member is None else member.memory
+    is_same = memory is then.memory or not (len(memory) or len(then.memory))
+    return is_same and was.reward is fleet.reward_ and then.popularity.of_the_same(fleet.popularity_)
 
 
 def teach(fleet: FleetDetector, trips: Trajectories, mine: bool) -> tuple[Question, ...]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable
 
 from astray.live.score import TripScore
+from astray.live.trip import OpenTrip
 from astray.service import memories
 from astray.service.fixes import FeedFix
 from astray.service.review.teaching import note_taught
@@ -44,9 +45,9 @@ def rescore(scorer: Scorer, agent: str) -> None:
     memories.unlearn(scorer.fleet, [TripId(agent, trip) for trip in again])
     found: set[str] = set()
 
-    def ended(tracked: Tracked, trip: TripScore, eps: float) -> None:
+    def ended(tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
         found.add(trip.trip)
-        _store(scorer, tracked, trip, eps)
+        _store(scorer, tracked, trip, was)
 
     after = Tracked(scorer.fleet, agent, ended)
     for fix in log:
@@ -80,9 +81,9 @@ def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], 
     return math.inf
 
 
-def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, eps: float) -> None:
+def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
     """Store a trip that was scored again; what a person has said of it still holds."""
-    flagged = scorer.store_trip(tracked, trip, eps, late=True)
+    flagged = scorer.store_trip(tracked, trip, was, late=True)
     verdict = scorer.connection.value(
         "SELECT verdict FROM reviews WHERE item = ? AND taught_at IS NOT NULL", (trip_name(*trip.id),)
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 from astray.detectors.observing import WAITING, Question
 from astray.live.score import Score, TripScore
-from astray.live.trip import score_open
+from astray.live.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
@@ -373,24 +373,24 @@ class Scorer:
 
     # ---------------------------------------------------------------- trips
 
-    def ended(self, tracked: Tracked, trip: TripScore, eps: float) -> None:
+    def ended(self, tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
         """A trip is over: store it, learn from it or let it wait for review."""
         alerts, tracked.alerts = tracked.alerts, 0
         self.close_alert(tracked, trip.trip, trip.end, "trip ended", alerts)
-        flagged = self.store_trip(tracked, trip, eps, late=False)
+        flagged = self.store_trip(tracked, trip, was, late=False)
         if flagged and not alerts and trip.history >= self.fleet.min_history:  # only the whole trip shows it
             self.open_alert(trip, 1, trip.end, trip.decision, closed=True)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
-    def store_trip(self, tracked: Tracked, trip: TripScore, eps: float, *, late: bool) -> bool:
+    def store_trip(self, tracked: Tracked, trip: TripScore, was: OpenTrip, *, late: bool) -> bool:
         """Write a trip that is over, and learn from it or let it wait; whether it was flagged."""
-        flagged = bool(trip.score <= eps)
+        flagged = bool(trip.score <= was.eps)
         pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (trip.agent,))
         model = self.version if pin is None else int(pin[0])
         known = None
         if flagged:
             known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
-        lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged, trip.p_value)
+        lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged, trip.p_value, was)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))
@@ -459,5 +459,5 @@ def _index(position: int, refused: Sequence[RefusedRow]) -> int:
     return position
 
 
-def _not_again(tracked: Tracked, trip: TripScore, eps: float) -> None:
+def _not_again(tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
     """A trip that ended before a restart is stored already."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from astray.live.score import Score, TripScore
 from astray.live.session import Advance, Session
-from astray.live.trip import score_open
+from astray.live.trip import OpenTrip, score_open
 from astray.service.fixes import FeedFix
 from astray.snapshot import Snapshot
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SESSION_BYTES = 30_000  # that an agent at rest takes, about
 
-Ended = Callable[["Tracked", TripScore, float], None]
-"""Called with a trip that is over and the threshold that it was held to, before the next one begins."""
+Ended = Callable[["Tracked", TripScore, OpenTrip], None]
+"""Called with the scores of a trip that is over, and with the trip, before the next one begins."""
 
 
 class Tracked(Session):
@@ -56,7 +56,7 @@ class Tracked(Session):
         score = self._score(advance)
         if was is not None and self._open is None and score.ended is not None:
             self.turned = True
-            self.ended(self, score.ended, was.eps)
+            self.ended(self, score.ended, was)
         self.normality = None if self._open is None or score.trip is None else score.trip.normality
         return score
 
@@ -72,7 +72,7 @@ class Tracked(Session):
         final = super()._end(why)
         if final is not None and was is not None:
             self.turned = True
-            self.ended(self, final, was.eps)
+            self.ended(self, final, was)
         return final
 
     def is_late(self, fix: FeedFix) -> bool:
