@@ -16,7 +16,7 @@ from astray.irl.posterior import combined
 from astray.irl.shared import BANDS, trip_rewards
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Location, locate
-from astray.scoring.own_scale import OwnScores, most_suspect, own_calibration, own_weights, somebody_elses
+from astray.scoring.own_scale import OwnScale, OwnScores, most_suspect, own_weights, somebody_elses
 from astray.simulate import city, world
 from astray.storage.container import read, write
 from astray.storage.pretrained import pretrained
@@ -55,7 +55,7 @@ class TestFewTrips:
     def test_without_any_it_is_the_reference(self, history: float, unfinished: bool) -> None:
         reward = pretrained()
         assert reward.reference is not None
-        got = own_calibration(reward, WEIGHTS, self.mine(0), history, SCALE, unfinished=unfinished)
+        got = OwnScale(reward, WEIGHTS, self.mine(0), history, SCALE).calibration(unfinished)
         everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, got.weights)
         assert got.trip == pytest.approx(locate(everybody))
         assert got.normal.total == pytest.approx(SCALE.stand_in_up_to)
@@ -67,7 +67,7 @@ class TestFewTrips:
         reward = pretrained()
         assert reward.reference is not None
         for n in (1, 10, 90):
-            got = own_calibration(reward, WEIGHTS, self.mine(n), 30.0, SCALE)
+            got = OwnScale(reward, WEIGHTS, self.mine(n), 30.0, SCALE).calibration()
             usual = locate(reward.reference.rewards("trips", 30.0, got.weights))
             mine = combined(self.mine(n).trips[:, 0, :, None], got.weights)
             share = n / (n + SCALE.prior_trips)
@@ -78,7 +78,7 @@ class TestFewTrips:
     def test_a_trip_without_a_score_says_nothing(self) -> None:
         own = self.mine(10)
         gap = OwnScores(np.concatenate([own.trips, np.full((5, 2, 4), np.nan, np.float32)]), own.step)
-        one, other = (own_calibration(pretrained(), WEIGHTS, o, 30.0, SCALE) for o in (own, gap))
+        one, other = (OwnScale(pretrained(), WEIGHTS, o, 30.0, SCALE).calibration() for o in (own, gap))
         assert one.trip == other.trip
         assert np.array_equal(one.normal.scores, other.normal.scores)
 
@@ -103,7 +103,7 @@ class TestFewTrips:
         assert own_weights(pretrained(), (0.0, 0.0, 1.0, 0.0), own, 0.0, SCALE)[2] > 0.0
 
     def test_a_longer_history_is_less_uncertain(self) -> None:
-        scales = [own_calibration(pretrained(), WEIGHTS, self.mine(0), h, SCALE) for h in (0.0, 4.0)]
+        scales = [OwnScale(pretrained(), WEIGHTS, self.mine(0), h, SCALE).calibration() for h in (0.0, 4.0)]
         noise = [scale.trip_noise * scale.trip.spread for scale in scales]  # in units of reward
         assert noise[0] == pytest.approx(noise[1] * np.sqrt(5.0), rel=1e-6)
         assert len(BANDS) == 4

@@ -112,7 +112,11 @@ def command(
         return
     if dataset not in PROTOCOLS:
         raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)}")
-    if folder is not None or out is None:
+    if folder is not None:
+        raise DataError(
+            f"it is not known what {folder} is for", remedy="name results as -o FOLDER, and your copy of data as --data"
+        )
+    if out is None:
         raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)

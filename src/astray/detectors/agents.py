@@ -20,8 +20,8 @@ from astray.features.popularity import NO_KEYS, Counted, Keys, Popularity, Visit
 from astray.features.projection import Projection
 from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
-from astray.scoring.normality import Calibration, Location
-from astray.scoring.own_scale import OwnScores, own_calibration
+from astray.scoring.normality import Location
+from astray.scoring.own_scale import OwnScale, OwnScores
 from astray.storage import ModelFile
 from astray.storage.compact import (
     KEYS,
@@ -185,10 +185,9 @@ class Member:
         popularity = Popularity(common.featurizer.popularity, visits, agent)
         return common.seen_from(centre or self.home, self.memory, popularity)
 
-    def calibration(self, common: Common, unfinished: bool = False) -> Calibration:
+    def scale(self, common: Common) -> OwnScale:
         """What its trips are measured on."""
-        of = (common.reward, common.weights, self.own, self.history)
-        return own_calibration(*of, common.scaling, unfinished=unfinished)
+        return OwnScale(common.reward, common.weights, self.own, self.history, common.scaling)
 
 
 def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:

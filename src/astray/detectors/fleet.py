@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -296,7 +295,7 @@ class FleetDetector(FleetParameters, Observing):
         return AgentModel(
             member.featurizer(agent, common, None if near is None else centre_of(*near)),
             member.history,
-            partial(member.calibration, common),
+            member.scale(common).calibration,
             common.scaling,
         )
 
@@ -352,7 +351,7 @@ class FleetDetector(FleetParameters, Observing):
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         # One for each agent, in the order in which the trips of a chunk stand.
         common = self._common
-        return [member.calibration(common) for member in self._found(trips).values()]
+        return [member.scale(common).calibration() for member in self._found(trips).values()]
 
     def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.

@@ -28,7 +28,7 @@ from astray.features.trip_rows import TripRows
 from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Calibration, trip_normality
-from astray.scoring.own_scale import OwnScores, SeenTrips, own_calibration, see, step_location
+from astray.scoring.own_scale import OwnScale, OwnScores, SeenTrips, see, step_location
 from astray.text import harmless
 from astray.threads import one_thread
 from astray.trajectories import Trajectories
@@ -75,7 +75,8 @@ class Learner:
     @property
     def calibration(self) -> Calibration:
         """What its next trip is measured on."""
-        return own_calibration(self.reward, self.weights, self.own, self.featurizer.memory.history, self.scaling)
+        of = (self.reward, self.weights, self.own, self.featurizer.memory.history, self.scaling)
+        return OwnScale(*of).calibration()
 
     @property
     def questions(self) -> tuple[Question, ...]:

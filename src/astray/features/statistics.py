@@ -178,9 +178,10 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _NUMBER = {word: w for w, word in enumerate(WORDS)}
 _BANDS = [_NUMBER[part, 0.0] for part in ("length", "duration", "speed")]
 _A_FACTOR_E = np.array([[LENGTH_BANDS], [DURATION_BANDS], [SPEED_BANDS]])
-_GOING_ON = [h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now]
-_TOLD = [h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where]
-"""What is counted of a trip that goes on, and what is counted of a known destination."""
+_GOING_ON = tuple(h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now)
+_BANDED = tuple(h for h in _GOING_ON if set(LOOKED_UP[h].tolist()) & set(_BANDS))
+_TOLD = tuple(h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where)
+"""What is counted of a trip that goes on, what of that changes with it, and what is counted of a known destination."""
 
 _SUM, _NEW, _LOW, _HIGH = range(4)
 
@@ -206,8 +207,20 @@ class RunningStatistics:
     """
 
     __slots__ = (
-        *("alike", "destination", "frame", "looked_up", "maker", "memory", "motion", "others", "place_keys", "places"),
-        *("popularity", "rows", "sums", "there", "there_sums", "values", "width", "window", "words"),
+        *(
+            "alike",
+            "destination",
+            "ends",
+            "frame",
+            "looked_up",
+            "maker",
+            "memory",
+            "motion",
+            "others",
+            "place_keys",
+            "places",
+        ),
+        *("places", "popularity", "rows", "sums", "there", "there_sums", "values", "width", "window", "words"),
     )
 
     def __init__(
@@ -228,8 +241,9 @@ class RunningStatistics:
         # Where the trip stops is not known yet, nor, without a population, where others go: that stays not a number.
         self.values = np.full(len(statistics_of(tuple(habits), popularity.cells)), np.nan, np.float32)
         self.values[-1] = np.log1p(memory.history)
-        _, self.alike, _, others = _parts(self.values, n, sizes)
-        self.others = others.reshape(sizes, 4)
+        ends = np.cumsum([len(OVER_STEPS) * n, len(TRIP_HABITS), len(MOTION), 4 * sizes]).tolist()
+        self.alike, self.ends = self.values[ends[0] : ends[1]], ends
+        self.others = self.values[ends[2] : ends[3]].reshape(sizes, 4)
         self.rows = 0
         self.sums = np.zeros((4, n))  # of familiarity, of what is new; and the lowest and the highest window
         self.width = window
@@ -266,13 +280,13 @@ class RunningStatistics:
     def _count_ends(self) -> None:
         """Look up the past trips that ended where this one is meant to; not a number if that is not known."""
         if self.destination is None:
-            self.alike[_TOLD] = np.nan
+            self.alike[list(_TOLD)] = np.nan
             return
         x, y = self.frame.projection.grid_place(*self.destination)
         for w, (part, size) in enumerate(WORDS):
             if part == "stop":
                 self.words[w] = [word_of(cell(x, y, size, shift)) for shift in SHIFTS]
-        (self.alike[_TOLD],) = _counted([self], _TOLD)
+        _look_up([self], _TOLD)
 
 
 def count_rows(running: Sequence[RunningStatistics], steps: Sequence[Step], keys: Keys, familiar: Floats) -> None:
@@ -283,16 +297,17 @@ def count_rows(running: Sequence[RunningStatistics], steps: Sequence[Step], keys
     for one in running:
         one.rows += 1
     rows, width = np.array([[one.rows] for one in running]), running[0].width
-    sums, new = np.array([one.sums for one in running]), familiar == 0
+    sums, new = _stacked([one.sums for one in running]), familiar == 0
     sums[:, _SUM] += familiar
     sums[:, _NEW] += new
     for one, own in zip(running, sums[:, _SUM], strict=True):
         one.window.append(own.copy())
-    before = np.array([one.window[0] for one in running])
-    is_short = rows <= width
-    mean = np.where(is_short, sums[:, _SUM] / rows, (sums[:, _SUM] - before) / width)
-    sums[:, _LOW] = np.where(is_short, mean, np.minimum(sums[:, _LOW], mean))
-    sums[:, _HIGH] = np.where(is_short, mean, np.maximum(sums[:, _HIGH], mean))
+    # As long as the trip is shorter than a window, the sum before it is none, and its mean is the only one.
+    mean = (sums[:, _SUM] - _stacked([one.window[0] for one in running])) / np.minimum(rows, width)
+    low, high, is_short = np.minimum(sums[:, _LOW], mean), np.maximum(sums[:, _HIGH], mean), rows <= width
+    if is_short.any():
+        low, high = np.where(is_short, mean, low), np.where(is_short, mean, high)
+    sums[:, _LOW], sums[:, _HIGH] = low, high
     for i, (one, step) in enumerate(zip(running, steps, strict=True)):
         one.sums[:] = sums[i]
         one.motion.add(step)
@@ -308,46 +323,47 @@ def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
     motion = np.array([one.motion.values for one in running])
     _count_trips(running, motion)
     found = np.array([one.values for one in running])
-    sums, rows = np.array([one.sums for one in running]), np.array([[one.rows] for one in running])
-    over, _, moved, others = _parts(found, habits, len(running[0].others))
-    over = over.reshape(n, habits, len(OVER_STEPS))
+    sums, rows = _stacked([one.sums for one in running]), np.array([[one.rows] for one in running])
+    steps, trips, moved, others = running[0].ends
+    over = found[:, :steps].reshape(n, habits, len(OVER_STEPS))
     over[:, :, 0] = sums[:, _SUM] / rows
     over[:, :, 1] = sums[:, _LOW]
     over[:, :, 2] = sums[:, _HIGH]
     over[:, :, 5] = sums[:, _NEW] / rows
-    moved[:] = motion
+    found[:, trips:moved] = motion
     if running[0].places:
-        there = np.array([one.there_sums for one in running]) / rows[:, :, None]
-        others = others.reshape(n, -1, 4)
-        others[:, :, 0], others[:, :, 3] = there[:, 0], there[:, 1]
+        there = _stacked([one.there_sums for one in running]) / rows[:, :, None]
+        of_others = found[:, moved:others].reshape(n, -1, 4)
+        of_others[:, :, 0], of_others[:, :, 3] = there[:, 0], there[:, 1]
     return found
 
 
-def _parts(values: Floats, habits: int, sizes: int) -> list[Floats]:
-    """What is said of steps, of past trips, of motion and of others: parts of the last axis."""
-    ends = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION), 4 * sizes])
-    return np.split(values, ends, axis=-1)[:4]
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """Arrays one above the other; of one, a view."""
+    return arrays[0][None] if len(arrays) == 1 else np.array(arrays)
 
 
 def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
     """Look up the past trips that began alike, or were about as long or as fast, unless these are the same ones."""
-    bands = np.floor((_A_FACTOR_E * motion[:, :3, None]) + SHIFTS).astype(np.int64).view(np.uint64)
-    known = np.array([one.words[_BANDS] for one in running])
-    looked_up = np.array([one.looked_up for one in running])
-    changed = np.flatnonzero((bands != known).any(axis=(1, 2)) | ~looked_up).tolist()
-    for i in changed:
-        running[i].words[_BANDS], running[i].looked_up = bands[i], True
-    some = [running[i] for i in changed]
-    for one, counted in zip(some, _counted(some, _GOING_ON), strict=True):
-        one.alike[_GOING_ON] = counted
+    bands = np.floor(_A_FACTOR_E * motion[:, :3, None] + SHIFTS).astype(np.int64).view(np.uint64)
+    known = _stacked([one.words[_BANDS] for one in running])
+    changed = (bands != known).any(axis=(1, 2)).tolist()
+    begun, going_on = list[RunningStatistics](), list[RunningStatistics]()
+    for one, has_changed, own in zip(running, changed, bands, strict=True):
+        if not one.looked_up or has_changed:
+            (going_on if one.looked_up else begun).append(one)
+            one.words[_BANDS], one.looked_up = own, True
+    _look_up(begun, _GOING_ON)
+    _look_up(going_on, _BANDED)  # where and when they began stays as it is
 
 
-def _counted(running: Sequence[RunningStatistics], habits: Sequence[int]) -> Floats:
-    """The familiarity of trips by some habits, all of whose words are known: (trips, habits)."""
+def _look_up(running: Sequence[RunningStatistics], habits: tuple[int, ...]) -> None:
+    """Note the familiarity of trips by some habits, all of whose words are known."""
     if not running:
-        return np.zeros((0, len(habits)), np.float32)
-    words = np.array([one.words for one in running])
-    return few_familiarity(mixed(words, LOOKED_UP, habits), [one.memory for one in running])
+        return
+    keys = mixed(_stacked([one.words for one in running]), "now", habits)
+    for one, counted in zip(running, few_familiarity(keys, [one.memory for one in running]), strict=True):
+        one.alike[list(habits)] = counted
 
 
 def _first_words(step: Step, frame: Frame, words: Keys) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,12 +211,12 @@ class TripRows:
     @cached_property
     def looked_up(self) -> Keys:
         """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
-        return mixed(self._words, LOOKED_UP)
+        return mixed(self._words, "now")
 
     @cached_property
     def remembered(self) -> Keys:
         """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
-        return mixed(self._words, _REMEMBERED)
+        return mixed(self._words, "past")
 
     @cached_property
     def _words(self) -> Keys:
@@ -277,13 +277,26 @@ SALTS = np.array(
 )
 
 
-def mixed(words: Keys, numbers: NDArray[np.int64], habits: Sequence[int] | slice = slice(None)) -> Keys:
-    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word."""
-    salts = SALTS[habits]
-    keys = np.broadcast_to(salts, (len(words), *salts.shape)).copy()
-    for column in numbers[habits].T:
-        here = np.flatnonzero(column)
-        keys[:, here] = mix(keys[:, here], words[:, column[here]])
+@cache
+def _rounds(which: str, habits: tuple[int, ...]) -> tuple[Keys, tuple[tuple[Array, Array], ...]]:
+    """The salts of habits; then the habits that have a first, second, ... word, and these words."""
+    numbers = (LOOKED_UP if which == "now" else _REMEMBERED)[list(habits)]
+    rounds = ((np.flatnonzero(column), column[column > 0]) for column in numbers.T)
+    return SALTS[list(habits)], tuple((here, words) for here, words in rounds if len(here))
+
+
+ALL_HABITS = tuple(range(len(TRIP_HABITS)))
+
+
+def mixed(words: Keys, which: str, habits: tuple[int, ...] = ALL_HABITS) -> Keys:
+    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word.
+
+    ``which`` says whether the keys are those of the trip ``now``, or those under which it is remembered as ``past``.
+    """
+    salts, rounds = _rounds(which, habits)
+    keys = np.repeat(salts[None], len(words), axis=0)
+    for here, column in rounds:
+        keys[:, here] = mix(keys[:, here], words[:, column])
     return keys
 
 

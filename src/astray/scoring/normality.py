@@ -222,8 +222,8 @@ def normality_of(
     [[-2.15], [0.5], [1]]
     """
     rows, aspects, heads = rewards.shape
-    shares, logs = np.array([_shares(own) for own in weights]).swapaxes(0, 1)
-    centre, spread = np.array(scales).T
+    shares, logs = (np.array(known) for known in zip(*map(_shares, weights), strict=True))
+    centre, spread = np.array([scale.centre for scale in scales]), np.array([scale.spread for scale in scales])
     values = np.empty((rows, aspects, heads + 1))  # of each head, and their mean
     values[:, :, :heads] = rewards
     means = values[:, :, heads] = np.add.reduce(values[:, :, :heads], axis=2) / heads
@@ -237,11 +237,11 @@ def normality_of(
 
 
 @lru_cache(1024)
-def _shares(weights: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _shares(weights: tuple[float, ...]) -> tuple[Floats, Floats]:
     """The weights of aspects as shares of their sum, and their logarithms."""
     given = np.array(weights)
     with np.errstate(divide="ignore"):
-        return tuple((given / given.sum()).tolist()), tuple(np.log(given).tolist())
+        return given / given.sum(), np.log(given)
 
 
 def mean_normality(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,44 +177,77 @@ def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
     return tuple(of_trip.get(aspect, 1.0) for aspect in reward.step.aspects)
 
 
-def own_calibration(
-    reward: Reward,
-    weights: Sequence[float],
-    own: OwnScores,
-    history: float,
-    config: ScaleConfig,
-    *,
-    unfinished: bool = False,
-) -> Calibration:
-    """What an agent's trips are measured on: those that are whole, or unfinished."""
+@dataclass(frozen=True, eq=False)
+class OwnScale:
+    """What an agent's trips are measured on.
+
+    Attributes
+    ----------
+    reward
+        The shared reward.
+    asked
+        How much each of its aspects is asked about.
+    own
+        What the agent's past trips score.
+    history
+        How many trips stand behind that.
+    config
+        How scores are scaled.
+    """
+
+    reward: Reward
+    asked: Sequence[float]
+    own: OwnScores
+    history: float
+    config: ScaleConfig
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """How much the aspects count for the agent."""
+        return own_weights(self.reward, self.asked, self.own, self.history, self.config)
+
+    def calibration(self, unfinished: bool = False) -> Calibration:
+        """What trips are measured on that are whole, or unfinished."""
+        reward, own, history, weights = self.reward, self.own, self.history, self.weights
+        assert reward.reference is not None
+        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
+        mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
+        usual_trip = locate(everybody)
+        trip = shrunk(mine, usual_trip, self.config.prior_trips)
+        stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
+        step_shares = step_weights(reward, self.asked)
+        return Calibration(
+            reward.aspects,
+            weights,
+            self._step(len(mine), step_shares),
+            trip,
+            normal=Sample.of(
+                # Everybody's in everybody's units: a regular agent's tail is as long in its own units as others' are.
+                np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
+                np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
+            ),
+            trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
+            step_weights=step_shares,
+            least_segment=self.config.least_segment,
+        )
+
+    def _step(self, trips: int, shares: tuple[float, ...]) -> Location:
+        """Centre and spread of the rewards of steps."""
+        usual = _usual_step(self.reward, int(band_of(self.history)), shares)
+        own = self.own.step
+        if own is None:
+            return usual
+        share = trips / (trips + self.config.prior_trips)
+        return Location(
+            share * own.centre + (1.0 - share) * usual.centre, share * own.spread + (1.0 - share) * usual.spread
+        )
+
+
+@lru_cache(16)
+def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Location:
+    """Centre and spread of the rewards of everybody's steps, in a band of history."""
     assert reward.reference is not None
-    step_shares = step_weights(reward, weights)
-    weights = own_weights(reward, weights, own, history, config)
-    everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
-    mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
-    usual_trip = locate(everybody)
-    trip = shrunk(mine, usual_trip, config.prior_trips)
-    stand_in = max(config.stand_in_up_to - len(mine), 0.0)
-    usual = locate(reward.reference.rewards("steps", history, step_shares))
-    share = len(mine) / (len(mine) + config.prior_trips) if own.step is not None else 0.0
-    of_steps = own.step or usual
-    return Calibration(
-        reward.aspects,
-        weights,
-        Location(
-            share * of_steps.centre + (1.0 - share) * usual.centre,
-            share * of_steps.spread + (1.0 - share) * usual.spread,
-        ),
-        trip,
-        normal=Sample.of(
-            # Everybody's in everybody's units: a regular agent's tail is as long in its own units as others' in theirs.
-            np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
-            np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
-        ),
-        trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
-        step_weights=step_shares,
-        least_segment=config.least_segment,
-    )
+    return locate(combined(reward.reference.steps[band][:, :, None], shares)[:, 0])
 
 
 def own_weights(
