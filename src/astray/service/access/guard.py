@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -23,12 +23,7 @@ from astray.service.access.limits import Buckets, Limits
 from astray.service.access.sessions import Sessions, baked, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
 from astray.service.feeds import FORMATS
-from astray.service.feeds.answers import JSON, Answer, error
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+from astray.service.feeds.answers import Answer, App, Message, Receive, Send, error, send_answer
 
 FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
 FRESH = 2.0  # seconds after which the tokens are asked for anew
@@ -121,7 +116,7 @@ class Guard:
         finally:
             self._under_way -= counted
         if answer is not None:
-            await _answer(send, answer)
+            await send_answer(send, answer)
 
     async def _checked(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Answer | None:
         """Check one request and hand it on; or else give its answer."""
@@ -332,11 +327,3 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return replay
-
-
-async def _answer(send: Send, answer: Answer) -> None:
-    headers = {"content-type": JSON, **answer.headers} if answer.body else answer.headers
-    pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    pairs.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
-    await send({"type": "http.response.body", "body": answer.body})

@@ -7,6 +7,7 @@ not set up right, is answered with 422: the application shows that, and keeps it
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,11 @@ import msgspec
 from astray.service.feeds.border import WHOLE
 from astray.service.fixes import Receipt
 from astray.text import harmless
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 JSON = "application/json"
 REFUSED_HEADER = "x-refused"
@@ -26,6 +32,15 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     headers: dict[str, str]
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send an answer (ASGI)."""
+    headers = {"content-type": JSON, **answer.headers} if answer.body else answer.headers
+    pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    pairs.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 def error(status: int, reason: str, remedy: str = "", **more: Any) -> Answer:

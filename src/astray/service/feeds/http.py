@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time as clock
 from collections import deque
-from collections.abc import Awaitable, Callable
-
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from collections.abc import MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
 
 from astray.service.access.tokens import EVERYBODY, Identity, narrowed
 from astray.service.feeds import FORMATS, Answer, Format
-from astray.service.feeds.answers import error
+from astray.service.feeds.answers import App, Message, Receive, Send, error, send_answer
 from astray.service.fixes import Busy, Receipt
 from astray.service.service import Service
+
+log = logging.getLogger("astray.serve")
 
 
 class Waiters:
@@ -44,34 +45,53 @@ class Waiters:
                 waiter.set_result(receipt)
 
 
-def feed_routes(service: Service) -> list[Route]:
-    """A route for each format of the feeds."""
-    waiters = Waiters()
-    return [
-        Route(path, _endpoint(service, waiters, form), methods=list(form.methods))
-        for form in FORMATS.values()
-        for path in form.paths
-        if "{" not in path  # the guard has taken a token out of the path
-    ]
+class Feeds:
+    """Answers what senders of fixes ask, and hands everything else on (ASGI).
 
+    Parameters
+    ----------
+    service
+        What takes the fixes.
+    app
+        What answers all other requests. Where a request has come so far, its body is whole: see the guard.
+    """
 
-def _endpoint(service: Service, waiters: Waiters, form: Format) -> Callable[[Request], Awaitable[Response]]:
-    async def take(request: Request) -> Response:
-        identity: Identity = request.scope.get("state", {}).get("identity", EVERYBODY)
-        body = await request.body()
-        batch = form.decode(body, request.query_params, request.headers, clock.time(), identity.only_agent)
+    def __init__(self, service: Service, app: App) -> None:
+        self.service, self.app, self._waiters = service, app, Waiters()
+        # Where a path holds a token, the guard has taken it out.
+        self._forms = {path: form for form in FORMATS.values() for path in form.paths if "{" not in path}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        form = self._forms.get(scope["path"]) if scope["type"] == "http" else None
+        if form is None:
+            await self.app(scope, receive, send)
+            return
+        try:
+            answer = await self._answer(form, scope, await receive())
+        except Exception:
+            log.exception("fixes could not be taken: %s %s", scope["method"], scope["path"])
+            answer = error(500, "an error inside astray serve", "look at its log")
+        await send_answer(send, answer)
+
+    async def _answer(self, form: Format, scope: MutableMapping[str, Any], message: Message) -> Answer:
+        if scope["method"] not in form.methods:
+            return _with(error(405, "not with this method"), allow=", ".join(form.methods))
+        identity: Identity = scope.get("state", {}).get("identity", EVERYBODY)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        batch = form.decode(message["body"], query, headers, clock.time(), identity.only_agent)
         waiter: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         try:
-            service.submit(narrowed(identity, batch), lambda receipt: waiters.done(waiter, receipt))
+            self.service.submit(narrowed(identity, batch), lambda receipt: self._waiters.done(waiter, receipt))
         except Busy as busy:
-            return _response(error(429, busy.reason, str(busy.remedy)), {"retry-after": "1"})
+            return _with(error(429, busy.reason, str(busy.remedy)), retry_after="1")
         receipt = await waiter
         if receipt.failed:
-            return _response(error(503, receipt.failed, "send it again later"), {"retry-after": "5"})
-        return _response(form.answer(receipt))
-
-    return take
+            return _with(error(503, receipt.failed, "send it again later"), retry_after="5")
+        return form.answer(receipt)
 
 
-def _response(answer: Answer, more: dict[str, str] | None = None) -> Response:
-    return Response(answer.body, answer.status, {**answer.headers, **(more or {})})
+def _with(answer: Answer, **headers: str) -> Answer:
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    return answer._replace(headers={**answer.headers, **more})

@@ -18,7 +18,7 @@ from astray.service import preferences
 from astray.service.access import tokens as access
 from astray.service.access.guard import Guard, Standing
 from astray.service.access.limits import Limits
-from astray.service.feeds.http import feed_routes
+from astray.service.feeds.http import Feeds
 from astray.service.review.teaching import put_audit
 from astray.service.service import Service
 from astray.service.web import api as _operations  # noqa: F401  (declares them)
@@ -58,14 +58,13 @@ def application(
         Route("/metrics", _metrics(service, readers)),
         Route("/openapi.json", _openapi()),
         Route("/api/tiles", _tiles(readers, folder)),
-        *feed_routes(service),
         *routes(service, readers),
         *page_routes(),
     ]
     handlers = {HTTPException: _refused_by_routing, Exception: _broken}
     app = Starlette(routes=found, exception_handlers=handlers)  # type: ignore[arg-type]
     app.router.redirect_slashes = False
-    return Guard(app, _tokens(readers, given), standing, limits, _audit(service))
+    return Guard(Feeds(service, app), _tokens(readers, given), standing, limits, _audit(service))
 
 
 def _tokens(readers: Readers, given: tuple[str, ...]) -> Callable[[], access.Tokens]:
