@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -80,6 +81,8 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             ssl_keyfile=settings.key,
             timeout_graceful_shutdown=GRACE,
         )
+        gc.collect()
+        gc.freeze()  # modules and model stay: a collector that looks at them again and again holds up fixes for long
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         server.before_end = service.hub.close
