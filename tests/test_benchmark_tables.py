@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -716,6 +717,24 @@ def test_whoever_has_the_packed_scores_gets_the_same_tables_without_the_cases(fo
         (tmp_path / path.relative_to(folder)).write_bytes(path.read_bytes())
     assert {table.name: table.csv() for table in report(tmp_path)} == before
     assert not (tmp_path / runner.TRIPS).exists()
+
+
+def test_a_study_goes_on_from_the_scores_that_are_kept_of_it(tmp_path: Path):
+    def run(method: str, score: list[float | None]) -> None:
+        table = case_table(CASE, method, KIND, score)
+        runner.write(tmp_path, runner.Job(CASE, method), {runner.TRIPS: table})
+
+    run("lof", [0.0] * len(KIND))
+    run("iforest", [1.0] * len(KIND))
+    packed.pack(tmp_path)
+    shutil.rmtree(tmp_path / runner.TRIPS)  # as of a folder that was published
+    run("lof", [-3.0] * len(KIND))  # run again, and one more
+    run("ocsvm", [2.0] * len(KIND))
+    packed.pack(tmp_path)
+    kept = packed.unpacked(tmp_path, runner.TRIPS)
+    assert kept is not None
+    by_method = dict(kept.collect().group_by("method").agg(pl.col("score").unique()).rows())
+    assert by_method == {"lof": [-3.0], "iforest": [1.0], "ocsvm": [2.0]}
 
 
 def test_a_packed_score_keeps_its_side_of_every_threshold(tmp_path: Path):

@@ -32,7 +32,10 @@ _SMALLER = {
 
 
 def pack(out: Path) -> None:
-    """Write a folder's finished cases into ``scores/``; a folder without cases keeps what it has."""
+    """Write a folder's finished cases into ``scores/``, beside those that are there already and were not run again.
+
+    So a study can go on from the scores that are kept of it.
+    """
     made: dict[str, Callable[[], Iterator[pl.DataFrame]]] = {
         runner.TRIPS: lambda: _rows(out, runner.TRIPS, _TRIPS),
         runner.STREAMS: lambda: _rows(out, runner.STREAMS, _STREAMS),
@@ -42,8 +45,11 @@ def pack(out: Path) -> None:
     for table, parts in made.items():
         found = [part for part in parts() if len(part)]
         if found:
-            rows = pl.concat(found, how="diagonal_relaxed").sort(*measures.KEY, maintain_order=True)
-            path = out / FOLDER / f"{table}.parquet"
+            rows, path = pl.concat(found, how="diagonal_relaxed"), out / FOLDER / f"{table}.parquet"
+            if path.exists():
+                kept = pl.read_parquet(path).join(rows, on=measures.KEY, how="anti", nulls_equal=True)
+                rows = pl.concat([kept, rows], how="diagonal_relaxed")
+            rows = rows.sort(*measures.KEY, maintain_order=True)
             path.parent.mkdir(exist_ok=True)
             with replacing(path) as file:
                 rows.write_parquet(file, compression="zstd", compression_level=19)
