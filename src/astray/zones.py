@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -203,8 +204,15 @@ def _offset(name: str, quarter: int) -> float:
 
 @lru_cache(maxsize=1)
 def _finder() -> Any:
+    # It would take up numba where that is installed, for a second and 120 MB, though its own compiled code is as fast.
+    hidden = "numba" not in sys.modules
+    if hidden:
+        sys.modules["numba"] = None  # type: ignore[assignment]
     try:
         from timezonefinder import TimezoneFinder
     except ImportError:
         return None
+    finally:
+        if hidden:
+            del sys.modules["numba"]
     return TimezoneFinder()
