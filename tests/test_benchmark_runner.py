@@ -421,7 +421,7 @@ def test_the_ways_remember_what_they_say(intruded: Trial):
 
 
 def test_the_number_of_workers_changes_nothing_in_a_stream(tmp_path: Path):
-    data = Simulated(people=2, days=21)
+    data = Simulated(people=2, days=10)
     wanted = cases(data, ["p7"], seeds=[0])
     contenders = methods(["stream-b-unflagged,stream-d-everything"])
     run(data, contenders, wanted, tmp_path / "one", workers=1)

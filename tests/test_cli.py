@@ -24,6 +24,8 @@ import astray
 from astray import Trajectories, TripId
 from astray.atomic import changing
 from astray.cli import COMMANDS, main
+from astray.cli.drift import Drift
+from astray.detectors.agents import Member
 from astray.scoring.decisions import ByContext
 from astray.simulate import city
 from astray.storage.pretrained import pretrained, read_reward
@@ -708,7 +710,7 @@ def test_a_name_means_one_trip(home: Path, shared: Path, name: str, meant: TripI
     changed = str(shared.with_name("changed.astray"))
     for command in (
         ["update", str(home / "fleet.astray"), str(shared), "--anomalous", name],
-        ["fit", str(shared), "--pooled", "--anomalous", name],
+        ["fit", str(shared), "--pooled", "--iterations", "1", "--anomalous", name],
     ):
         assert main([*command, "-o", changed]) == 0
         assert astray.load(changed).anomalous_ == {meant}
@@ -1309,3 +1311,20 @@ def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path
     assert len(astray.load(model).members_["p00"].memory) > len(
         astray.load(home / "fleet.astray").members_["p00"].memory
     )
+
+
+def test_looking_for_drift_measures_nobody_who_is_new(home: Path) -> None:
+    """A first enrolment comes in many batches: to measure everybody at each would take longer than to count them."""
+    fleet = astray.load(home / "fleet.astray")
+
+    def nobody(agent: str, member: Member) -> Member:
+        raise AssertionError(agent)
+
+    fleet.members_.measure = nobody
+    drift = Drift(fleet, home / "fleet.astray", quiet=False)
+    new = city(people=2, days=6, seed=9).trips
+    trips = Trajectories(new.columns, new.offsets, [f"new {agent}" for agent in new.agent_ids], new.trajectory_ids)
+    for half in (trips[::2], trips[1::2]):
+        drift.look(half)
+        fleet.enroll(half)
+    assert not drift._looked

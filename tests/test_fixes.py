@@ -85,7 +85,7 @@ def live(time: object, lat: object, lon: object) -> tuple[float, float, float] |
 @example(20081023025304, 45, 7)
 @example("2013-07-01T00:00:58.1+01:00", 45, 7)
 @example(T0, 45, 359.9)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_and_the_live_feed_agree_about_a_fix(tmp_path: Path, time: Any, lat: Any, lon: Any) -> None:
     def plain(outcome: tuple[float, float, float] | str) -> object:
         # An empty cell of a table and null, or an empty text, in a message are the same: nothing.

@@ -473,8 +473,8 @@ class TestDamage:
         rng = np.random.default_rng(1)
         pages = len(whole) // 2048
         # Every kind of page where it begins, and anywhere.
-        begins = [2048 * p + k for p in range(0, pages, 3) for k in (0, 3, 5, 9)]
-        at = [*range(100), *begins, *rng.integers(0, len(whole), 60)]
+        begins = [2048 * p + k for p in range(0, pages, 6) for k in (0, 3, 5, 9)]
+        at = [*range(0, 100, 2), *begins, *rng.integers(0, len(whole), 40)]
         refused = 0
         for place in at:
             changed = bytearray(whole)

@@ -77,7 +77,7 @@ def test_a_world_among_a_population_is_that_of_its_trips(trips: Trajectories, bl
 
 def test_a_fit_cleans_each_fix_once_in_each_frame_of_metres(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the agent: once. Those of others: where they go, and, if the reward goes on, as its teachers."""
-    trips = city(people=14, days=14, seed=0).trips
+    trips = city(people=14, days=5, seed=0).trips
     mine, rest = trips.agent("p00"), trips.without("p00")
     cleaned = dict.fromkeys(trips.agents, 0)
 

@@ -22,11 +22,11 @@ EVERYTHING = """
     from astray.simulate import city
 
     quick, folder = eval(sys.argv[1]), pathlib.Path(sys.argv[2])
-    own = {"iterations": 2, "config": {"updates": 8, "rollouts": 6, "imagined": 40, "clone_updates": 10}}
-    trips = city(people=4, days=10, seed=0).trips
+    own = {"iterations": 2, "config": {"updates": 4, "rollouts": 4, "imagined": 20, "clone_updates": 5}}
+    trips = city(people=4, days=6, seed=0).trips
     mine, others = trips.agent("p00"), trips.without("p00")
     rng = np.random.default_rng(0)
-    runs = [(rng.normal(size=(300, 4)).cumsum(axis=0), rng.normal(size=(300, 2))) for _ in range(12)]
+    runs = [(rng.normal(size=(150, 4)).cumsum(axis=0), rng.normal(size=(150, 2))) for _ in range(10)]
     steps = Trajectories.from_steps(*zip(*runs))
     models = {
         "counted": (IRLDetector().fit(mine[:-8]), mine),

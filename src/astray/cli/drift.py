@@ -58,10 +58,9 @@ class Drift:
         if self.quiet or room <= 0:
             return
         self._new.update(self.detector.unknown_agents(trips))
-        learned = _learned(self.detector, trips)
-        known = [i for i, trip in enumerate(trips.ids) if trip.agent not in self._new and not learned[i]]
-        if known:
-            some = trips[known[:room]]
+        known = trips[[trip.agent not in self._new for trip in trips.ids]]
+        some = known[~_learned(self.detector, known)][:room]
+        if len(some):
             self._looked.append(_Looked(some, *_seen(self.detector, some), *_seen(self._older(some.agents), some)))
 
     def say(self, after: IRLDetector | FleetDetector) -> None:
@@ -96,12 +95,14 @@ class Drift:
     def _older(self, agents: Sequence[str]) -> IRLDetector | FleetDetector:
         """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
         from astray.detectors.fleet import FleetDetector
+        from astray.features.memory import Memory
         from astray.storage import load
 
         older = load(self.model)
         if isinstance(older, FleetDetector):
             for agent in agents[:AGENTS]:
-                memory = older.members_[agent].memory
+                member = older.members_.counted(agent)
+                memory = Memory() if member is None else member.memory
                 older.forget_trips(agent, [memory.trip_ids[i].trajectory for i in newer(memory)])
         elif older.featurizer_ is not None and older.is_shared:  # another one would go on learning, which takes long
             memory = older.featurizer_.memory
@@ -131,8 +132,8 @@ def _learned(detector: IRLDetector | FleetDetector, trips: Trajectories) -> NDAr
     from astray.detectors.fleet import FleetDetector
 
     if isinstance(detector, FleetDetector):  # of which only who is asked for is read
-        agents = [agent for agent in trips.agents if agent in detector.members_]
-        return trips.isin(trip for agent in agents for trip in detector.members_[agent].memory.trip_ids)
+        members = (detector.members_.counted(agent) for agent in trips.agents)
+        return trips.isin(trip for member in members if member is not None for trip in member.memory.trip_ids)
     return trips.isin(detector.known_trips_ - detector.anomalous_.union(detector.waiting_, detector.suspects_))
 
 
