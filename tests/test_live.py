@@ -23,7 +23,7 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
 from astray.live import Score, Session, TripScore
 from astray.live.session import MAX_RATE
-from astray.live.trip import SETTLED, score_open
+from astray.live.trip import SETTLED, TOGETHER, score_open
 from astray.scoring.normality import trip_normality
 from astray.simulate import city
 from astray.snapshot import Snapshot
@@ -234,13 +234,19 @@ def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories
     assert_equal(final, own, trip, tolerance=1e-6)
 
 
-def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories) -> None:
+@pytest.mark.parametrize("steps", [True, False])
+def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories, steps: bool) -> None:
     """To the last bit, in the single precision of the shipped reward: so a restart may group fixes in another way."""
     fleet = FleetDetector(**QUICK, eps=EPS, seed=0).fit(people.without("p04"))
-    trips = [people.agent(agent)[-1] for agent in people.agents]
-    alone = [live(fleet.open(agent), fixes_of(trip))[0] for agent, trip in zip(people.agents, trips, strict=True)]
+    trips = [people.agent(agent)[-k] for agent in people.agents for k in (1, 2)]
+    assert len(trips) > TOGETHER
+
+    def opened() -> list[Session]:
+        return [fleet.open(trip.agents[0], score_steps=steps) for trip in trips]
+
+    alone = [live(session, fixes_of(trip))[0] for session, trip in zip(opened(), trips, strict=True)]
     together: list[list[Score]] = [[] for _ in trips]
-    sessions = [fleet.open(agent) for agent in people.agents]
+    sessions = opened()
     for i in range(max(map(len, alone))):
         some = [k for k, trip in enumerate(trips) if i < trip.n_rows]
         advanced = [sessions[k]._advance(*fixes_of(trips[k])[i], "", None) for k in some]

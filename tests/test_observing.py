@@ -162,6 +162,26 @@ def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) 
         assert set(question.trips) <= loaded.anomalous_
 
 
+def test_a_trip_that_was_seen_live_teaches_what_it_does_from_its_fixes(people: Trajectories) -> None:
+    mine = people.agent("p00")
+    fleet = FleetDetector(iterations=1, seed=0).fit(people[~people.isin(mine[-2:].ids)])
+    for trip in (mine[-2:-1], mine[-1:]):
+        session = fleet.open("p00", stay=None, score_steps=False)
+        for fix in zip(*(trip.columns[name].tolist() for name in ("time", "lat", "lon")), strict=True):
+            session.update(fix)
+        was = session._open
+        assert was is not None
+        final = session.close()
+        assert final is not None
+        assert was.seen is not None
+        learner = fleet._learner("p00")
+        (live, became), (again, same) = (learner.take(trip, False, final.p_value, seen) for seen in (was.seen, None))
+        assert became == same == "learned"
+        np.testing.assert_array_equal(live.own.trips, again.own.trips)
+        for name in ("keys", "trips", "times"):
+            np.testing.assert_array_equal(*(getattr(one.featurizer.memory, name) for one in (live, again)))
+
+
 def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) -> None:
     own = people.agent("p00")
     detector = IRLDetector(preset="kdd19", iterations=1).fit(own[:10])

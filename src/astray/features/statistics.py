@@ -207,19 +207,7 @@ class RunningStatistics:
     """
 
     __slots__ = (
-        *(
-            "alike",
-            "destination",
-            "ends",
-            "frame",
-            "looked_up",
-            "maker",
-            "memory",
-            "motion",
-            "others",
-            "place_keys",
-            "places",
-        ),
+        *("alike", "destination", "ends", "frame", "looked_up", "maker", "memory", "motion", "others", "place_keys"),
         *("places", "popularity", "rows", "sums", "there", "there_sums", "values", "width", "window", "words"),
     )
 
