@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support, roc_auc_score
 
 from astray.benchmark import metrics
 from astray.benchmark.metrics.vus import soft_labels
@@ -47,6 +47,17 @@ def test_the_lowest_normality_is_the_most_anomalous() -> None:
     assert metrics.average_precision([-2, 0, -3, -1], [1, 1, 0, 0]) == pytest.approx((1 / 2 + 2 / 4) / 2)
     # Of the four pairs (anomaly, normal) the pair (-2, -1) alone is in order.
     assert metrics.auroc([-2, 0, -3, -1], [1, 1, 0, 0]) == 1 / 4
+
+
+@unhurried
+@given(st.lists(st.tuples(st.integers(-4, 4), st.booleans(), st.booleans()), min_size=2, max_size=40))
+def test_figures_are_those_of_scikit_learn(cases: list[tuple[int, bool, bool]]) -> None:
+    score, label, flagged = (np.array(column) for column in zip(*cases, strict=True))
+    expected = precision_recall_fscore_support(label, flagged, average="binary", zero_division=0.0)[:3]
+    assert tuple(metrics.decisions(flagged, label)) == pytest.approx(expected)
+    if 0 < label.sum() < len(label):
+        assert metrics.auroc(score, label) == pytest.approx(roc_auc_score(label, -score))
+        assert metrics.average_precision(score, label) == pytest.approx(average_precision_score(label, -score))
 
 
 def test_a_score_that_knows_nothing_gets_one_half_and_the_rate_of_anomalies() -> None:

@@ -40,7 +40,7 @@ from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
-from astray.scoring.own_scale import OwnScale, OwnScores
+from astray.scoring.own_scale import OwnScores, own_scale
 from astray.scoring.scores import AgentModel, Chunk, Scores
 from astray.settings import check_parameters
 from astray.storage import ModelFile, configured, plain
@@ -419,7 +419,7 @@ class IRLDetector(AgentParameters, Observing):
             return lambda unfinished: own
         assert self.featurizer_ is not None
         of = (self.reward_, self.aspect_weights_, self.own_, self.featurizer_.memory.history, scale_config(self))
-        return OwnScale(*of).calibration
+        return own_scale(*of).calibration
 
     def _calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
         return [self._calibration()]

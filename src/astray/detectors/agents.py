@@ -21,7 +21,7 @@ from astray.features.projection import Projection
 from astray.irl.shared import Reward
 from astray.scoring.config import ScaleConfig
 from astray.scoring.normality import Location
-from astray.scoring.own_scale import OwnScale, OwnScores
+from astray.scoring.own_scale import OwnScale, OwnScores, own_scale
 from astray.storage import ModelFile
 from astray.storage.compact import (
     KEYS,
@@ -187,7 +187,7 @@ class Member:
 
     def scale(self, common: Common) -> OwnScale:
         """What its trips are measured on."""
-        return OwnScale(common.reward, common.weights, self.own, self.history, common.scaling)
+        return own_scale(common.reward, common.weights, self.own, self.history, common.scaling)
 
 
 def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:

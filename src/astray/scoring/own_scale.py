@@ -208,6 +208,17 @@ class OwnScale:
 
     def calibration(self, unfinished: bool = False) -> Calibration:
         """What trips are measured on that are whole, or unfinished."""
+        return self._unfinished if unfinished else self._whole
+
+    @cached_property
+    def _whole(self) -> Calibration:
+        return self._calibrated(unfinished=False)
+
+    @cached_property
+    def _unfinished(self) -> Calibration:
+        return self._calibrated(unfinished=True)
+
+    def _calibrated(self, *, unfinished: bool) -> Calibration:
         reward, own, history, weights = self.reward, self.own, self.history, self.weights
         assert reward.reference is not None
         everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
@@ -241,6 +252,10 @@ class OwnScale:
         return Location(
             share * own.centre + (1.0 - share) * usual.centre, share * own.spread + (1.0 - share) * usual.spread
         )
+
+
+own_scale = lru_cache(32)(OwnScale)
+"""An :class:`OwnScale`; those of the last few agents are kept, for the next trip is mostly measured on the same one."""
 
 
 @lru_cache(16)
