@@ -50,9 +50,11 @@ COMPARISONS: dict[str, Callable[..., Comparison]] = {
 
 GENERATORS: dict[str, Callable[..., CellGenerator]] = {
     "lm-tad": CellTransformer,
+    "lm-tad-alone": partial(CellTransformer, alone=True),
     "gm-vsae": MixtureSequenceAutoencoder,
+    "gm-vsae-alone": partial(MixtureSequenceAutoencoder, alone=True),
 }
-"""Those that first learn from other people's trips if they are given: ``fit(train, population)`` or ``fit(train)``."""
+"""Those that first learn from other people's trips if they are given, but for ``-alone``: ``fit(train, population)``."""
 
 __all__ = [
     "BASELINES",

@@ -1,7 +1,7 @@
 """Baselines that generate trips cell by cell: a trip is anomalous if its cells are improbable after those before them.
 
-Both follow published methods, smaller than published so that they learn on a processor in minutes, and both
-first learn from other people's trips, if there are any: how one moves in this town. What they learned is shared by
+Both follow published methods, smaller than published so that they learn on a processor in minutes. They learn from the
+agent's trips alone, or first from other people's: how one moves in this town. What they learned of others is shared by
 everybody who is compared with these people.
 """
 
@@ -88,6 +88,8 @@ class CellGenerator(Comparison):
         Cells that have a number of their own, of those that others enter.
     most_trips
         Of others that are learned from.
+    alone
+        Whether the agent's own trips are all that it learns from, though there be others'.
     training
         How it learns from others, or, where there are none, from the agent.
     tuning
@@ -101,9 +103,10 @@ class CellGenerator(Comparison):
 
     longest: int = 128
     most_cells: int = 20_000
-    most_trips: int = 3000
+    most_trips: int = 1000
+    alone: bool = False
     training: Training = Training(batch=64, learning_rate=3e-3, budget=1_500_000, patience=4, held_out=0.05)
-    tuning: Training = Training(batch=32, learning_rate=1e-3, budget=400_000, patience=4, most_epochs=30)
+    tuning: Training = Training(batch=32, learning_rate=2e-3, budget=1_500_000, patience=4)
     among_others: ClassVar[bool] = True  # whether it goes on with as many of the others' trips among the agent's own
     vocabulary_: Vocabulary | None = field(default=None, init=False, repr=False)
     network_: Any = field(default=None, init=False, repr=False)
@@ -126,7 +129,9 @@ class CellGenerator(Comparison):
         return errors(network, sequences)
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Learned | None:
-        """What is learned from a population, without those whose training trips these are; None if there is nobody."""
+        """What is learned from a population, without those whose training trips these are; None if from nobody."""
+        if self.alone:
+            return None
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
         return self.know(Crowd.of(found, self)) if found else None
 
@@ -251,6 +256,8 @@ class MixtureSequenceAutoencoder(CellGenerator):
         Dimensions of embeddings, of the GRUs, and of what a trip is coded in.
     components
         Of the prior: kinds of routes; theirs are 5 and 10.
+    mixing
+        How it goes on with the components.
     """
 
     among_others: ClassVar[bool] = False
@@ -258,6 +265,7 @@ class MixtureSequenceAutoencoder(CellGenerator):
     hidden: int = 128
     code: int = 32
     components: int = 10
+    mixing: Training = Training(batch=32, learning_rate=1e-3, budget=400_000, patience=4, most_epochs=30)
 
     @property
     def name(self) -> str:
@@ -274,13 +282,13 @@ class MixtureSequenceAutoencoder(CellGenerator):
     ) -> list[Epoch]:
         from astray.baselines.networks import train_to_plateau
 
-        # Where there are others, it has learned from them already to reproduce.
-        history = [] if self.known_ else train_to_plateau(network, sequences, held_out, self.training, rng)
+        how = self.tuning if self.known_ else self.training
+        history = train_to_plateau(network, sequences, held_out, how, rng)
         codes = network.codes(sequences)
         count = min(self.components, len(np.unique(codes, axis=0)))
         groups = scikit_learn("cluster").KMeans(count, n_init=4, random_state=int(rng.integers(2**31))).fit(codes)
         network.place(groups.cluster_centers_)
-        return history + train_to_plateau(network, sequences, held_out, self.tuning, rng)
+        return history + train_to_plateau(network, sequences, held_out, self.mixing, rng)
 
     def _surprise(self, network: MixtureAutoencoder, sequences: Sequences) -> Array:
         from astray.baselines.cell_networks import Generation

@@ -50,7 +50,9 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "pyod-knn": ("#6699CC", "v", WHOLE),
     "pyod-knn-familiarity": ("#6699CC", "v", DASHED),
     "lm-tad": ("#DDCC77", "X", WHOLE),
+    "lm-tad-alone": ("#DDCC77", "X", DASHED),
     "gm-vsae": ("#CC6677", "s", WHOLE),
+    "gm-vsae-alone": ("#CC6677", "s", DASHED),
 }
 
 

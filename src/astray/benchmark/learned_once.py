@@ -30,7 +30,7 @@ def learned_once(method: str, model: CellGenerator, lesson: Lesson, seed: int) -
     The others are the strangers, none of whom is tested, so that they are the same in every case of a draw; where there
     are none, the population.
     """
-    if lesson.strangers is None and lesson.population is None:
+    if model.alone or (lesson.strangers is None and lesson.population is None):
         return None, 0.0
     strangers = lesson.strangers
     key = strangers.key if strangers else fingerprint(lesson.population) if lesson.population else ""
