@@ -315,10 +315,13 @@ class _Index:
 
     def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
         """Whether the key at each position occurred in each trip: bisection among that key's own postings."""
-        low, end = self.starts[at], self.starts[at + 1]
-        high = end
-        for _ in range(int((end - low).max(initial=0)).bit_length()):
-            middle = (low + high) // 2
-            above = (low < high) & (self.trips[middle] < trip)
-            low, high = np.where(above, middle + 1, low), np.where(above, high, middle)
-        return np.asarray((low < end) & (self.trips[low] == trip))
+        low = self.starts.take(at)
+        last = self.starts.take(at + 1) - 1
+        step = 1 << max(int((last - low).max(initial=0)).bit_length() - 1, 0)
+        while step:  # the highest posting that is no later than the trip
+            ahead = low + step
+            later = ahead <= last
+            later &= self.trips.take(np.minimum(ahead, last)) <= trip
+            low += step * later
+            step >>= 1
+        return np.asarray((low <= last) & (self.trips.take(low) == trip))
