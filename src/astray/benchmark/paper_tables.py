@@ -12,7 +12,7 @@ from astray.benchmark.results import INTERVALS, Results, draws_of, flagging, mea
 from astray.benchmark.tables import Cell, Table
 
 _DECIDED = ("recall", "precision", "f1")
-_NEIGHBOURS = "knn-location"
+_BEHIND = "AP less the first row's"
 _LENGTH_TELLS = (
     "In this reading every anomaly has 100 steps and most normal trips have fewer, so that the number of fixes alone "
     "tells them apart (AUROC about .96): it says how methods compare with the paper's, not how good they are. "
@@ -22,7 +22,7 @@ _DEFAULT = (
     "of a method's scores does not spoil its threshold; false alarms: the share of normal trips that are then flagged. "
     "With fewer than 49 left-out trips no p-value is so low, and nothing is."
 )
-_LEAD = f"AP less kNN's: the mean difference from {_NEIGHBOURS} on the draws that both have."
+_SAME_DRAWS = f"{_BEHIND}: the mean difference on the draws that both have, which compares rows of unequally many."
 
 
 def p1(results: Results) -> list[Table]:
@@ -70,22 +70,23 @@ def _averages(
     printed: Mapping[str, paper.Printed],
     warning: str = "",
 ) -> Table:
-    """One row a method: the means over people and draws, the paper's beside them, and the lead over neighbours."""
+    """One row a method: the means over people and draws, the paper's beside them, and what the first is ahead."""
     parts = dict(parts_of(figures, methods))
-    base = parts.get(_NEIGHBOURS)
+    first, *others = parts
     rows: list[tuple[Cell, ...]] = []
     for method, part in parts.items():
         beside = printed.get(paper.PAPER_NAMES.get(method, ""))
         theirs: tuple[Cell, ...] = tuple(beside) if beside else (None, None, None)
         mean = [measures.interval(part, m).mean for m in _DECIDED]
-        known = [measures.interval(part, m) for m in ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")]
-        lead: list[Cell] = [] if base is None else [None if part is base else measures.difference(part, base, "ap")]
-        rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], *lead, draws_of(part)))
+        known: list[Cell] = [measures.interval(part, m) for m in ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")]
+        behind: list[Cell] = [None if method == first else measures.difference(part, parts[first], "ap")]
+        known += behind if others else []
+        rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], draws_of(part)))
     columns: tuple[str, ...] = ("method", "ours | R", "ours | P", "ours | F1")
     columns += ("paper | R", "paper | P", "paper | F1") if printed else ()
     columns += (f"p ≤ {measures.RATE:g} | F1", f"p ≤ {measures.RATE:g} | false alarms", "AUROC", "AP")
-    columns += (*(() if base is None else ("AP less kNN's",)), "draws")
-    notes = [flagging(parts), _DEFAULT, *([] if base is None else [_LEAD]), INTERVALS]
+    columns += (*([_BEHIND] if others else []), "draws")
+    notes = [flagging(parts), _DEFAULT, *([_SAME_DRAWS] if others else []), INTERVALS]
     return Table(name, title, columns, tuple(rows), warning + " ".join(notes))
 
 
