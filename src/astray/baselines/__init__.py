@@ -54,7 +54,7 @@ GENERATORS: dict[str, Callable[..., CellGenerator]] = {
     "gm-vsae": MixtureSequenceAutoencoder,
     "gm-vsae-alone": partial(MixtureSequenceAutoencoder, alone=True),
 }
-"""Those that first learn from other people's trips if they are given, but for ``-alone``: ``fit(train, population)``."""
+"""Those that first learn from other people's trips, if they are given and it is not ``-alone``."""
 
 __all__ = [
     "BASELINES",

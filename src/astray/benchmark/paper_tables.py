@@ -12,6 +12,7 @@ from astray.benchmark.results import INTERVALS, Results, draws_of, flagging, mea
 from astray.benchmark.tables import Cell, Table
 
 _DECIDED = ("recall", "precision", "f1")
+_KNOWN = ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")
 _BEHIND = "AP less the first row's"
 _LENGTH_TELLS = (
     "In this reading every anomaly has 100 steps and most normal trips have fewer, so that the number of fixes alone "
@@ -78,7 +79,7 @@ def _averages(
         beside = printed.get(paper.PAPER_NAMES.get(method, ""))
         theirs: tuple[Cell, ...] = tuple(beside) if beside else (None, None, None)
         mean = [measures.interval(part, m).mean for m in _DECIDED]
-        known: list[Cell] = [measures.interval(part, m) for m in ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")]
+        known: list[Cell] = [measures.interval(part, m) for m in _KNOWN]
         behind: list[Cell] = [None if method == first else measures.difference(part, parts[first], "ap")]
         known += behind if others else []
         rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], draws_of(part)))
