@@ -22,7 +22,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 tests: $(VENV)/.installed
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a while
 	$(BIN)/python bench/trpo.py
