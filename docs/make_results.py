@@ -20,6 +20,7 @@ not been measured yet is said so.
 from __future__ import annotations
 
 import csv
+import math
 import re
 import sys
 import tomllib
@@ -97,9 +98,11 @@ def cell(head: str, row: Row, found: Row | None, recipe: dict[str, Any]) -> tupl
 def number(value: float) -> str:
     """A figure as the pages write it.
 
-    >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(2.94)
-    ('.984', '12', '-.050', '1.000', '2.940')
+    >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(2.94), number(float("inf"))
+    ('.984', '12', '-.050', '1.000', '2.940', '∞')
     """
+    if math.isinf(value):
+        return "∞"
     if value == int(value) and abs(value) > 1:
         return str(int(value))
     return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3f}")

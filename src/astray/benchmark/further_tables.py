@@ -110,7 +110,8 @@ def _observed(figures: pl.DataFrame, results: Results) -> list[Table]:
         ]
         note = "A prefix is anomalous only if its anomaly has begun in it. All kinds together."
         if metric == "ap":
-            every = figures.unique([*measures.DRAW, "ratio"])  # the truth is the same whoever scores it
+            # The truth is the same whoever scores it.
+            every = figures.unique([*measures.DRAW, "ratio"], maintain_order=True)
             rows.append(("base rate", *_by_ratio(every, "share_begun"), draws_of(every)))
             note += " Base rate: the share of anomalous prefixes, which is the average precision of a guess."
         title = f"P4 {results.dataset}: {said} when a share of each trip has been seen"
