@@ -1,10 +1,12 @@
 """Runs a command of astray with small jobs, and says on standard output when one of them is done.
 
-For tests that kill it in the middle: ``python a_run.py enroll MODEL FILE ...``.
+For tests that kill it, or something that it needs, in the middle: ``python a_run.py enroll MODEL FILE ...``. With
+``HOLD_AFTER=3`` in its environment it does not look at a fourth job until its standard input is closed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from astray.cli import main, reading, workers
@@ -15,15 +17,20 @@ from astray.jobs.work import Step
 class WorkDone(workers.WorkDone):
     """Counts jobs aloud."""
 
+    left = int(os.environ.get("HOLD_AFTER", "0"))
+
     def add(self, step: Step) -> None:
         """Count a job, and say who has done it, if that was done now."""
         super().add(step)
         if step.worker:
             print(f"done by {step.worker}", flush=True)
+            self.left -= 1
+            if self.left == 0:
+                sys.stdin.read()
 
 
 if __name__ == "__main__":
-    slabs.AT_A_TIME, slabs.SLAB_FIXES = 2_000, 30_000
+    slabs.AT_A_TIME, slabs.SLAB_FIXES = 2_000, 10_000
     reading.STREAMED_BYTES, reading.BATCH_ROWS = 0, 10_000
     workers.WorkDone = WorkDone  # type: ignore[misc]
     sys.exit(main(sys.argv[1:]))

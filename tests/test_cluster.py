@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from astray import FleetDetector, Trajectories, load, read
-from astray.cluster import check_address
+from astray.cluster import check_address, connected
 from astray.errors import AstrayError
 from astray.simulate import city
 from astray.writers import fixes_and_trips, write_table
@@ -105,9 +106,12 @@ def cluster() -> Iterator[Cluster]:
         yield Cluster(stack)
 
 
-def run(home: Path, name: str, cluster: Cluster) -> subprocess.Popen[str]:
+def run(home: Path, name: str, cluster: Cluster, hold_after: int = 0) -> subprocess.Popen[str]:
+    """A command that has begun; ``hold_after`` so many jobs it waits until its standard input is closed."""
     command = [sys.executable, str(RUN), *COMMANDS[name], "--cluster", cluster.address]
-    return subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    env = {**os.environ, "HOLD_AFTER": str(hold_after)}
+    return subprocess.Popen(command, cwd=home, text=True, env=env, **pipes)
 
 
 def after_jobs(client: subprocess.Popen[str], n: int) -> None:
@@ -171,7 +175,7 @@ def test_a_rerun_after_a_killed_client_does_only_what_is_missing(
 def test_a_lost_scheduler_is_said_and_a_rerun_goes_on(
     name: str, home: Path, expected: dict[str, bytes], cluster: Cluster
 ):
-    client = run(home, name, cluster)
+    client = run(home, name, cluster, hold_after=3)  # more jobs are left than are under way
     after_jobs(client, 3)
     cluster.scheduler.kill()
     _, said = finished(client, code=1)
@@ -179,6 +183,36 @@ def test_a_lost_scheduler_is_said_and_a_rerun_goes_on(
     with ExitStack() as stack:
         finished(run(home, name, Cluster(stack)))
     assert result(home, name) == expected[name]
+
+
+def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_said(cluster: Cluster, tmp_path: Path):
+    mark = tmp_path / "done"
+
+    def large() -> bytes:  # in here, so that workers need not find this module
+        mark.touch()
+        return bytes(400_000_000)
+
+    def fetch() -> None:
+        with connected(cluster.address) as (executor, n_workers):
+            assert n_workers == 2
+            under_way = executor.submit(large)
+            while not mark.exists() and not under_way.done():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            cluster.scheduler.kill()
+            under_way.result(timeout=PATIENCE)
+
+    with pytest.raises(AstrayError, match="the scheduler was lost; start it again"):
+        fetch()
+
+
+def test_what_goes_wrong_in_a_job_is_no_lost_scheduler(cluster: Cluster, tmp_path: Path):
+    with connected(cluster.address) as (executor, _):
+        assert executor.submit(int, "12").result(timeout=PATIENCE) == 12
+        with pytest.raises(ValueError, match="invalid literal"):
+            executor.submit(int, "a dozen").result(timeout=PATIENCE)
+        with pytest.raises(FileNotFoundError):
+            executor.submit(Path.read_bytes, tmp_path / "nothing").result(timeout=PATIENCE)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -19,6 +20,52 @@ class Cluster(NamedTuple):
 
     executor: Executor
     n_workers: int
+
+
+class SchedulerLost(Exception):
+    """A job whose result does not come any more."""
+
+
+class Jobs(Executor):
+    """An executor of a client's.
+
+    Dask has one of its own, whose future waits for ever if the scheduler is lost while its result is fetched.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """A job for any worker; its future fails with :class:`SchedulerLost` if nobody can say any more how it went."""
+        found: Future[Any] = Future()
+        try:
+            job = self.client.submit(fn, *args, pure=False, **kwargs)
+            self.client.loop.add_callback(self._pass_on, job, found)
+        except Exception as error:
+            if self._connected():
+                raise
+            raise SchedulerLost from error
+        return found
+
+    async def _pass_on(self, job: Any, found: Future[Any]) -> None:
+        """Wait for a job, and let its future know."""
+        result: asyncio.Future[Any] = asyncio.ensure_future(job.result())
+        while not result.done() and self._connected():
+            await asyncio.wait([result], timeout=ANSWER_SECONDS)
+        result.cancel()  # if it is not done
+        outcome = (await asyncio.gather(result, return_exceptions=True))[0]
+        if not found.set_running_or_notify_cancel():
+            return
+        if not isinstance(outcome, BaseException):
+            found.set_result(outcome)
+        elif job.status == "error":  # in the job itself
+            found.set_exception(outcome)
+        else:
+            found.set_exception(SchedulerLost(repr(outcome)))
+
+    def _connected(self) -> bool:
+        """Whether there is a connection, or one may come back."""
+        return self.client.status in ("running", "connecting")
 
 
 def check_address(address: str) -> None:
@@ -91,8 +138,8 @@ def connected(address: str) -> Iterator[Cluster]:
             raise AstrayError("the scheduler has no workers", place=address, remedy=remedy)
         for worker in workers:
             check_address(worker)
-        yield Cluster(client.get_executor(pure=False), len(workers))
-    except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
+        yield Cluster(Jobs(client), len(workers))
+    except (SchedulerLost, CommClosedError, KilledWorker, TimeoutError) as error:
         many = "workers were lost, each time with the same job, perhaps because memory ran out"
         raise AstrayError(
             many if isinstance(error, KilledWorker) else "the scheduler was lost",
