@@ -88,7 +88,7 @@ class FNNAutoencoder(_Autoencoder):
     """
 
     hidden: tuple[int, ...] = (64, 16, 64)
-    training: Training = Training(batch=512, budget=3_000_000)
+    training: Training = Training(batch=2048, budget=3_000_000)
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """The interface of every baseline: fit on trips, score steps, score trips.
 
-A baseline is given what the reward is given: the same trips, cut at the same gaps, resampled to the same interval, and
-for each step the paper's state and action (location, start, time since the start, velocity).
+A baseline is given what the reward is given: the same trips, cut at the same gaps, resampled to an interval, and for
+each step the paper's state and action (location, start, time since the start, velocity).
 """
 
 from __future__ import annotations

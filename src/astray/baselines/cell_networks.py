@@ -88,6 +88,32 @@ def _known(rows: Array) -> Tensor:
     return torch.from_numpy(rows >= 0)
 
 
+class Block(nn.Module):
+    """A layer of a transformer: attention to what came before, then a network for each place on its own.
+
+    Nothing is dropped within the attention, nor between the two layers of the network: the fast kernels could not be
+    used, and most of the time would go into drawing what to drop.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.attended = nn.Linear(width, 3 * width)
+        self.joined = nn.Linear(width, width)
+        self.network = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """States (sequences, places, width) after this layer."""
+        n, length, width = x.shape
+        query, key, value = self.attended(self.norms[0](x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
+        x = x + self.dropout(self.joined(seen.reshape(n, length, width)))
+        after: Tensor = x + self.dropout(self.network(self.norms[1](x)))
+        return after
+
+
 class Transformer(CellNetwork):
     """A causal transformer: the agent is the first token, and each cell is predicted from it and the cells before.
 
@@ -108,17 +134,13 @@ class Transformer(CellNetwork):
         self.table = CellTable(n_cells, width)
         self.agents = nn.Embedding(n_agents, width)
         self.places = nn.Parameter(0.02 * torch.randn(longest, width))
-        layer = nn.TransformerEncoderLayer(
-            width, heads, 4 * width, dropout, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.layers = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)), nn.LayerNorm(width))
 
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
         """See :class:`~astray.baselines.networks.Network`."""
         cell, agent = x[..., 0], x[:, :1, 1]
         given = torch.cat([self.agents(agent), self.table.embedding[cell[:, :-1]]], dim=1)
-        later = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
-        state = self.layers(given + self.places[: x.shape[1]], mask=later, is_causal=True)
+        state = self.layers(given + self.places[: x.shape[1]])
         known = _known(rows)
         return self.table.surprise(state[known], cell[known])
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """The steps of each."""
         return np.diff(self.offsets)
@@ -120,7 +121,7 @@ def train_to_plateau(
 ) -> list[Epoch]:
     """Train until the sequences held out do no better, and leave the network as it was at its best."""
     learned, left_out = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate)
+    optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate, fused=True)
     # Patience counts epochs, so an epoch must be worth something in a small training set too.
     batch_size = min(training.batch, max(8, len(learned) // 20))
     rows_an_epoch = int(sequences.lengths[learned].sum())
