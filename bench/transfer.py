@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.benchmark.geolife_data import PEOPLE, GeoLife, halves, split
+from astray.benchmark.geolife_data import GeoLife
+from astray.benchmark.people_data import PEOPLE, halves, split
 from astray.detectors.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray.detectors.resuming import revive
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -217,7 +218,7 @@ def main() -> None:
     parser.add_argument("--cache")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    data = GeoLife(given.folder, given.cache)
+    data = GeoLife(given.folder, cache=given.cache)
     with closing(spread(measured, [(data, 0), (data, 1)], given.workers)) as parts:
         both = list(parts)
     people = sum(len(part[ROWS[0].name]["random"]) for part in both)

@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--towns", type=int, default=6)
     parser.add_argument("--people", type=int, default=20)
     given = parser.parse_args()
-    data = GeoLife(given.folder, given.cache, PEOPLE)
+    data = GeoLife(given.folder, PEOPLE, cache=given.cache)
     trials = [data.trial(Case(Setting(rate=RATE), who, 0)) for who in PEOPLE]
     print(f"{'':24}{'AUROC':>8}{'AP':>8}{'s':>8}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,11 @@
-"""Fill the tables of results in the README and on the pages of results from the tables that the benchmark wrote.
+"""Fill the tables of results in the README and on the page of results from the tables that the benchmark wrote.
 
     python docs/make_results.py [--check]
 
-A table stands between ``<!-- results`` and ``<!-- /results -->``. The first comment says in TOML what is shown:
+A table stands between ``<!-- results: NAME -->`` and ``<!-- /results -->``. ``docs/results/shown.toml`` says what is
+shown under each name:
 
+    [NAME]
     table = "geolife/p1_random_0.05"             # docs/results/geolife/tables/p1_random_0.05.csv
     first = "method"                             # the head of the first column; "method" if it is left out
     columns = {AP = "AP", F1 = "p ≤ 0.02 F1"}    # heads here, and columns there; "" for words of the row's own
@@ -11,10 +13,10 @@ A table stands between ``<!-- results`` and ``<!-- /results -->``. The first com
     rows = [{method = "astray", said = "**astray**"}, {said = "*the paper*", F1 = "*.292*"}]
 
 A row is a method of the table (``method``), or of another one (``table``); a head of its own (``F1 = "ours F1"``) names
-another column, or is shown as it stands. Without rows all methods are shown. ``where = {split = "random"}`` chooses
-among several rows of a method, for all rows or in one; ``key`` is the column of methods where it is not "method". The
-best figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. What has
-not been measured yet is said so.
+another column, or is shown as it stands. A column of another table has its name before it: ``"porto/p2_matched: AP"``.
+Without rows all methods are shown. ``where = {split = "random"}`` chooses among several rows of a method, for all rows
+or in one; ``key`` is the column of methods where it is not "method". The best figure of a column is bold: the highest,
+the lowest for heads in ``lowest``, none for those in ``plain``. What has not been measured yet is said so.
 """
 
 from __future__ import annotations
@@ -30,15 +32,21 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 PAGES = [ROOT / "README.md", RESULTS / "README.md"]
-BLOCK = re.compile(r"(<!-- results\n(.*?)-->\n)(.*?)(<!-- /results -->)", re.DOTALL)
+SHOWN = RESULTS / "shown.toml"
+BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- /results -->)", re.DOTALL)
 MISSING = "*Not measured yet.*"
 
 Row = dict[str, Any]
 
 
-def filled(text: str, results: Path = RESULTS) -> str:
-    """A page with every table made anew."""
-    return BLOCK.sub(lambda block: f"{block[1]}{table(tomllib.loads(block[2]), results)}{block[4]}", text)
+def filled(text: str, shown: dict[str, Any], results: Path = RESULTS) -> str:
+    """A page with every table made anew, each after what is said under its name."""
+    return BLOCK.sub(lambda block: f"{block[1]}{table(shown[block[2]], results)}{block[4]}", text)
+
+
+def recipes() -> dict[str, Any]:
+    """What is shown under each name."""
+    return tomllib.loads(SHOWN.read_text("utf-8"))
 
 
 def table(recipe: dict[str, Any], results: Path) -> str:
@@ -52,10 +60,9 @@ def table(recipe: dict[str, Any], results: Path) -> str:
     lines = []
     figures: dict[str, list[float | None]] = {head: [] for head in heads}
     for row in given:
-        found = row_of(row, recipe, results)
-        if "method" in row and not found:
+        if "method" in row and not row_of(row, recipe, results):
             continue  # it was not run
-        cells = {head: cell(head, row, found, recipe) for head in heads}
+        cells = {head: cell(head, row, recipe, results) for head in heads}
         for head, (_, value) in cells.items():
             figures[head].append(value)
         lines.append((row.get("said", row.get("method", "")), cells))
@@ -82,9 +89,10 @@ def said_alike(value: float, other: float | None) -> bool:
     return other is not None and number(value) == number(other)
 
 
-def cell(head: str, row: Row, found: Row | None, recipe: dict[str, Any]) -> tuple[str, float | None]:
+def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[str, float | None]:
     """What a cell says, and the figure that it says."""
-    column = row.get(head, recipe["columns"][head])
+    elsewhere, _, column = row.get(head, recipe["columns"][head]).rpartition(": ")
+    found = row_of(row | {"table": elsewhere} if elsewhere else row, recipe, results)
     if found is None or column not in found:
         return (column if head in row else ""), None  # words
     if not found[column]:
@@ -98,13 +106,13 @@ def cell(head: str, row: Row, found: Row | None, recipe: dict[str, Any]) -> tupl
 def number(value: float) -> str:
     """A figure as the pages write it.
 
-    >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(2.94), number(float("inf"))
-    ('.984', '12', '-.050', '1.000', '2.940', '∞')
+    >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(62.836), number(float("inf"))
+    ('.984', '12', '-.050', '1.000', '62.8', '∞')
     """
     if math.isinf(value):
         return "∞"
-    if value == int(value) and abs(value) > 1:
-        return str(int(value))
+    if abs(value) > 1:
+        return str(int(value)) if value == int(value) else f"{value:.3g}"
     return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3f}")
 
 
@@ -129,14 +137,15 @@ def read(results: Path, name: str) -> list[Row]:
 
 def main() -> int:
     """Write the pages, or say which are not up to date."""
+    shown = recipes()
     old = {page: page.read_text("utf-8") for page in PAGES}
-    stale = [page for page, text in old.items() if filled(text) != text]
+    stale = [page for page, text in old.items() if filled(text, shown) != text]
     if "--check" in sys.argv:
         for page in stale:
             print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make docs", file=sys.stderr)
         return int(bool(stale))
     for page in stale:
-        page.write_text(filled(old[page]), "utf-8")
+        page.write_text(filled(old[page], shown), "utf-8")
     return 0
 
 

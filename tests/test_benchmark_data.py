@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 
 from astray import Trajectories
 from astray.benchmark import guards
-from astray.benchmark.geolife_data import Cleaned, GeoLife, clean, draw, draw_injected, halves
+from astray.benchmark.geolife_data import MIN_FIXES, GeoLife
+from astray.benchmark.own_data import OwnTrips
+from astray.benchmark.people_data import Cleaned, clean, draw, draw_injected, halves
 from astray.benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray.benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray.benchmark.protocols import Case, Setting, Trial
@@ -132,16 +135,25 @@ def test_what_others_did_together_with_a_person_is_nobody_elses_behaviour(people
     person = people.agents[0]
     mine = people.agent(person)
     both = Trajectories.concat([people, *(alongside(mine[i], 20.0, f"with {i}") for i in range(len(mine)))])
-    cleaned = clean(both)
+    cleaned = clean(both, MIN_FIXES)
     assert len(cleaned.together) == len(mine)
     beside = cleaned.companions([person])
     assert [a.startswith("with") for a in cleaned.trips.agent_ids[beside]] == [True] * len(mine)
     for seed in range(3):
-        trial = draw(cleaned.trips, Case(Setting(rate=0.5, contamination=0.3), person, seed), 10_000, None, beside)
+        case = Case(Setting(rate=0.5, contamination=0.3), person, seed)
+        trial = draw(cleaned.trips, case, 10_000, None, cleaned.together)
         assert trial.lesson.population is not None
         assert not any(a.startswith("with") for a in trial.lesson.population.agents)
         assert not any(source.startswith("with") for source in trial.source)
         assert set(paths(trial.lesson.train)).isdisjoint(paths(cleaned.trips[beside]))
+
+
+def test_nobody_learns_from_somebody_who_was_along_on_a_trip_that_may_be_injected(people: Trajectories) -> None:
+    injected, background = halves(people, 0)
+    pairs = np.array([[injected[0], background[0]], [background[1], injected[1]], [injected[2], injected[3]]])
+    one, two = halves(people, 0, pairs)
+    assert one.tolist() == injected.tolist()
+    assert two.tolist() == background[2:].tolist()
 
 
 def test_a_logger_that_stands_is_no_copy_of_itself() -> None:
@@ -314,10 +326,10 @@ def test_a_stream_that_is_too_short_for_an_intruder_is_refused(people: Trajector
 
 
 def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, monkeypatch: pytest.MonkeyPatch) -> None:
-    cleaned: Cleaned = clean(people)
+    cleaned: Cleaned = clean(people, MIN_FIXES)
     assert cleaned.account["trips left"] == len(people)
     monkeypatch.setattr("astray.benchmark.geolife_data._cleaned", lambda *_: cleaned)
-    monkeypatch.setattr("astray.benchmark.geolife_data.PEOPLE", 4)
+    monkeypatch.setattr("astray.benchmark.people_data.PEOPLE", 4)
     data = GeoLife("unused")
     tested = data.subjects(Setting())
     assert len(tested) == 4
@@ -331,6 +343,31 @@ def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, mo
         assert set(strangers.agents).isdisjoint(source.split("/")[0] for source in of(trial, "agent-swap"))
     with pytest.raises(DataError, match="no pool trials"):
         data.trial(Case(Setting(reading="cap"), tested[0], 0))
+
+
+def test_trips_of_ones_own_are_tested_on_at_most_half_of_what_there_is(people: Trajectories, tmp_path: Path) -> None:
+    file = tmp_path / "mine.parquet"
+    people.to_frame().write_parquet(file)
+    data = OwnTrips(str(file))
+    tested = data.subjects(Setting())
+    assert len(tested) == len(people.agents) // 3
+    trial = data.trial(Case(Setting(), tested[0], 0))
+    n = int((people.agent_ids == tested[0]).sum())
+    assert len(trial.lesson.train) == n - n // 2
+    assert Counter(trial.kind.tolist()) == {"": n // 2, "agent-swap": max(1, round(n // 2 / 19))}
+    assert trial.lesson.strangers is not None
+    assert set(trial.lesson.strangers.trips().agents).isdisjoint(tested)
+    assert OwnTrips(str(file), people=("006",)).subjects(Setting()) == ("006",)
+    assert data.settings["trips left"] == len(people)
+    with pytest.raises(DataError, match=r"nobody called 'x' has trips of 10 fixes or more; there are "):
+        OwnTrips(str(file), people=("006", "x")).subjects(Setting())
+
+
+def test_trips_of_ones_own_need_agents_to_tell_from_each_other(people: Trajectories, tmp_path: Path) -> None:
+    file = tmp_path / "few.parquet"
+    people[np.isin(people.agent_ids, people.agents[:3])].to_frame().write_parquet(file)
+    with pytest.raises(DataError, match=r"there are 3 with trips of 10 fixes or more; give trips of 4 agents or more"):
+        OwnTrips(str(file)).subjects(Setting())
 
 
 def test_behaviour_that_goes_wrong_is_made_of_unseen_trips_of_the_person(people: Trajectories) -> None:

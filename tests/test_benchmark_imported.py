@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def test_a_class_is_a_method_and_its_options_follow() -> None:
     assert isinstance(found, Imported)
     assert found.name == "somebodys:Middle:factor=2.5"
     assert found.options == {"factor": 2.5}
+    with pytest.raises(DataError, match="Middle has no parameter 'C1'"):
+        method("somebodys:Middle:C1=2")
     assert [m.name for m in methods(["lof,somebodys:Middle"])] == ["lof", "somebodys:Middle"]
 
 
@@ -118,7 +121,7 @@ def test_it_is_given_seed_and_population_and_calibrated_on_left_out_trips() -> N
     assert fitted.model.seed == 3
     assert trial.lesson.population is not None
     assert fitted.model.others == trial.lesson.population.agents
-    assert len(fitted.left_out) >= min(50, len(trial.lesson.train))
+    assert len(fitted.left_out.trips) >= min(50, len(trial.lesson.train))
     table = fitted.trips(trial.test)
     assert table.columns == ["normality", "score", "uncertainty", "p_value", "aspect", "part"]
     raw = fitted.model.score_samples(trial.test)
@@ -126,7 +129,10 @@ def test_it_is_given_seed_and_population_and_calibrated_on_left_out_trips() -> N
     assert table["p_value"].is_between(0, 1).all()
     own = table.filter(pl.Series(trial.kind == ""))
     assert abs(own["normality"].mean()) < 1.0
-    assert np.isfinite(fitted.fixes(trial.test)).all()
+    fixes = fitted.fixes(trial.test)
+    assert abs(fixes[np.repeat(trial.kind == "", trial.test.lengths)].mean()) < 1.0
+    far = method("somebodys:Among:factor=1e6").fit(trial.lesson, 3)  # in another unit
+    assert np.allclose(far.fixes(trial.test), fixes)
     assert np.array_equal(fitted.begun(trial.test), table["score"].to_numpy())
 
 
@@ -177,6 +183,21 @@ def test_results_of_another_version_of_the_class_are_not_mixed(
     assert run_command("benchmark", command, words) != 0
     assert "its code was another" in capsys.readouterr().err
     assert run_command("benchmark", command, [*words, "--changed-code"]) == 0
+    (both,) = json.loads((folder / "out" / "manifest.json").read_text())["sources"].values()
+    assert len(both) == 2
+
+
+def test_a_class_that_has_no_results_yet_may_be_mended(folder: Path) -> None:
+    words = [*WORDS, "-q", "-m", "somebodys:Broken", "-o", str(folder / "out")]
+    assert run_command("benchmark", command, words) != 0
+    (folder / "somebodys.py").write_text(SOURCE.replace('raise ZeroDivisionError("nothing to divide by")', "return 0"))
+    assert run_command("benchmark", command, words) != 0  # not the shape that is wanted
+    (folder / "somebodys.py").write_text(SOURCE.partition("class Broken")[0] + "class Broken(Middle):\n    ...\n")
+    sys.modules.pop("somebodys")
+    found.cache_clear()
+    assert run_command("benchmark", command, words) == 0
+    (source,) = json.loads((folder / "out" / "manifest.json").read_text())["sources"].values()
+    assert len(source) == 1
 
 
 def test_a_detector_that_learns_stands_in_the_stream_too(folder: Path):

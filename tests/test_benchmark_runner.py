@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,7 @@ from astray.benchmark.command import command
 from astray.benchmark.methods import (
     METHODS,
     OWN_BACKGROUND,
+    REFITTED,
     STREAMING,
     TREES,
     Fitted,
@@ -108,6 +110,14 @@ def test_every_protocol_of_every_data_set_is_a_list_of_distinct_settings():
     for dataset, known in PROTOCOLS.items():
         for settings in known.values():
             assert len({s.name for s in settings}) == len(settings) > 0, dataset
+
+
+def test_the_cases_of_a_person_follow_each_other_one_seed_after_the_other():
+    order = [(case.seed, case.subject) for case in cases(TINY, ["p6", "p9"], seeds=[1, 0])]
+    people = TINY.subjects(Setting())
+    assert list(dict.fromkeys(order)) == [(seed, person) for seed in (1, 0) for person in people]
+    assert len(order) == 2 * len(people) * 8  # four contaminations and five histories, one of them the same
+    assert order == sorted(order, key=lambda at: (-at[0], people.index(at[1])))
 
 
 def test_protocols_that_look_at_the_same_scores_share_their_cases():
@@ -290,6 +300,18 @@ def test_trips_that_are_learned_from_are_scored_fold_by_fold_and_keep_their_plac
         assert found["score"][i] == pytest.approx(rest.trips(both[j])["score"][0])
     assert found["trip"].to_list() == list(range(12))
     assert found["fit_seconds"][0] == pytest.approx(3 * 0.5)
+
+
+def test_what_models_of_several_folds_say_is_on_one_scale():
+    train = TINY.trial(Case(Setting(), "p00", 0)).lesson.train
+    fold = np.arange(len(train)) % 3
+    trial = Trial(Lesson(train), train, np.full(len(train), ""), np.full(len(train), "p00/x"), folds=(fold, fold))
+    found = runner.score(trial, Case(Setting(), "p00", 0), method("length"))[runner.TRIPS]
+    models: list[Any] = [method("length").fit(Lesson(train[fold != k]), 0) for k in range(3)]
+    left_out = np.concatenate([model.left_out.trips for model in models])
+    for k, model in enumerate(models):
+        raw = model.baseline.score_samples(train[fold == k])
+        assert np.allclose(found["score"].to_numpy()[fold == k], (raw - left_out.mean()) / left_out.std())
 
 
 def test_the_trips_file_is_written_last_for_it_says_that_a_case_is_finished(tmp_path: Path, monkeypatch):
@@ -498,7 +520,7 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path):
 
 def test_every_method_has_a_name_and_an_unknown_one_is_refused():
     assert [m.name for m in methods([",".join(METHODS)])] == list(METHODS)
-    assert [m.name for m in methods(["stream", "lof"])] == [*STREAMING, *TREES, "lof"]
+    assert [m.name for m in methods(["stream", "lof"])] == [*STREAMING, *TREES, *REFITTED, "lof"]
     with pytest.raises(DataError, match=r"no method named 'magic'; there are astray"):
         method("magic")
 
@@ -548,12 +570,56 @@ def test_nobody_is_tested_by_what_was_learned_from_them():
         method("astray-shared:iterations=1").fit(Lesson(trial.lesson.train, strangers=among), 0)
 
 
+def test_a_method_is_shown_times_and_places_of_what_it_scores_and_nothing_else():
+    seen: set[str] = set()
+
+    class Curious:
+        name, seconds = "curious", Seconds(0.0)
+
+        def fit(self, lesson: Lesson, seed: int) -> Curious:
+            return self
+
+        def trips(self, test: Trajectories) -> pl.DataFrame:
+            seen.update(test.columns, test.context)
+            empty = {name: [0.0] * len(test) for name in ("normality", "score", "uncertainty", "p_value", "part")}
+            return pl.DataFrame(empty | {"aspect": [None] * len(test)})
+
+        def begun(self, test: Trajectories) -> np.ndarray:
+            return self.trips(test)["score"].to_numpy()
+
+        def fixes(self, test: Trajectories) -> np.ndarray:
+            seen.update(test.columns, test.context)
+            return np.zeros(test.n_rows)
+
+    for case in cases(TINY, ["p1", "p3"], seeds=[0])[:5]:
+        runner.score(TINY.trial(case), case, Curious())
+    assert seen == {"time", "lat", "lon"}
+
+
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_needs_others(name: str):
     trial = TINY.trial(Case(Setting(), "p00", 0))
     with pytest.raises(DataError, match="give a population"):
         method(name).fit(Lesson(trial.lesson.train), 0)
     assert name not in OWN_BACKGROUND  # where there is one pool, there are none
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_population_is_looked_at_once_for_all_cases_that_have_it(name: str, monkeypatch: pytest.MonkeyPatch):
+    whole, short = (TINY.trial(Case(Setting(history=n), "p00", 0)) for n in (0, 10))
+    monkeypatch.setattr("astray.benchmark.learned_once._kept", {})
+    alone = method(name).fit(short.lesson, 0).trips(short.test)
+    monkeypatch.setattr("astray.benchmark.learned_once._kept", {})
+    kind, looked = type(method(name)._new(0)), []  # type: ignore[union-attr]
+    others = kind.others
+    monkeypatch.setattr(kind, "others", lambda *arguments: looked.append(name) or others(*arguments))
+    first, second = (method(name).fit(trial.lesson, 0) for trial in (whole, short))
+    assert looked == [name]
+    assert first.seconds.shared == second.seconds.shared > 0
+    assert second.trips(short.test).equals(alone)  # what was met before leaves no trace
+    fewer = short.lesson._replace(population=short.lesson.population[:-1])
+    method(name).fit(fewer, 0)
+    assert looked == [name, name]  # another population
 
 
 def test_a_shared_reward_needs_strangers():
@@ -725,6 +791,27 @@ def test_a_stream_leaves_nothing_behind_for_the_next_person():
     alone = stream("p01")
     stream("p00")
     assert stream("p01")["score"].to_list() == alone["score"].to_list()
+
+
+@pytest.mark.parametrize("name", REFITTED)
+def test_a_baseline_follows_a_stream_and_learns_what_it_has_not_flagged(name: str):
+    case = Case(Setting(split="chronological", reading="intruder"), "p00", 0)
+    trial = TINY.trial(case)
+    follower = method(name).begin(trial.lesson, 0)  # type: ignore[union-attr]
+    past, rows = list(trial.lesson.train.ids), []
+    for i in range(len(trial.test)):
+        trip = trial.test[i : i + 1]
+        rows.append(follower.score(trip))
+        assert rows[-1].equals(follower.score(trip))  # scoring learns nothing
+        assert follower.learn(trip, lambda names: pytest.fail("nobody is asked")) == 0
+    flagged = pl.concat(rows)["flagged"].to_list()
+    calm = [t for t, f in zip(trial.test.ids, flagged, strict=True) if not f]
+    assert follower.lesson.train.ids == past + calm[: len(calm) // 10 * 10]  # type: ignore[attr-defined]
+    # The last model is the one that is fitted with these.
+    fresh = method(name.removesuffix("-unflagged")).fit(follower.lesson, 0)  # type: ignore[attr-defined,union-attr]
+    assert fresh.trips(trial.test).equals(follower.fitted.trips(trial.test))  # type: ignore[attr-defined]
+    stream = runner.score(trial, case, method(name))[runner.STREAMS]
+    assert stream["flagged"].to_list() == flagged
 
 
 def test_half_space_trees_follow_a_stream_and_learn_what_they_are_told_to():

@@ -89,6 +89,26 @@ def test_p_values_decide_too_for_a_heavy_tail_may_spoil_a_threshold():
     assert row["false_alarm_rate"] == 1 / 40
 
 
+def test_as_many_normal_trips_of_every_method_are_flagged_where_thresholds_are_matched():
+    normal = np.linspace(0.0, 1.0, 100)
+    kind = [""] * 100 + ["agent-swap"] * 4
+    found = [-1.0, 0.005, 0.015, 0.5]  # below all normal trips, between the first and the second, the second and third
+    for scale in (1.0, 1000.0):  # whatever the method's own threshold would make of it
+        table = case_table(CASE, "lof", kind, (scale * np.r_[normal, found]).tolist())
+        row = measures.of_trips(table).row(0, named=True)
+        assert row["f1_matched"] == pytest.approx(2 * 3 / (5 + 4))  # 2 of 100 normal trips, and 3 of the 4
+
+
+def test_people_of_one_city_are_one_cluster_where_there_are_enough_cities():
+    def figures(cities: int) -> pl.DataFrame:
+        people = [(f"city {c}, p{i:02d}", 0.2 * c + 0.01 * i) for c in range(cities) for i in range(9)]
+        return pl.DataFrame(people, schema=["subject", "ap"], orient="row").with_columns(pl.lit(0).alias("seed"))
+
+    means = figures(4).group_by(pl.col("subject").str.slice(0, 6)).agg(pl.col("ap").mean(), pl.col("seed").first())
+    assert measures.interval(figures(4), "ap") == pytest.approx(measures.interval(means, "ap"))
+    assert [measures.clusters(figures(n))[1] for n in (1, 3, 4)] == ["people", "people", "cities"]
+
+
 def test_only_the_way_that_has_p_values_is_judged_by_them():
     table = case_table(CASE, "astray", KIND, [0.0] * 6, uncertainty=[0.1] * 6).with_columns(p_value=0.01)
     found = {row["method"]: row for row in measures.of_trips(table).iter_rows(named=True)}
@@ -518,6 +538,10 @@ def test_a_stream_has_a_table_for_strangers_and_one_for_an_intruder_with_the_gai
         assert (unflagged["F1"].mean, unflagged["draws"]) == (1.0 if gain > 0 else 0.0, 2)
     head = (tmp_path / "report.md").read_text().split("###")[0]
     assert "- stream-b-unflagged: astray-shared in a stream, which learns from every trip that it does not flag" in head
+    draw(tmp_path)
+    svg = (tmp_path / "figures" / "streams.svg").read_text()
+    assert all(f">{words}<" in svg for words in (*ways, "strangers, first third", "intruder, last third"))
+    assert "Draws of a method: 2." in svg
 
 
 def test_between_two_places_injected_and_real_anomalies_stand_in_tables_apart(tmp_path: Path):
@@ -538,6 +562,11 @@ def test_between_two_places_injected_and_real_anomalies_stand_in_tables_apart(tm
     real = dict(zip(found["p8_unusual"].heads, found["p8_unusual"].rows[0], strict=True))
     assert real["AUROC"].mean == 0.75
     assert "by definition" in found["p8_unusual"].note
+    draw(tmp_path)
+    svg = (tmp_path / "figures" / "routes.svg").read_text()
+    places = [svg.index(f">{kind}<") for kind in ("detour", "unusual", "splice")]
+    assert places == sorted(places)  # what is found best stands on top
+    assert "95 % intervals over pairs of places" in svg
 
 
 def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):
@@ -773,6 +802,20 @@ def test_a_promise_is_measured_over_people_and_over_time():
     assert found["rate_0.01"].to_list() == [0.0, 0.0]
     assert found["first"].to_list() == [0.0, 0.0]
     assert found["last"].to_list() == pytest.approx([0.2, 0.4])
+
+
+def test_promises_are_of_draws_with_as_many_anomalies(tmp_path: Path):
+    for rate, p in ((0.05, 0.5), (0.1, 0.01)):
+        case = Case(Setting(rate=rate, split="chronological"), "017", 0)
+        table = case_table(case, "lof", [""] * 30 + ["agent-swap"], [0.0] * 31)
+        runner.write(tmp_path, runner.Job(case, "lof"), {runner.TRIPS: table.with_columns(p_value=p)})
+    said = {
+        **{"dataset": "geolife", "settings": {}, "data_sha256": "d" * 64, "codes": [], "protocols": ["p5"]},
+        **{"methods": ["lof"], "seeds": [0], "commands": ["astray benchmark geolife"], "versions": {}, "machine": "a"},
+    }
+    (tmp_path / manifest.NAME).write_text(json.dumps(said))
+    rows = {row[2]: row for row in {t.name: t for t in report(tmp_path)}["p5_promised"].rows}
+    assert {share: row[4].mean for share, row in rows.items()} == {"5 %": 0.0, "10 %": 1.0}
 
 
 def test_review_by_p_value_finds_the_anomalies_and_by_uncertainty_what_is_uncertain():

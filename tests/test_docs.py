@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -147,7 +148,7 @@ def test_the_map_of_the_house_names_what_is_there():
 @pytest.mark.parametrize("page", make_results.PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_shows_the_results_that_are_kept(page: Path):
     text = page.read_text("utf-8")
-    assert make_results.filled(text) == text, "run make docs"
+    assert make_results.filled(text, make_results.recipes()) == text, "run make docs"
 
 
 def test_the_readme_has_a_table_of_results():
@@ -158,27 +159,28 @@ def test_a_table_of_results_is_that_of_its_recipe(tmp_path: Path):
     folder = tmp_path / "town" / "tables"
     folder.mkdir(parents=True)
     (folder / "p1.csv").write_text("method,AP,AP low,AP high,F1,draws\na,0.5,0.4,0.6,0.25,10\nb,0.75,0.7,0.8,,10\n")
-    page = """Before.
-<!-- results
+    (folder / "p2.csv").write_text("method,AP\na,0.125\n")
+    page = "Before.\n<!-- results: found -->\nwhat was here\n<!-- /results -->\nAfter."
+    shown = tomllib.loads("""
+[found]
 table = "town/p1"
-columns = {AP = "AP", F1 = "F1", draws = "draws"}
+columns = {AP = "AP", F1 = "F1", later = "town/p2: AP", draws = "draws"}
 intervals = ["AP"]
 plain = ["draws"]
 rows = [{method = "b", said = "the second"}, {method = "a"}, {method = "c"}, {said = "*paper*", AP = "", F1 = "*.3*"}]
--->
-what was here
-<!-- /results -->
-After."""
-    assert make_results.filled(page, tmp_path).partition("-->\n")[2] == (
-        "\n| method | AP | F1 | draws |\n|---|---|---|---|\n| the second | **.750 [.700, .800]** |  | 10 |\n"
-        "| a | .500 [.400, .600] | .250 | 10 |\n| *paper* |  | *.3* |  |\n\n<!-- /results -->\nAfter."
+""")
+    assert make_results.filled(page, shown, tmp_path).partition("-->\n")[2] == (
+        "\n| method | AP | F1 | later | draws |\n|---|---|---|---|---|\n"
+        "| the second | **.750 [.700, .800]** |  |  | 10 |\n"
+        "| a | .500 [.400, .600] | .250 | .125 | 10 |\n| *paper* |  | *.3* |  |  |\n\n<!-- /results -->\nAfter."
     )
-    missing = make_results.filled(page, tmp_path / "nowhere")
+    missing = make_results.filled(page, shown, tmp_path / "nowhere")
     assert make_results.MISSING in missing
 
 
 def test_every_table_of_the_page_of_results_was_measured():
-    blocks = make_results.BLOCK.findall((ROOT / "docs" / "results" / "README.md").read_text("utf-8"))
+    blocks = [block for page in make_results.PAGES for block in make_results.BLOCK.findall(page.read_text("utf-8"))]
+    assert {name for _, name, *_ in blocks} == set(make_results.recipes())
     assert len(blocks) > 10
     assert not any(make_results.MISSING in block[2] for block in blocks)
 

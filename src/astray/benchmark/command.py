@@ -26,7 +26,9 @@ WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
 def command(
     dataset: Annotated[
         str,
-        Argument(metavar="geolife|porto|simulated|report", help="What to test on, or report.", show_default=False),
+        Argument(
+            metavar="geolife|porto|simulated|trips|report", help="What to test on, or report.", show_default=False
+        ),
     ],
     folder: Annotated[
         Path | None,
@@ -37,7 +39,11 @@ def command(
     ] = None,
     data: Annotated[
         Path | None,
-        Option("--data", metavar="PATH", help="Your copy of the data; or set ASTRAY_GEOLIFE or ASTRAY_PORTO."),
+        Option(
+            "--data",
+            metavar="PATH",
+            help="Your copy of the data, or set ASTRAY_GEOLIFE or ASTRAY_PORTO; trips: any file that astray reads.",
+        ),
     ] = None,
     protocol: Annotated[
         list[str] | None,
@@ -49,8 +55,8 @@ def command(
             "--methods",
             "-m",
             metavar="A,B,...",
-            help="Methods; all by default. astray:encoder=raw sets options; ablation: astray in parts; stream: P7; "
-            "package.module:Class: your own.",
+            help="Methods; all by default, for trips those that take seconds. astray:encoder=raw sets options; "
+            "ablation: astray in parts; stream: P7; package.module:Class: your own.",
         ),
     ] = None,
     seeds: Annotated[str, Option("--seeds", help="How many draws; or which: 0,3,7 or 5-9.")] = "5",
@@ -64,7 +70,8 @@ def command(
         Option("--split", metavar="random,...", help="Only draws with these splits: random, chronological."),
     ] = None,
     users: Annotated[
-        str | None, Option("--users", metavar="128,153", help="GeoLife: who is tested; the ten with the most trips.")
+        str | None,
+        Option("--users", metavar="128,153", help="GeoLife, trips: who is tested; if not those with the most trips."),
     ] = None,
     pairs: Annotated[int, Option("--pairs", min=1, help="Porto: how many pairs of places P8 tests.")] = 20,
     people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
@@ -96,6 +103,8 @@ def command(
       [dim]# what each part brings; or a part of your own[/dim]
       astray benchmark simulated -p p1,p3 -m ablation -o ablation
       astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
+      [dim]# on trips of your own, of a dozen agents or more[/dim]
+      astray benchmark trips --data fleet.csv -p p1 -o results/fleet
       [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
       [dim]# the tables and figures once more, from the scores that are kept[/dim]
@@ -103,7 +112,7 @@ def command(
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.imported import Imported
-    from astray.benchmark.methods import METHODS, OWN_BACKGROUND, STREAMING, TREES
+    from astray.benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
 
@@ -120,12 +129,13 @@ def command(
         raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
-    contenders = by_name(methods or (OWN_BACKGROUND if dataset == "porto" else (*METHODS, *STREAMING, *TREES)))
+    usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING)}
+    contenders = by_name(methods or usual.get(dataset, (*METHODS, *FOLLOWING)))
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
         raise DataError(
             f"none of the methods is for {', '.join(asked_for)}",
-            remedy=f"a stream is for {', '.join((*STREAMING, *TREES))}",
+            remedy=f"a stream is for {', '.join(FOLLOWING)}",
         )
     draws = numbers(seeds)
     source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
@@ -181,18 +191,23 @@ def _dataset(
         from astray.benchmark.simulated_data import Simulated
 
         return Simulated(people, days)
-    path = data or (Path(os.environ[WHERE[name]]) if WHERE[name] in os.environ else None)
+    path = data or (Path(found) if (found := os.environ.get(WHERE.get(name, ""))) else None)
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
-        raise DataError(f"{name}: {where}", remedy=f"give your copy as --data, or set {WHERE[name]}")
+        remedy = f"give your copy as --data, or set {WHERE[name]}" if name in WHERE else "give a file as --data"
+        raise DataError(f"{name}: {where}", remedy=remedy)
     if name == "porto":
         from astray.benchmark.porto_data import Porto
 
         return Porto(str(path), pairs=pairs)
+    chosen = tuple(words([users or ""]))
+    if name == "trips":
+        from astray.benchmark.own_data import OwnTrips
+
+        return OwnTrips(str(path), chosen)
     from astray.benchmark.geolife_data import GeoLife
 
-    chosen = tuple(user.strip() for user in (users or "").split(",") if user.strip())
-    return GeoLife(str(path), None if cache is None else str(cache), chosen)
+    return GeoLife(str(path), chosen, cache=None if cache is None else str(cache))
 
 
 def numbers(text: str) -> list[int]:

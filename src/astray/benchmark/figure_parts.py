@@ -99,5 +99,5 @@ def draws(shown: Sequence[tuple[str, pl.DataFrame]], per: Sequence[str] = measur
 
 
 def clusters(figures: pl.DataFrame) -> str:
-    """What the intervals of some figures are over."""
-    return "people" if figures["subject"].n_unique() > 1 else "draws"
+    """What the intervals of some figures are over; see :func:`astray.benchmark.measures.interval`."""
+    return measures.clusters(figures)[1]

@@ -1,4 +1,4 @@
-"""Figures of a results folder: curves, the per-person table as a plot, contamination, review, and what is seen when."""
+"""Figures of a results folder: curves, the per-person table as a plot, and what changes with something."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.benchmark import dot_figures, measures, metrics, paper
 from astray.benchmark import manifest as manifests
-from astray.benchmark import measures, metrics, paper
 from astray.benchmark.figure_parts import Named, clusters, draws, legend, style, titled
 from astray.benchmark.measures import EPS
 from astray.benchmark.protocols import PROTOCOLS
@@ -225,8 +225,11 @@ def _observed(results: Results) -> Named:
 _FIGURES: dict[str, Callable[[Results], Named]] = {
     "p1": _detection,
     "p2": _detection,
+    "p3": dot_figures.kinds,
     "p4": _observed,
     "p5": trust,
     "p6": _contamination,
+    "p7": dot_figures.streams,
+    "p8": dot_figures.routes,
     "p9": _from_nothing,
 }

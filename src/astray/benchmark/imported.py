@@ -30,7 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.benchmark.measures import RATE
-from astray.benchmark.methods import Lesson, Person, Seconds, folds, standardise
+from astray.benchmark.methods import LeftOut, Lesson, Person, Seconds, folds, standardise
 from astray.errors import DataError
 from astray.scoring.normality import Sample
 from astray.trajectories import Trajectories
@@ -86,13 +86,14 @@ class Imported:
         model = self._fitted(train, lesson.population, seed)
         fitted = time.process_time()
         rng = np.random.default_rng([seed, len(train)])
-        left_out = [
-            scored(self._fitted(train[~held], lesson.population, seed).score_samples, train[held], "score_samples")
-            for held in folds(len(train), rng)
-        ]
+        trips, fixes = [], []
+        for held in folds(len(train), rng):
+            without = self._fitted(train[~held], lesson.population, seed)
+            trips.append(scored(without.score_samples, train[held], "score_samples"))
+            fixes.append(fix_scores(without, train[held]))
         seconds = Seconds(fitted - began, time.process_time() - fitted)
-        scores = np.concatenate(left_out)
-        return FittedImported(model, np.sort(scores[~np.isnan(scores)]), seconds)
+        known = [values[~np.isnan(values)] for values in map(np.concatenate, (trips, fixes))]
+        return FittedImported(model, LeftOut(np.sort(known[0]), known[1]), seconds)
 
     def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
         made = found(self.place)
@@ -120,16 +121,16 @@ class FittedImported:
     """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
 
     model: Any
-    left_out: Floats
+    left_out: LeftOut
     seconds: Seconds
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
         """One row a trip; see :class:`astray.benchmark.methods.Fitted`."""
         raw = scored(self.model.score_samples, test, "score_samples")
-        normality = standardise(raw, self.left_out)
+        normality = standardise(raw, self.left_out.trips)
         nothing = pl.lit(None)
         return pl.DataFrame(
-            {"normality": normality, "score": normality, "p_value": Sample.of(self.left_out).p_values(raw)}
+            {"normality": normality, "score": normality, "p_value": Sample.of(self.left_out.trips).p_values(raw)}
         ).select(
             pl.col("normality", "score").fill_nan(None),
             nothing.cast(pl.Float64).alias("uncertainty"),
@@ -140,13 +141,11 @@ class FittedImported:
 
     def begun(self, test: Trajectories) -> Floats:
         """The scores of trips that are not finished."""
-        return standardise(scored(self.model.score_samples, test, "score_samples"), self.left_out)
+        return standardise(scored(self.model.score_samples, test, "score_samples"), self.left_out.trips)
 
     def fixes(self, test: Trajectories) -> Floats:
-        """The scores of fixes, as they are: only their order counts; not a number if the detector gives none."""
-        if not hasattr(self.model, "score_fixes"):
-            return np.full(test.n_rows, np.nan)
-        return scored(self.model.score_fixes, test, "score_fixes", test.n_rows, "fix")
+        """The scores of fixes; not a number if the detector gives none."""
+        return standardise(fix_scores(self.model, test), self.left_out.steps)
 
 
 @dataclass(eq=False)
@@ -185,6 +184,13 @@ def imported(name: str, place: str, options: Mapping[str, Any]) -> Imported:
     """The detector at a place, for streams as well if it can learn on."""
     kind = ImportedFollower if hasattr(found(place), "learn") else Imported
     return kind(name, place, options)
+
+
+def fix_scores(model: Any, trips: Trajectories) -> Floats:
+    """What a detector says of every fix; not a number if it says nothing."""
+    if not hasattr(model, "score_fixes"):
+        return np.full(trips.n_rows, np.nan)
+    return scored(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix")
 
 
 @cache

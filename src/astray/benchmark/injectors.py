@@ -5,10 +5,10 @@ of the trip that it was made of, and says which fixes are anomalous. A trip that
 standing, without a second route) and a mutant that is as good as its original are left out.
 
 The names are those of mechanisms, because published code swaps "detour" and "route switch". Some of these mechanisms
-also stand in :mod:`astray.irl.counterfactuals`, which detectors learn from. Nobody should be tested with the generator
-that they were trained with, so nothing is shared with it: the code here is its own, works on recorded fixes instead of
-resampled paths, takes its strength from parameters instead of drawing it, measures a bend by the whole trip instead of
-the bent run, and lets it take time. :mod:`astray.simulate` has anomalies of its own, planned on its streets.
+also stand in :mod:`astray.irl.counterfactuals`, which astray's reward learns from and its rivals do not. The code here
+is its own, works on recorded fixes instead of resampled paths, takes its strength from parameters instead of drawing
+it, measures a bend by the whole trip instead of the bent run, and lets it take time; a way back is a way back in both.
+:mod:`astray.simulate` has anomalies of its own, planned on its streets.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
-"""What a baseline learns from other people before it meets anybody who is tested: once a draw, kept in this process."""
+"""What a baseline knows of other people before it meets the person: once for the same people, kept in this process."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from astray.baselines import CellGenerator
+from astray.baselines import CellGenerator, Comparison
 from astray.benchmark.guards import fingerprint
 from astray.errors import DataError
 
 if TYPE_CHECKING:
-    from astray.baselines.generators import Learned
     from astray.benchmark.methods import Lesson
 
 
 class _Kept(NamedTuple):
     others: tuple[str, int]  # the set of people, and the seed
-    learned: Learned | None
+    learned: Any
     seconds: float
 
 
@@ -24,15 +23,18 @@ _kept: dict[str, _Kept] = {}
 """The last that each method has learned; there need not be two in memory."""
 
 
-def learned_once(method: str, model: CellGenerator, lesson: Lesson, seed: int) -> tuple[Learned | None, float]:
+def learned_once(method: str, model: Comparison, lesson: Lesson, seed: int) -> tuple[Any, float]:
     """What a model learns from others, and the processor seconds that it took, now or when it was learned.
 
-    The others are the strangers, none of whom is tested, so that they are the same in every case of a draw; where there
-    are none, the population.
+    The others are the population, which is the same in all cases of a person and a draw but for those by time and of
+    another rate. A generator, which takes minutes, learns from the strangers where there are any: they are the same in
+    every case of a draw, because nobody among them is tested.
     """
-    if model.alone or (lesson.strangers is None and lesson.population is None):
-        return None, 0.0
-    strangers = lesson.strangers
+    strangers = None
+    if isinstance(model, CellGenerator):
+        if model.alone or (lesson.strangers is None and lesson.population is None):
+            return None, 0.0
+        strangers = lesson.strangers
     key = strangers.key if strangers else fingerprint(lesson.population) if lesson.population else ""
     if method not in _kept or _kept[method].others != (key, seed):
         _kept.pop(method, None)

@@ -17,6 +17,7 @@ from typing import Any
 
 import astray
 from astray.atomic import replacing
+from astray.benchmark import runner
 from astray.benchmark.protocols import Dataset
 from astray.errors import DataError
 
@@ -25,8 +26,9 @@ PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn", "pyod", "river
 _PACKAGE = Path(astray.__file__).parent
 # What only shows results cannot change them.
 _SHOWING = """
-ablation.py command.py examples.py figures.py further_tables.py manifest.py measures.py metrics packed.py pair_tables.py
-paper.py paper_tables.py report.py results.py stream_tables.py tables.py trust_figure.py trust_tables.py
+ablation.py command.py dot_figures.py examples.py figure_parts.py figures.py further_tables.py manifest.py measures.py
+metrics packed.py pair_tables.py paper.py paper_tables.py report.py results.py stream_tables.py tables.py
+trust_figure.py trust_tables.py
 """
 _NO_MATTER = {"cli", "plots", "explain", "live", "writers.py", "processes.py"} | {
     f"benchmark/{part}" for part in _SHOWING.split()
@@ -49,7 +51,8 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
     Seeds, methods, protocols, rates and splits may be added later, for a case depends on its own key alone. Other
     data, other settings or, unless ``changed_code``, other code would give other scores under the same names: they are
-    refused. ``codes`` lists every code that was run, with its commit; versions and machine are those of the first run.
+    refused. ``codes`` lists every code that was run, with its commit, ``sources`` every code of a method of one's own
+    that has results here; versions and machine are those of the first run.
     """
     now = {
         "dataset": dataset.name,
@@ -58,6 +61,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
     }
     code = {"sha256": code_hash(), "commit": commit()}
     earlier = read(folder) or {}
+    sources: dict[str, list[str]] = earlier.get("sources", {})
     if earlier:
         for key, said in now.items():
             if earlier.get(key) != said:
@@ -70,17 +74,19 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
                 remedy="give another --out, or --changed-code to go on all the same",
             )
         for name, source in asked.sources.items():
-            if not changed_code and earlier.get("sources", {}).get(name, source) != source:
+            if not changed_code and source not in sources.get(name, [source]) and _has_results(folder, name):
                 raise DataError(
                     f"{folder} holds results of {name} when its code was another",
                     remedy="give another --out, or --changed-code to go on all the same",
                 )
+    for name, source in asked.sources.items():
+        sources[name] = _added(sources[name], [source]) if name in sources and _has_results(folder, name) else [source]
     codes = earlier.get("codes", [])
     manifest = now | {
         "codes": codes if code in codes else [*codes, code],
         "protocols": _added(earlier.get("protocols", []), asked.protocols),
         "methods": _added(earlier.get("methods", []), asked.methods),
-        **({"sources": sources} if (sources := earlier.get("sources", {}) | dict(asked.sources)) else {}),
+        **({"sources": sources} if sources else {}),
         "seeds": sorted(_added(earlier.get("seeds", []), asked.seeds)),
         "commands": _added(earlier.get("commands", []), [asked.command]),
         "versions": earlier.get("versions", _versions()),
@@ -89,6 +95,11 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
     with replacing(folder / NAME) as file:
         file.write(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
     return manifest
+
+
+def _has_results(folder: Path, method: str) -> bool:
+    """Whether a case of a method is finished in a folder."""
+    return any((folder / runner.TRIPS).rglob(f"{runner.slug(method)}.parquet"))
 
 
 def command(

@@ -33,6 +33,8 @@ MEAN_ONLY, SURE = ", mean only", " + uncertainty"
 SETTING = tuple(f.name for f in fields(Setting))
 KEY = (*SETTING, "family", "subject", "seed", "method")
 DRAW = (*SETTING, "subject", "seed")
+_CITY = r"^(city \d+), "  # of people who are simulated
+_CITIES = 4  # with fewer, an interval over them would say nothing
 
 
 def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
@@ -58,7 +60,8 @@ def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
     """AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
     ``f1_default`` is the F1 where a trip is flagged by its p-value, as astray decides by default and no heavy tail of
-    the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged.
+    the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged. ``f1_matched`` is the
+    F1 where as many normal trips are flagged of every method, 2 %.
     """
     rows = []
     for case in trips.partition_by(*KEY, maintain_order=True):
@@ -82,7 +85,21 @@ def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
 
 
 def _ranked(score: Floats, label: Bools) -> dict[str, float]:
-    return {"auroc": metrics.auroc(score, label), "ap": metrics.average_precision(score, label)}
+    return {
+        "auroc": metrics.auroc(score, label),
+        "ap": metrics.average_precision(score, label),
+        "f1_matched": metrics.decisions(lowest(score, score[~label], RATE), label).f1,
+    }
+
+
+def lowest(score: Floats, normal: Floats, share: float) -> Bools:
+    """What lies below all but a share of the normal scores, one at least: as many alarms of every method.
+
+    >>> lowest(np.array([-3.0, -1.0, 0.5]), np.array([-2.0, 0.0, 1.0, 2.0]), 0.25).tolist()
+    [True, True, False]
+    """
+    allowed = min(max(1, round(share * len(normal))), len(normal) - 1)
+    return np.asarray(score < np.sort(normal)[allowed]) if len(normal) else np.zeros(len(score), np.bool_)
 
 
 def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
@@ -268,16 +285,30 @@ def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[s
 def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
     """The mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
 
-    People are the clusters, or seeds where there is one pool. A figure that some draw does not have (nothing was wrong,
+    People are the clusters, or seeds where there is one pool; or cities, where people are simulated, for those of one
+    city share its streets. A figure that some draw does not have (nothing was wrong,
     so nothing could be removed) is the mean over the draws that have it. The interval does not leave
     ``within``: shares lie between 0 and 1, their differences between -1 and 1.
     """
     known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
     if not len(known):
         return Interval(float("nan"), float("nan"), float("nan"))
-    clusters = known["subject"] if known["subject"].n_unique() > 1 else known["seed"].cast(pl.String)
-    values = known[name].to_numpy()
-    return metrics.mean_interval(values, clusters.to_numpy(), np.random.default_rng(0), within=within)
+    values, grouped = known[name].to_numpy(), clusters(known)[0].to_numpy()
+    return metrics.mean_interval(values, grouped, np.random.default_rng(0), within=within)
+
+
+def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
+    """Of each figure, what it shares with others that an interval must not take for independent; and its name.
+
+    >>> clusters(pl.DataFrame({"subject": ["017", "128"], "seed": [0, 0]}))[1]
+    'people'
+    """
+    cities = figures["subject"].str.extract(_CITY)
+    if cities.drop_nulls().n_unique() >= _CITIES:
+        return cities.fill_null(figures["subject"]), "cities"
+    if figures["subject"].n_unique() > 1:
+        return figures["subject"], "people"
+    return figures["seed"].cast(pl.String), "draws"
 
 
 def _numbers(case: pl.DataFrame, name: str) -> Floats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.baselines import BASELINES, COMPARISONS, GENERATORS, CellGenerator, Comparison
+from astray.baselines import BASELINES, COMPARISONS, GENERATORS, Comparison
 from astray.benchmark.learned_once import learned_once
 from astray.benchmark.variants import PRETRAINED, VARIANTS, WHOLE
 from astray.errors import DataError
@@ -285,6 +285,26 @@ class LeftOut(NamedTuple):
         return cls(np.sort(np.concatenate(trips)), np.concatenate(steps))
 
 
+@runtime_checkable
+class Calibrated(Protocol):
+    """A method that has learned, and whose scores are in standard deviations of left-out trips; a dataclass."""
+
+    left_out: LeftOut
+
+
+def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
+    """The models of a trial's folds, with the scale of all trips that any of them left out.
+
+    Their scores are ranked together, and what is no further from normal must not look so for its fold's scale. A
+    detector of astray's keeps the scale that it finds itself.
+    """
+    scales = [model.left_out for model in models if isinstance(model, Calibrated)]
+    if len(scales) < 2 or len(scales) < len(models):
+        return models
+    trips, steps = (np.concatenate(parts) for parts in zip(*scales, strict=True))
+    return [replace(model, left_out=LeftOut(np.sort(trips), steps)) for model in models]  # type: ignore[type-var]
+
+
 @dataclass(frozen=True, eq=False)
 class _FittedBaseline:
     baseline: StepDetector
@@ -335,12 +355,10 @@ class BaselineMethod:
         # What is known of others is the same whichever of the person's own trips are left out.
         known: tuple[Any, ...] = ()
         shared = 0.0
-        if isinstance(model, CellGenerator):
+        if isinstance(model, Comparison):
             learned, shared = learned_once(self.name, model, lesson, seed)
             known = (learned,)
         began = time.process_time()
-        if isinstance(model, Comparison) and not known:
-            known = (model.others(lesson.population, train),)
         model.fit(train, *known)
         fitted = time.process_time()
         rng = np.random.default_rng([seed, len(train)])
@@ -410,11 +428,20 @@ METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS)
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
 """The methods for data in which everybody is one pool, so that there are no others."""
 
+QUICK = ("astray", "astray-alone", "familiarity", "cell-ratio", "cell-trigram", "knn-location", "lof", "iforest")
+"""The methods that take seconds a person."""
+
 STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
 """astray's ways to follow a stream (P7)."""
 
 TREES = {"river-trees": True, "river-trees-unflagged": False}
 """Half-Space Trees that follow a stream; whether they learn from what they flag, too."""
+
+REFITTED = {f"{name}-unflagged": name for name in ("familiarity", "cell-trigram")}
+"""Baselines that follow a stream: fitted anew now and then."""
+
+FOLLOWING = (*STREAMING, *TREES, *REFITTED)
+"""All methods that follow a stream."""
 
 _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
@@ -431,7 +458,7 @@ def method(spec: str) -> Contender:
     """
     if spec in VARIANTS:
         return Own(spec, True, VARIANTS[spec])
-    base, *given = re.split(r":(?=[a-z_]+=)", spec)
+    base, *given = re.split(r":(?=[A-Za-z_]\w*=)", spec)
     options = {}
     for part in given:
         key, _, value = part.partition("=")
@@ -449,6 +476,10 @@ def method(spec: str) -> Contender:
         from astray.benchmark.half_space_trees import HalfSpaceTreesStream
 
         return HalfSpaceTreesStream(spec, TREES[base], options)
+    if base in REFITTED:
+        from astray.benchmark.refitted import RefittedStream
+
+        return RefittedStream(spec, REFITTED[base], options)
     if base in BASELINES or base in COMPARISONS or base in GENERATORS:
         return BaselineMethod(spec, base, options)
     if ":" in base:
@@ -458,11 +489,11 @@ def method(spec: str) -> Contender:
     if "." in base:
         module, _, name = base.rpartition(".")
         raise DataError(f"no method named {base!r}", remedy=f"a class of your own is {module}:{name}, with a colon")
-    known = ", ".join((*METHODS, *STREAMING, *TREES))
+    known = ", ".join((*METHODS, *FOLLOWING))
     raise DataError(f"no method named {base!r}", remedy=f"there are {known}, or give package.module:Class")
 
 
-_GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": (*STREAMING, *TREES)}
+_GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": FOLLOWING}
 
 
 def methods(specs: Iterable[str]) -> list[Contender]:

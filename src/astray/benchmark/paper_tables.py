@@ -12,7 +12,8 @@ from astray.benchmark.results import INTERVALS, Results, draws_of, flagging, mea
 from astray.benchmark.tables import Cell, Table
 
 _DECIDED = ("recall", "precision", "f1")
-_KNOWN = ("f1", "f1_default", "false_alarm_rate", "auroc", "ap")
+_KNOWN = ("f1", "f1_default", "false_alarm_rate", "f1_matched", "auroc", "ap")
+_MATCHED = f"F1 at {percent(measures.RATE)} false alarms"
 _BEHIND = "AP less the first row's"
 _LENGTH_TELLS = (
     "In this reading every anomaly has 100 steps and most normal trips have fewer, so that the number of fixes alone "
@@ -21,7 +22,9 @@ _LENGTH_TELLS = (
 _DEFAULT = (
     f"p ≤ {measures.RATE:g}: flagged by the conformal p-value instead, as astray does by default, so that a heavy tail "
     "of a method's scores does not spoil its threshold; false alarms: the share of normal trips that are then flagged. "
-    "With fewer than 49 left-out trips no p-value is so low, and nothing is."
+    "With fewer than 49 left-out trips no p-value is so low, and nothing is; where they are few, p-values are coarse, "
+    f"and fewer trips are flagged than might be. So {_MATCHED}: thresholds at which as many normal test trips of every "
+    "method are flagged. Nobody could set them so, but they are the same demand of all."
 )
 _SAME_DRAWS = f"{_BEHIND}: the mean difference on the draws that both have, which compares rows of unequally many."
 
@@ -85,7 +88,7 @@ def _averages(
         rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], draws_of(part)))
     columns: tuple[str, ...] = ("method", "ours | R", "ours | P", "ours | F1")
     columns += ("paper | R", "paper | P", "paper | F1") if printed else ()
-    columns += (f"p ≤ {measures.RATE:g} | F1", f"p ≤ {measures.RATE:g} | false alarms", "AUROC", "AP")
+    columns += (f"p ≤ {measures.RATE:g} | F1", f"p ≤ {measures.RATE:g} | false alarms", _MATCHED, "AUROC", "AP")
     columns += (*([_BEHIND] if others else []), "draws")
     notes = [flagging(parts), _DEFAULT, *([_SAME_DRAWS] if others else []), INTERVALS]
     return Table(name, title, columns, tuple(rows), warning + " ".join(notes))

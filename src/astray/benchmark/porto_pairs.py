@@ -43,7 +43,7 @@ class Pairs:
     chosen
         The name of a pair to the positions of its trips.
     beside
-        The same to those between cells next to both: what its routes are spliced with.
+        The same to those from a cell beside it to the same end: what its routes are spliced with.
     others
         The positions of some trips of the whole city.
     trips
@@ -109,11 +109,14 @@ def frequent(listed: Catalogue, least: int) -> dict[str, Ints]:
 
 
 def neighbours(listed: Catalogue, trips: Ints) -> Ints:
-    """The trips from a cell next to (or the same as) that of a pair's trips to one next to theirs; not the pair's."""
+    """The trips from a cell next to that of a pair's trips to the very cell where these end.
+
+    A spliced trip ends where its partner did: in any other cell its end alone would betray it.
+    """
     (begin, end), (left, right) = _cells(listed)
     near = listed.normal.copy()
-    for values in (begin, end, left, right):
-        near &= np.abs(values - values[trips[0]]) <= 1
+    for values, within in ((begin, 1), (left, 1), (end, 0), (right, 0)):
+        near &= np.abs(values - values[trips[0]]) <= within
     return np.setdiff1d(np.flatnonzero(near), trips)
 
 

@@ -135,7 +135,7 @@ class Dataset(Protocol):
 
     @property
     def name(self) -> str:
-        """geolife, porto or simulated."""
+        """geolife, porto, simulated or trips."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -160,10 +160,13 @@ _P7 = tuple(Setting(split="chronological", reading=stream) for stream in STREAMS
 _P8 = tuple(Setting(reading=reading) for reading in PAIRS)
 _P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
 
+_OF_PEOPLE = {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9}
+
 PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
-    "geolife": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
+    "geolife": _OF_PEOPLE,
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
-    "simulated": {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9},
+    "simulated": _OF_PEOPLE,
+    "trips": _OF_PEOPLE,
 }
 """Data set to protocol to what is drawn."""
 
@@ -220,11 +223,18 @@ def cases(
 ) -> list[Case]:
     """Every case of some protocols, once, all of one seed before the next: what is finished is then worth reading.
 
-    ``rates`` and ``splits``: see :func:`chosen`.
+    Those of a person follow each other: most have the same population, which is then looked at once. ``rates`` and
+    ``splits``: see :func:`chosen`.
     """
     wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)
+    tested = {setting: dataset.subjects(setting) for setting in wanted}
+    everybody = dict.fromkeys(subject for subjects in tested.values() for subject in subjects)
     return [
-        Case(setting, subject, seed) for seed in seeds for setting in wanted for subject in dataset.subjects(setting)
+        Case(setting, subject, seed)
+        for seed in seeds
+        for subject in everybody
+        for setting in wanted
+        if subject in tested[setting]
     ]
 
 

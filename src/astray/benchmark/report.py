@@ -22,7 +22,7 @@ from astray.benchmark import (
 )
 from astray.benchmark import manifest as manifests
 from astray.benchmark.measures import MEAN_ONLY, SURE
-from astray.benchmark.methods import STREAMING
+from astray.benchmark.methods import REFITTED, STREAMING
 from astray.benchmark.packed import pack
 from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, read
@@ -74,6 +74,10 @@ _KEY = {
     **{f"{name}-alone": f"{name} that learns from the person's own trips alone" for name in ("lm-tad", "gm-vsae")},
     "river-trees": "river's Half-Space Trees in a stream, on the numbers that pyod-ecod sees; they learn every trip",
     "river-trees-unflagged": "the same, learning from every trip that they do not flag",
+    **{
+        name: f"{of} in a stream, fitted anew with every ten trips that it has not flagged"
+        for name, of in REFITTED.items()
+    },
 } | {
     name: f"{_FOLLOWING}, {learned}"
     for name, learned in zip(
@@ -117,7 +121,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
                 made += _TABLES[protocol](Results(out, manifest, settings, trips, kept))
     parts = ablation.table(scores, manifest["methods"])
     made += [parts] if parts else []
-    every = scores.collect()
+    every = scores.filter(pl.col("method").is_in(manifest["methods"])).collect()
     present = [m for m in manifest["methods"] if m in set(every["method"].unique())]
     in_stream = pl.col("family") == "stream"
     for name, title, part in (("costs", "Costs", ~in_stream), ("costs_stream", "Costs of a stream", in_stream)):

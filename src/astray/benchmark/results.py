@@ -15,8 +15,8 @@ from astray.benchmark.packed import unpacked
 from astray.benchmark.protocols import Setting
 
 INTERVALS = (
-    "Intervals: 95 %, over people (over draws where there is one pool): by bootstrap, or Student's where there are "
-    f"fewer than {FEW}."
+    "Intervals: 95 %, over people (over cities where they are of four or more simulated ones, over draws where there "
+    f"is one pool): by bootstrap, or Student's where there are fewer than {FEW}."
 )
 
 Kept = dict[Any, pl.DataFrame | None]
@@ -39,7 +39,7 @@ class Results:
 
     @property
     def dataset(self) -> str:
-        """geolife, porto or simulated."""
+        """geolife, porto, simulated or trips."""
         return str(self.manifest["dataset"])
 
     @property

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from astray.atomic import replacing
-from astray.benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod
+from astray.benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod, on_one_scale
 from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes
 from astray.errors import AstrayError
 from astray.processes import spread
@@ -144,19 +144,22 @@ def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame
     if isinstance(method, StreamMethod) and case.setting.family == "stream":
         return _streamed(trial, case, method)
     assert isinstance(method, Method)
-    scored, took, scoring = [], [], 0.0
-    for lesson, at in trial.parts():
-        fitted = method.fit(lesson, case.seed)
-        began = time.process_time()
-        scored.append(fitted.trips(trial.test[at]).with_columns(pl.Series("at", at)))
-        scoring += time.process_time() - began
-        took.append(fitted.seconds)
-    rows, seconds = pl.concat(scored).sort("at").drop("at"), Seconds(*map(sum, zip(*took, strict=True)))
+    lessons, tested = zip(*trial.parts(), strict=True)
+    models = on_one_scale([method.fit(lesson, case.seed) for lesson in lessons])
+    began = time.process_time()
+    scored = [
+        fitted.trips(trial.test[at]).with_columns(pl.Series("at", at))
+        for fitted, at in zip(models, tested, strict=True)
+    ]
+    scoring = time.process_time() - began
+    rows = pl.concat(scored).sort("at").drop("at")
+    seconds = Seconds(*map(sum, zip(*(fitted.seconds for fitted in models), strict=True)))
     key = _key(case, method)
     tables = {TRIPS: _trips(trial, key, rows, seconds, scoring)}
     if trial.truth is not None:
         test, row = trial.test, trial.test.trajectory_of_row
         since = test.columns["time"] - test.columns["time"][test.offsets[:-1]][row]
+        (fitted,) = models
         tables[FIXES] = pl.DataFrame(
             {
                 "trip": row.astype(np.int32),
@@ -221,11 +224,11 @@ def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.Da
 def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
     """The scores of the first tenth, two tenths, ... of each trip, and whether its anomaly has begun by then."""
     test = trial.test
-    begun = test.with_columns({"begun": np.asarray(truth, bool)})
+    known = test.with_columns({"begun": np.asarray(truth, bool)})  # not for the method to see
     parts = []
     for ratio in PREFIXES:
-        seen = prefixes(begun, ratio)
-        inside = np.logical_or.reduceat(seen.columns["begun"], seen.offsets[:-1])
+        seen, told = prefixes(test, ratio), prefixes(known, ratio)
+        inside = np.logical_or.reduceat(told.columns["begun"], told.offsets[:-1])
         whole = ratio == PREFIXES[-1]
         score = fitted.trips(seen)["score"] if whole else pl.Series(fitted.begun(seen)).fill_nan(None)
         parts.append(

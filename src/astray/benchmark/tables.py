@@ -94,7 +94,7 @@ class Table:
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def csv(self) -> str:
-        """The numbers as they are; an interval takes three columns."""
+        """The numbers, to nine decimals; an interval takes three columns."""
         wide = [any(isinstance(row[i], Interval) for row in self.rows) for i in range(len(self.columns))]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -157,11 +157,14 @@ def said(cell: Cell, decimals: int = 3) -> str:
 
 def _flat(cell: Cell, wide: bool) -> list[str | float]:
     values: list[Cell] = list(cell) if isinstance(cell, Interval) else [cell, *([None, None] if wide else [])]
-    empty = [v is None or (isinstance(v, float) and math.isnan(v)) for v in values]
-    return [
-        "" if nothing else v if isinstance(v, (str, float, int)) else ""
-        for v, nothing in zip(values, empty, strict=True)
-    ]
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Cell) -> str | float:
+    """A value without the digits in which machines differ; nothing, where it is not a number."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else round(value, 9) + 0.0  # not -0.0
+    return value if isinstance(value, (str, int)) else ""
 
 
 def _piped(cells: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.benchmark import measures, metrics
-from astray.benchmark.figure_parts import COLOURS, DASHED, DOTTED, WHOLE, Named, draws, legend, style, titled
-from astray.benchmark.results import Results, of_what, parts_of
+from astray.benchmark.figure_parts import COLOURS, DASHED, DOTTED, WHOLE, Named, clusters, draws, legend, style, titled
+from astray.benchmark.results import Results, of_what, parts_of, percent
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 
 if TYPE_CHECKING:
@@ -28,25 +28,33 @@ def trust(results: Results) -> Named:
 
 
 def _promised(results: Results) -> Named:
-    """A panel for each split; a line for each method, the mean over people."""
+    """A panel for each split, a line for each method; rivals are grey beside methods with heads. Means over people."""
     figures = measures.of_promises(results.trips)
     if not len(figures):
         return []
+    share = float(figures["rate"].to_numpy().min())
+    figures = figures.filter(pl.col("rate") == share)  # which every method was run at
     known = set(figures["split"].to_list())
     splits = [split for split in dict.fromkeys(s.split for s in results.settings) if split in known]
     figure = canvas(4.0 * len(splits) + 2.4, 3.9)
     panels = figure.subplots(1, len(splits), squeeze=False, sharey=True)[0]
     looks = style(results.manifest["methods"])
     rates = np.array(measures.PROMISED)
+    front = set(_with_heads(results)["method"].to_list()) or set(results.manifest["methods"])
     for axes, split in zip(panels, splits, strict=True):
-        shown = parts_of(figures.filter(pl.col("split") == split), results.manifest["methods"])
+        every = parts_of(figures.filter(pl.col("split") == split), results.manifest["methods"])
+        for method, part in every:
+            if method not in front:
+                means = [measures.interval(part, f"rate_{rate:g}").mean for rate in measures.PROMISED]
+                axes.plot(rates, means, color=PALE, lw=1.0, label="rivals", zorder=1)
+        shown = [(method, part) for method, part in every if method in front]
         for i, (method, part) in enumerate(shown):
             found = [measures.interval(part, f"rate_{rate:g}") for rate in measures.PROMISED]
             mean, low, high = np.array(found).T
             at = rates * 1.02 ** (i - 0.5 * (len(shown) - 1))  # side by side
             axes.plot(at, mean, ms=4.5, label=method, **looks[method])
             axes.vlines(at, low, high, color=looks[method]["color"], lw=0.9, alpha=0.7)
-        axes.plot(rates, rates, color=PALE, lw=1.2, ls=":")
+        axes.plot(rates, rates, color=INK, lw=1.2, ls=":")
         axes.set(xscale="log", xlabel="promised", xticks=rates)
         axes.set_xticks(rates, [f"{100 * rate:g} %" for rate in rates])
         axes.minorticks_off()
@@ -55,13 +63,18 @@ def _promised(results: Results) -> Named:
     highest = max(np.max(line.get_ydata()) for axes in panels for line in axes.lines)
     panels[0].set(ylabel="share of normal trips flagged", ylim=(0.0, 1.4 * highest))  # few people: no bound
     legend(panels[-1], of=panels)
-    said = "Means with 95 % intervals over people, or over draws of one pool. Dotted: as promised."
+    said = f"{percent(share)} anomalies; means with 95 % intervals over {clusters(figures)}. Dotted: as promised."
     titled(figure, "False alarms, promised and observed", results.dataset, said)
     return [("promised", figure)]
 
 
+def _with_heads(results: Results) -> pl.DataFrame:
+    """The trips of methods that say how sure they are."""
+    return results.trips.filter(pl.col("uncertainty").is_not_null().any().over("method"))
+
+
 def _review(results: Results) -> Named:
-    known = results.trips.filter(pl.col("uncertainty").is_not_null().any().over("method"))
+    known = _with_heads(results)
     shown = parts_of(known, results.manifest["methods"])
     if not shown:
         return []

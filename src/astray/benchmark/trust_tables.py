@@ -31,21 +31,25 @@ def p5(results: Results) -> list[Table]:
 
 
 def _promised(results: Results) -> list[Table]:
-    """One row a method and split: the share of normal trips that are flagged at each promised rate."""
+    """One row a split, share of anomalies and method: the share of normal trips flagged at each promised rate.
+
+    Shares apart, because by time fewer anomalies mean a longer test period.
+    """
     figures = measures.of_promises(results.trips)
     if not len(figures):
         return []
     rates = [f"rate_{rate:g}" for rate in measures.PROMISED]
     rows: list[tuple[Cell, ...]] = []
-    for split in dict.fromkeys(s.split for s in results.settings):
-        for method, part in parts_of(figures.filter(pl.col("split") == split), results.methods):
+    for split, share in dict.fromkeys((s.split, s.rate) for s in results.settings):
+        of_both = figures.filter(pl.col("split") == split, pl.col("rate") == share)
+        for method, part in parts_of(of_both, results.methods):
             people = part.group_by("subject").agg(pl.col(measures.PROMISE).mean())[measures.PROMISE]
             over_time = [mean_of(part, when) if split == _BY_TIME else None for when in ("first", "last")]
             ends: list[Cell] = [float(v) for v in (people.min(), people.max())]  # type: ignore[arg-type]
             cells = [measures.interval(part, rate) for rate in rates]
-            rows.append((method, split, *cells, *ends, *over_time, draws_of(part)))
+            rows.append((method, split, percent(share), *cells, *ends, *over_time, draws_of(part)))
     two = percent(measures.RATE)
-    columns = ("method", "split", *(f"promised | {percent(rate)}" for rate in measures.PROMISED))
+    columns = ("method", "split", "anomalies", *(f"promised | {percent(rate)}" for rate in measures.PROMISED))
     columns += tuple(f"at {two} | {who}" for who in ("lowest person", "highest person", "first third", "last third"))
     note = (
         "The share of normal trips whose p-value is at most the promised rate: the mean over people and draws, the "
@@ -66,23 +70,23 @@ def _review(results: Results, settings: Sequence[Setting], name: str, said: str)
     columns = [f"{what}_{share:g}" for what in ("found", "removed", "precision") for share in shares]
     rows = [
         (
-            *(method, order),
+            *(method, order, percent(rate)),
             *(mean_of(part, metric) for metric in ("errors", "silent_errors")),
             *(measures.interval(part, metric) for metric in ("error_auroc", "aurc", "excess", *columns)),
             draws_of(part),
         )
         for method, whole in parts_of(figures, results.methods)
-        for (order,), part in whole.group_by("order", maintain_order=True)
+        for (rate, order), part in whole.group_by("rate", "order", maintain_order=True)
     ]
     heads: tuple[str, ...] = ("wrong", "wrong if nothing is flagged", "AUROC of errors", "AURC", "excess AURC")
     for what in ("anomalies among the reviewed", "wrong decisions removed", "precision of the rest"):
         heads += tuple(f"{what} | {percent(share)}" for share in shares)
     note = (
-        f"All draws together: {'; '.join(of_what(s) for s in run)}. {flagging(str(row[0]) for row in rows)} Wrong: the "
+        f"The draws of: {'; '.join(of_what(s) for s in run)}. {flagging(str(row[0]) for row in rows)} Wrong: the "
         f"share of trips decided wrongly. A share of the trips is sent to a person, first: {_ORDERS}. Anomalies among "
         "the reviewed: the share of all anomalies, flagged or not, that the person gets to see. Review in random order "
         "finds 5, 10 and 20 % of the anomalies and removes as many of the wrong decisions. A draw in which no alarm is "
         f"left has no precision and is left out of its mean. {INTERVALS}"
     )
     title = f"P5 {results.dataset}: what review buys{said}"
-    return Table(name, title, ("method", "first", *heads, "draws"), tuple(rows), note)
+    return Table(name, title, ("method", "first", "anomalies", *heads, "draws"), tuple(rows), note)
