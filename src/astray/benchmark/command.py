@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
@@ -27,7 +27,9 @@ def command(
     dataset: Annotated[
         str,
         Argument(
-            metavar="geolife|porto|simulated|trips|report", help="What to test on, or report.", show_default=False
+            metavar="geolife|porto|simulated|trips|labelled|report",
+            help="What to test on, or report.",
+            show_default=False,
         ),
     ],
     folder: Annotated[
@@ -42,7 +44,8 @@ def command(
         Option(
             "--data",
             metavar="PATH",
-            help="Your copy of the data, or set ASTRAY_GEOLIFE or ASTRAY_PORTO; trips: any file that astray reads.",
+            help="Your copy of the data, or set ASTRAY_GEOLIFE or ASTRAY_PORTO; trips, labelled: any file that astray "
+            "reads.",
         ),
     ] = None,
     protocol: Annotated[
@@ -71,8 +74,17 @@ def command(
     ] = None,
     users: Annotated[
         str | None,
-        Option("--users", metavar="128,153", help="GeoLife, trips: who is tested; if not those with the most trips."),
+        Option("--users", metavar="128,153", help="GeoLife, trips, labelled: who is tested, if not the usual ones."),
     ] = None,
+    label: Annotated[
+        str,
+        Option("--label", metavar="COLUMN", help="Labelled: what is wrong with a trip; empty, 0 or normal: nothing."),
+    ] = "label",
+    past: Annotated[
+        Path | None,
+        Option("--past", metavar="FILE", help="Labelled: trips to learn from; if not the labelled ones, in folds."),
+    ] = None,
+    pooled: Annotated[bool, Option("--pooled", help="Labelled: everybody's trips are those of one pool.")] = False,
     pairs: Annotated[int, Option("--pairs", min=1, help="Porto: how many pairs of places P8 tests.")] = 20,
     people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
     days: Annotated[int, Option("--days", min=7, help="Simulated: for how many days.")] = 90,
@@ -105,6 +117,8 @@ def command(
       astray benchmark geolife --data Data -m astray,astray:heads=20 -o heads
       [dim]# on trips of your own, of a dozen agents or more[/dim]
       astray benchmark trips --data fleet.csv -p p1 -o results/fleet
+      [dim]# on trips whose column kind says what is wrong with them[/dim]
+      astray benchmark labelled --data new.csv --label kind --past past.csv -o results/labelled
       [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
       [dim]# the tables and figures once more, from the scores that are kept[/dim]
@@ -112,7 +126,7 @@ def command(
     """
     from astray.benchmark import manifest, runner
     from astray.benchmark.imported import Imported
-    from astray.benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK
+    from astray.benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK, QUICK_POOL
     from astray.benchmark.methods import methods as by_name
     from astray.benchmark.protocols import PROTOCOLS, cases, chosen, protocols
 
@@ -129,7 +143,7 @@ def command(
         raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
-    usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING)}
+    usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING), "labelled": QUICK_POOL if pooled else QUICK}
     contenders = by_name(methods or usual.get(dataset, (*METHODS, *FOLLOWING)))
     wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
     if not wanted:
@@ -138,12 +152,20 @@ def command(
             remedy=f"a stream is for {', '.join(FOLLOWING)}",
         )
     draws = numbers(seeds)
-    source = _dataset(dataset, data, users, pairs, people, days, out / "data.parquet" if cache else None)
+    tested = tuple(words([users or ""]))
+    source = _dataset(
+        dataset,
+        data,
+        Choices(tested, label, past, pooled, pairs, people, days, out / "data.parquet" if cache else None),
+    )
     out.mkdir(parents=True, exist_ok=True)
     names = [m.name for m in contenders]
-    parts = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits)), ("--users", users or "")]
+    parts: list[tuple[str, str | bool]] = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits))]
+    parts += [("--users", users or "")]
     parts += [("--pairs", str(pairs))] if "p8" in wanted else []
     parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
+    if dataset == "labelled":
+        parts += [("--label", label), ("--past", "PAST" if past else ""), ("--pooled", pooled)]
     typed = manifest.command(dataset, wanted, names, draws, parts)
     sources = {m.name: m.source for m in contenders if isinstance(m, Imported)}
     asked = manifest.Asked(typed, wanted, names, draws, sources)
@@ -184,30 +206,50 @@ def _report(out: Path | None, figures: bool, quiet: bool) -> None:
             print(table.markdown())
 
 
-def _dataset(
-    name: str, data: Path | None, users: str | None, pairs: int, people: int, days: int, cache: Path | None
-) -> Dataset:
+class Choices(NamedTuple):
+    """What flags say of a data set."""
+
+    users: tuple[str, ...]
+    label: str
+    past: Path | None
+    pooled: bool
+    pairs: int
+    people: int
+    days: int
+    cache: Path | None
+
+
+def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
     if name == "simulated":
         from astray.benchmark.simulated_data import Simulated
 
-        return Simulated(people, days)
-    path = data or (Path(found) if (found := os.environ.get(WHERE.get(name, ""))) else None)
-    if path is None or not path.exists():
-        where = f"{path} does not exist" if path else "it is not known where the data are"
-        remedy = f"give your copy as --data, or set {WHERE[name]}" if name in WHERE else "give a file as --data"
-        raise DataError(f"{name}: {where}", remedy=remedy)
+        return Simulated(choices.people, choices.days)
+    path = _there(name, data or (Path(found) if (found := os.environ.get(WHERE.get(name, ""))) else None))
     if name == "porto":
         from astray.benchmark.porto_data import Porto
 
-        return Porto(str(path), pairs=pairs)
-    chosen = tuple(words([users or ""]))
+        return Porto(path, pairs=choices.pairs)
     if name == "trips":
         from astray.benchmark.own_data import OwnTrips
 
-        return OwnTrips(str(path), chosen)
+        return OwnTrips(path, choices.users)
+    if name == "labelled":
+        from astray.benchmark.labelled_data import LabelledTrips
+
+        past = None if choices.past is None else _there(name, choices.past)
+        return LabelledTrips(path, choices.label, past, choices.users, choices.pooled)
     from astray.benchmark.geolife_data import GeoLife
 
-    return GeoLife(str(path), chosen, cache=None if cache is None else str(cache))
+    return GeoLife(path, choices.users, cache=None if choices.cache is None else str(choices.cache))
+
+
+def _there(name: str, path: Path | None) -> str:
+    """The path of data, if there are any."""
+    if path is None or not path.exists():
+        where = f"{path} does not exist" if path else "it is not known where the data are"
+        remedy = f"give your copy as --data, or set {WHERE[name]}" if name in WHERE else "give a file that is there"
+        raise DataError(f"{name}: {where}", remedy=remedy)
+    return str(path)
 
 
 def numbers(text: str) -> list[int]:

@@ -232,4 +232,5 @@ _FIGURES: dict[str, Callable[[Results], Named]] = {
     "p7": dot_figures.streams,
     "p8": dot_figures.routes,
     "p9": _from_nothing,
+    "p10": _detection,
 }

@@ -18,7 +18,7 @@ from typing import Any
 import astray
 from astray.atomic import replacing
 from astray.benchmark import runner
-from astray.benchmark.protocols import Dataset
+from astray.benchmark.protocols import Dataset, slug
 from astray.errors import DataError
 
 NAME = "manifest.json"
@@ -26,9 +26,9 @@ PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn", "pyod", "river
 _PACKAGE = Path(astray.__file__).parent
 # What only shows results cannot change them.
 _SHOWING = """
-ablation.py command.py dot_figures.py examples.py figure_parts.py figures.py further_tables.py manifest.py measures.py
-metrics packed.py pair_tables.py paper.py paper_tables.py report.py results.py stream_tables.py tables.py
-trust_figure.py trust_tables.py
+ablation.py command.py dot_figures.py examples.py figure_parts.py figures.py further_tables.py labelled_tables.py
+manifest.py measures.py metrics packed.py pair_tables.py paper.py paper_tables.py report.py results.py stream_tables.py
+tables.py trust_figure.py trust_tables.py
 """
 _NO_MATTER = {"cli", "plots", "explain", "live", "writers.py", "processes.py"} | {
     f"benchmark/{part}" for part in _SHOWING.split()
@@ -99,7 +99,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
 def _has_results(folder: Path, method: str) -> bool:
     """Whether a case of a method is finished in a folder."""
-    return any((folder / runner.TRIPS).rglob(f"{runner.slug(method)}.parquet"))
+    return any((folder / runner.TRIPS).rglob(f"{slug(method)}.parquet"))
 
 
 def command(
@@ -107,17 +107,17 @@ def command(
     protocols: Sequence[str],
     methods: Sequence[str],
     seeds: Sequence[int],
-    more: Iterable[tuple[str, str]] = (),
+    more: Iterable[tuple[str, str | bool]] = (),
 ) -> str:
     """The command as anybody else would type it: paths are places to fill in, and what changes no score is left out.
 
-    ``more``: further flags with their values; those without a value are left out.
+    ``more``: further flags with their values, or whether they are given; those without a value are left out.
 
     >>> command("geolife", ["p1"], ["astray", "lof"], [0, 1], [("--rate", "0.05"), ("--users", "")])
     'astray benchmark geolife --data DATA -p p1 -m astray,lof --seeds 0-1 --rate 0.05 -o FOLDER'
     """
     run = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    flags = [
+    flags: list[tuple[str, str | bool]] = [
         *([("--data", "DATA")] if dataset != "simulated" else []),
         ("-p", ",".join(protocols)),
         ("-m", ",".join(methods)),
@@ -125,7 +125,12 @@ def command(
         *more,
         ("-o", "FOLDER"),
     ]
-    typed = [word for flag, value in flags if value for word in (flag, shlex.quote(value))]
+    typed = [
+        word
+        for flag, value in flags
+        if value
+        for word in ((flag,) if isinstance(value, bool) else (flag, shlex.quote(value)))
+    ]
     return " ".join(["astray benchmark", dataset, *typed])
 
 

@@ -431,6 +431,9 @@ OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
 QUICK = ("astray", "astray-alone", "familiarity", "cell-ratio", "cell-trigram", "knn-location", "lof", "iforest")
 """The methods that take seconds a person."""
 
+QUICK_POOL = tuple(name for name in QUICK if name not in ("astray-alone", *COMPARISONS))
+"""Those of them that differ where everybody is one pool."""
+
 STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
 """astray's ways to follow a stream (P7)."""
 

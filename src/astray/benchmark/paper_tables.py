@@ -38,7 +38,7 @@ def p1(results: Results) -> list[Table]:
         if len(part):
             printed = paper.GEOLIFE.get(s.rate, {}) if results.dataset == "geolife" else {}
             title = f"{results.dataset}: {percent(s.rate)} somebody else's trips, {s.split} split"
-            made.append(_averages(f"p1_{s.split}_{s.rate:g}", f"P1 {title}", part, results.methods, printed))
+            made.append(averages(f"p1_{s.split}_{s.rate:g}", f"P1 {title}", part, results.methods, printed))
             made.append(_by_user(f"p1_{s.split}_{s.rate:g}_users", f"P1 by person, {title}", part, results.methods))
     if results.dataset == "geolife":
         rows = figures.filter((pl.col("rate") == 0.1) & (pl.col("split") == "random"))
@@ -61,12 +61,12 @@ def p2(results: Results) -> list[Table]:
             title = f"P2 Porto, reading “{s.reading}”: {percent(s.rate)} beginnings of trips over 50 minutes"
             printed = paper.PORTO if s.reading == "cap" else {}
             warning = _LENGTH_TELLS if s.reading == "cap" else ""
-            made.append(_averages(f"p2_{s.reading}", title, part, results.methods, printed, warning))
+            made.append(averages(f"p2_{s.reading}", title, part, results.methods, printed, warning))
             heads[f"TST, ours ({s.reading})"] = part
     return [*made, _table_1(heads, "TST, paper", paper.PORTO, results.methods)]
 
 
-def _averages(
+def averages(
     name: str,
     title: str,
     figures: pl.DataFrame,

@@ -8,8 +8,10 @@ of P3, and P6 and P9 begin where P1 ends.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,13 +28,18 @@ SPLITS = ("random", "chronological")
 READINGS = ("matched", "cap")
 STREAMS = ("strangers", "intruder")
 PAIRS = ("routes", "unusual")
+LABELLED = "labelled"
 CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
 HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 """The shares of a trip that have been seen, for the observed-ratio curve."""
 
 
-_FAMILIES = {"": "person", **dict.fromkeys(STREAMS, "stream"), **dict.fromkeys(PAIRS, "pair")}  # the others: of a pool
+_FAMILIES = {
+    **{"": "person", LABELLED: LABELLED},
+    **dict.fromkeys(STREAMS, "stream"),
+    **dict.fromkeys(PAIRS, "pair"),
+}  # the others: of a pool
 
 
 @dataclass(frozen=True)
@@ -45,16 +52,16 @@ class Setting:
     'rate=0.05,split=random'
     """
 
-    rate: float = 0.05  # share of anomalies in the test set
+    rate: float = 0.05  # share of anomalies in the test set; 0 for as many as there are
     split: str = "random"  # or chronological: train on the past
     contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
     history: int = 0  # so many training trips only; 0 for all
-    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual
+    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual; labelled
     injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
 
     @property
     def family(self) -> str:
-        """Which kind of draw: a person, a person's stream, a pool, a pair of places, or injected anomalies."""
+        """Which kind of draw: a person, a stream, a pool, a pair of places, injected anomalies, or labelled trips."""
         return "injected" if self.injected else _FAMILIES.get(self.reading, "pool")
 
     @property
@@ -68,6 +75,16 @@ class Setting:
         return ",".join(f"{key}={value}" for key, value in parts)
 
 
+def slug(name: str) -> str:
+    """A name as that of a file or folder; told apart by a hash where letters had to go.
+
+    >>> slug("knn-location"), slug("astray:encoder=raw"), slug("..")
+    ('knn-location', 'astray_encoder=raw-bf427bb9', '_-5ec1f7e7')
+    """
+    plain = re.sub(r"^\.*$|[^A-Za-z0-9=._-]", "_", name)
+    return plain if plain == name else f"{plain[:80]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
 @dataclass(frozen=True)
 class Case:
     """The key of one draw."""
@@ -79,7 +96,7 @@ class Case:
     @property
     def name(self) -> str:
         """A name for files: the same case always has the same."""
-        return f"{self.setting.family}/{self.setting.name}/{self.subject}/seed-{self.seed}"
+        return f"{self.setting.family}/{self.setting.name}/{slug(self.subject)}/seed-{self.seed}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +152,7 @@ class Dataset(Protocol):
 
     @property
     def name(self) -> str:
-        """geolife, porto, simulated or trips."""
+        """geolife, porto, simulated, trips or labelled."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -167,6 +184,7 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
     "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
     "simulated": _OF_PEOPLE,
     "trips": _OF_PEOPLE,
+    "labelled": {"p10": (Setting(rate=0.0, reading=LABELLED),)},
 }
 """Data set to protocol to what is drawn."""
 

@@ -13,6 +13,7 @@ from astray.baselines.familiarity import STATISTICS
 from astray.benchmark import (
     ablation,
     further_tables,
+    labelled_tables,
     measures,
     pair_tables,
     paper_tables,
@@ -40,6 +41,7 @@ _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p7": stream_tables.p7,
     "p8": pair_tables.p8,
     "p9": further_tables.p9,
+    "p10": labelled_tables.p10,
 }
 
 _ALSO = "it gets other people's trips"

@@ -103,10 +103,11 @@ def flagging(shown: Iterable[str]) -> str:
 def of_what(setting: Setting) -> str:
     """A setting in words.
 
-    >>> of_what(Setting(rate=0.1))
-    'random split, 10 % anomalies'
+    >>> of_what(Setting(rate=0.1)), of_what(Setting(rate=0.0, reading="labelled"))
+    ('random split, 10 % anomalies', 'labelled')
     """
-    return f"{setting.reading or setting.split + ' split'}, {percent(setting.rate)} anomalies"
+    said = setting.reading or f"{setting.split} split"
+    return f"{said}, {percent(setting.rate)} anomalies" if setting.rate else said
 
 
 def in_order(methods: Iterable[str]) -> list[str]:

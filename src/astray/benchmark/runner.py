@@ -8,14 +8,12 @@ case failed stands in ``failed/``.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +22,7 @@ import polars as pl
 
 from astray.atomic import replacing
 from astray.benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod, on_one_scale
-from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes
+from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes, slug
 from astray.errors import AstrayError
 from astray.processes import spread
 
@@ -121,16 +119,6 @@ def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) 
     mean = {name: float(np.mean(seconds)) for name, seconds in took.items()}
     usual = float(np.mean(list(mean.values())))
     return sum(n * mean.get(name, usual) for name, n in rest.items()) / max(1, workers)
-
-
-def slug(name: str) -> str:
-    """A method's name as a file name; told apart by a hash where letters had to go.
-
-    >>> slug("knn-location"), slug("astray:encoder=raw")
-    ('knn-location', 'astray_encoder=raw-bf427bb9')
-    """
-    plain = re.sub(r"[^A-Za-z0-9=._-]", "_", name)
-    return plain if plain == name else f"{plain[:80]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 # -------------------------------------------------------------------- one case
