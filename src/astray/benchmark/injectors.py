@@ -33,7 +33,7 @@ NEAR = 300.0  # metres between two starts, or two ends, that are the same place
 GAP = 200.0  # metres between two routes where one is left for the other
 SCATTER = 4.0  # metres; the GPS error, an axis, of a receiver that stands
 STEEPEST = 10.0  # a detour that makes its stretch so many times longer is not one that anybody drives
-WEEK = 604_800.0  # seconds
+DAY, WEEK = 86_400.0, 604_800.0  # seconds
 TRIES = 8  # places in one trip, or partners of it, that are tried
 DECIMALS = 6  # of degrees, as recorders write them: 0.1 m; mutants must not be known by their digits
 
@@ -260,11 +260,11 @@ def agent_swap(
     return Injected(swapped, np.ones(swapped.n_rows, np.bool_), np.array(source, np.int64))
 
 
-def submitted_as(other: Trajectories, trip: Trajectories) -> Trajectories:
-    """One trip under the agent, the name and the context of another one, moved by whole weeks to about its time."""
+def submitted_as(other: Trajectories, trip: Trajectories, period: float = WEEK) -> Trajectories:
+    """One trip under the agent, the name and the context of another one, moved by whole periods to about its time."""
     start, due = float(other.columns["time"][0]), float(trip.columns["time"][0])
     fixes = {name: other.columns[name] for name in ("lat", "lon")}
-    time = other.columns["time"] + WEEK * round((due - start) / WEEK)
+    time = other.columns["time"] + period * round((due - start) / period)
     return Trajectories({"time": time} | fixes, other.offsets, trip.agent_ids, trip.trajectory_ids, trip.context)
 
 

@@ -422,7 +422,10 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
     "kdd19": lambda name, options: Own(name, False, {"preset": "kdd19", **options}),
 }
 
-METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS)
+CONTROLS = {"recorder-interval": "astray.baselines.recorder:RecorderInterval"}
+"""What betrays somebody without any behaviour, and where its class stands."""
+
+METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS, *CONTROLS)
 """The names of all methods."""
 
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
@@ -485,10 +488,10 @@ def method(spec: str) -> Contender:
         return RefittedStream(spec, REFITTED[base], options)
     if base in BASELINES or base in COMPARISONS or base in GENERATORS:
         return BaselineMethod(spec, base, options)
-    if ":" in base:
+    if ":" in base or base in CONTROLS:
         from astray.benchmark.imported import imported
 
-        return imported(spec, base, options)
+        return imported(spec, CONTROLS.get(base, base), options)
     if "." in base:
         module, _, name = base.rpartition(".")
         raise DataError(f"no method named {base!r}", remedy=f"a class of your own is {module}:{name}, with a colon")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from astray.benchmark import guards
 from astray.benchmark.injections import INJECTORS, NEED_A_POOL, inject
-from astray.benchmark.injectors import submitted_as
+from astray.benchmark.injectors import DAY, WEEK, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import anomalies_for, claim, in_time, shuffled
@@ -216,8 +216,8 @@ def draw(
     weeks to the time of a trip of the person's, so that dates tell nothing. ``together`` are pairs of trips that two
     people made together: with the person, they are nobody else's behaviour, and so left out.
 
-    A stream of strangers is the test set of the same draw by time, in the order of time. The ten trips of an intruder
-    are consecutive ones of one stranger.
+    A stream is in the order of time. That of strangers is the test set of the same draw by time. The ten trips of an
+    intruder are consecutive ones of one stranger, moved by whole days, so that they come one after the other.
     """
     s, person = case.setting, case.subject
     who = crc32(person.encode())
@@ -233,15 +233,21 @@ def draw(
     crowd = np.sort(rng.permutation(crowd)[:population])
     places = rng.choice(normal, wanted, replace=False)
     order = rng.permutation(len(normal) + wanted)  # so that the place in the set tells nothing
+    period = WEEK
     if s.reading == "intruder":
         anomalies = intruder(trips, np.r_[anomalies, foreign], wanted, rng)
-        beside, order = intrusion(len(normal), wanted, rng)
-        places = normal[beside]
+        places, period = normal[intrusion(len(normal), wanted, rng)], DAY
 
     later = np.random.default_rng([case.seed, 3, who])
     if s.history:
         train = np.sort(later.permutation(train)[: s.history]) if s.split == "random" else train[-s.history :]
-    strays = foreign[: round(s.contamination / (1.0 - s.contamination) * len(train))]
+    n_strays = round(s.contamination / (1.0 - s.contamination) * len(train))
+    if n_strays > len(foreign):
+        raise DataError(
+            f"{n_strays} trips of others would be left among the past ones, and there are {len(foreign)}",
+            remedy="read more users",
+        )
+    strays = foreign[:n_strays]
     when = later.choice(train, len(strays))
 
     guards.no_trip_twice(train=train, normal=normal, anomalies=anomalies, strays=strays, population=crowd)
@@ -249,10 +255,10 @@ def draw(
         subject=[person], injected=trips.agent_ids[np.r_[anomalies, strays]], population=trips.agent_ids[crowd]
     )
     learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, when)]))
-    test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places)])
+    test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places, period)])
     source = np.array(list(map(str, trips[np.r_[normal, anomalies]].ids)))
     kind = np.r_[np.full(len(normal), ""), np.full(wanted, s.reading or "agent-swap")]
-    if s.reading == "strangers":
+    if s.family == "stream":
         order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
     test = claim(test[order], person, "test")
     guards.no_path_twice(learned, test)
@@ -304,5 +310,5 @@ def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints
     return injected, crowd
 
 
-def _submitted(trips: Trajectories, foreign: Ints, own: Ints) -> list[Trajectories]:
-    return [submitted_as(trips[int(i)], trips[int(j)]) for i, j in zip(foreign, own, strict=True)]
+def _submitted(trips: Trajectories, foreign: Ints, own: Ints, period: float = WEEK) -> list[Trajectories]:
+    return [submitted_as(trips[int(i)], trips[int(j)], period) for i, j in zip(foreign, own, strict=True)]

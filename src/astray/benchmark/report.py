@@ -74,6 +74,7 @@ _KEY = {
     "lm-tad": f"causal transformer over 150 m cells, the agent its first token, by perplexity; {_FIRST}",
     "gm-vsae": f"Gaussian-mixture variational autoencoder of 150 m cells, by its best component; {_FIRST}",
     **{f"{name}-alone": f"{name} that learns from the person's own trips alone" for name in ("lm-tad", "gm-vsae")},
+    "recorder-interval": "a control: the seconds between a trip's fixes against the person's, and no place at all",
     "river-trees": "river's Half-Space Trees in a stream, on the numbers that pyod-ecod sees; they learn every trip",
     "river-trees-unflagged": "the same, learning from every trip that they do not flag",
     **{

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.benchmark import guards
-from astray.benchmark.injectors import INJECTORS, NEED_A_POOL, submitted_as
+from astray.benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK, submitted_as
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.streams import intruder, intrusion
@@ -86,7 +86,6 @@ class Simulated:
         tested = np.isin(trips.agent_ids, self.subjects(s))
         crowd = trips[~tested]
         others = rng.permutation(np.flatnonzero(tested & (trips.agent_ids != case.subject)))
-        order: Ints | None = None
         if s.injected:
             foreign = np.zeros(0, np.int64)
             unseen, changed = np.split(unseen, [len(unseen) - round(SUBSTITUTED * len(unseen))])
@@ -94,8 +93,7 @@ class Simulated:
         elif s.reading == "intruder":
             foreign = intruder(trips, others, min(INTRUDED, len(unseen) // 2), rng)
             others = np.setdiff1d(others, foreign)
-            beside, order = intrusion(len(unseen), len(foreign), rng)
-            swapped = _submitted(trips, foreign, unseen[beside])
+            swapped = _submitted(trips, foreign, unseen[intrusion(len(unseen), len(foreign), rng)], DAY)
             wrong = _labelled(swapped, s.reading, source=list(map(str, trips[foreign].ids)))
         else:
             foreign, others = np.split(others, [anomalies_for(len(unseen), s.rate)])
@@ -112,9 +110,9 @@ class Simulated:
         )
         normal = _labelled(trips[unseen], "")
         test = Trajectories.concat([normal, wrong])
-        if s.reading == "strangers":
+        if s.family == "stream":
             order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
-        elif order is None:  # so that the place in the set tells nothing; the same whatever was learned from
+        else:  # so that the place in the set tells nothing; the same whatever was learned from
             order = np.random.default_rng([case.seed, 2, int(case.subject[1:])]).permutation(len(test))
         test = test[order]
         learned = in_time(Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, along)]))
@@ -173,9 +171,9 @@ def _labelled(
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, said)
 
 
-def _submitted(trips: Trajectories, foreign: Ints, own: Ints) -> Trajectories:
+def _submitted(trips: Trajectories, foreign: Ints, own: Ints, period: float = WEEK) -> Trajectories:
     """Others' trips as a person's, each at about the time of one of the person's own."""
-    moved = [submitted_as(trips[int(i)], trips[int(j)]) for i, j in zip(foreign, own, strict=True)]
+    moved = [submitted_as(trips[int(i)], trips[int(j)], period) for i, j in zip(foreign, own, strict=True)]
     return Trajectories.concat(moved) if moved else trips[:0]
 
 

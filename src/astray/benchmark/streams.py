@@ -22,15 +22,14 @@ def intruder(trips: Trajectories, foreign: Ints, wanted: int, rng: np.random.Gen
     return np.asarray(theirs[first : first + wanted])
 
 
-def intrusion(own: int, foreign: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def intrusion(own: int, foreign: int, rng: np.random.Generator) -> Ints:
     """When an intruder's trips come: they are half of twice as many in a row, somewhere in the middle of the stream.
 
-    Gives, for each foreign trip, the number of the own one at about whose time it is made; and the order of the stream:
-    numbers of own trips, or of foreign ones counted on from there.
+    Gives, for each foreign trip, the number of the own one on whose day it is made. The stream is then put in the order
+    of time, so that the order of its trips and their dates say the same.
 
-    >>> beside, order = intrusion(8, 2, np.random.default_rng(0))
-    >>> beside.tolist(), order.tolist()
-    ([7, 7], [0, 1, 2, 3, 4, 5, 6, 8, 9, 7])
+    >>> intrusion(8, 2, np.random.default_rng(0)).tolist()
+    [7, 7]
     """
     first, last = own // 4, min(3 * own // 4, own - foreign)
     if last < first:
@@ -40,8 +39,4 @@ def intrusion(own: int, foreign: int, rng: np.random.Generator) -> tuple[Ints, I
         )
     begin = int(rng.integers(first, last + 1))
     theirs = rng.permutation(2 * foreign) < foreign
-    turns = np.zeros(2 * foreign, np.int64)
-    turns[theirs] = own + np.arange(foreign)
-    turns[~theirs] = begin + np.arange(foreign)
-    beside = np.minimum(begin + np.cumsum(~theirs)[theirs], own - 1)
-    return beside, np.r_[np.arange(begin), turns, np.arange(begin + foreign, own)]
+    return np.asarray(np.minimum(begin + np.cumsum(~theirs)[theirs], own - 1))
