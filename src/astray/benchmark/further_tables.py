@@ -21,6 +21,11 @@ from astray.benchmark.results import (
 )
 from astray.benchmark.tables import Cell, Table
 
+_FEW = (
+    "A baseline whose own left-out trips are fewer than 49 has no p-value so low, and flags nothing; astray's p-values "
+    "borrow other people's trips while the person has few."
+)
+
 
 def p3(results: Results) -> list[Table]:
     """Kinds of injected anomaly: of trips and of single fixes."""
@@ -89,12 +94,14 @@ def _localisation(figures: pl.DataFrame, results: Results) -> Table:
         for method, part in parts_of(figures, results.methods)
     ]
     note = (
-        f"Means over kinds. A fix is flagged at a normality of {measures.EPS:g} or less. VUS-PR with buffers up to "
-        f"{measures.BUFFER} fixes, never across the end of a trip. Affiliation and range-F1 leave out the kinds that "
-        "make every fix of a trip anomalous, for there any flag is in the right place. Noticed: the share of anomalies "
-        "flagged before they ended. Delays: the median over draws and kinds of the median over anomalies, a missed one "
-        "counting as infinite (∞: in half of these or more, most were missed). False alarms: runs of flagged fixes per "
-        "1,000 normal fixes; normal trips with an alarm: the share of them in which any fix is flagged. "
+        "Baselines of steps have a step about every 30 s, astray every 15 s or as the data have them; a fix has the "
+        f"score of its step. Means over kinds. A fix is flagged at a normality of {measures.EPS:g} or less. VUS-PR "
+        f"with buffers up to {measures.BUFFER} fixes, never across the end of a trip. Affiliation and range-F1 leave "
+        "out the kinds that make every fix of a trip anomalous, for there any flag is in the right place. Noticed: the "
+        "share of anomalies flagged before they ended. Delays: the median over draws and kinds of the median over "
+        "anomalies, a missed one counting as infinite (∞: in half of these or more, most were missed). False "
+        "alarms: runs of flagged fixes per 1,000 normal fixes; normal trips with an alarm: the share of them in which "
+        "any fix is flagged. "
         f"{INTERVALS}"
     )
     heads = ("method", *columns, "draws")
@@ -108,7 +115,10 @@ def _observed(figures: pl.DataFrame, results: Results) -> list[Table]:
         rows: list[tuple[Cell, ...]] = [
             (method, *_by_ratio(part, metric), draws_of(part)) for method, part in parts_of(figures, results.methods)
         ]
-        note = "A prefix is anomalous only if its anomaly has begun in it. All kinds together."
+        note = (
+            "A prefix is anomalous only if its anomaly has begun in it. All kinds together. astray knows that a prefix "
+            "is not finished, and leaves out where it ends; other methods score it as if it were a whole trip."
+        )
         if metric == "ap":
             # The truth is the same whoever scores it.
             every = figures.unique([*measures.DRAW, "ratio"], maintain_order=True)
@@ -169,6 +179,7 @@ def _against(
             cells += [measures.difference(found[v], found[first], metric, ("subject", "seed")) for v in changes]
             rows.append((method, *cells, part.select("subject", "seed").n_unique()))
         rule = f" {flagging(str(row[0]) for row in rows)}" if metric == "f1" else ""
+        rule += f" {_FEW}" if metric == "f1_default" and column == "history" else ""
         note = f"Each row is of the draws that its method has in every column with a figure.{rule} {INTERVALS}"
         if rows:
             made.append(Table(f"{name}_{metric}", title.format(words), heads, tuple(rows), note))
