@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from astray.benchmark import runner
+from astray.benchmark import measures, runner
 from astray.benchmark.command import command
 from astray.benchmark.imported import Imported, found
 from astray.benchmark.methods import method, methods
@@ -61,6 +61,17 @@ class Wanting(Middle):
 class Broken(Middle):
     def score_samples(self, trips):
         raise ZeroDivisionError("nothing to divide by")
+
+class Leaving(Middle):
+    def score_samples(self, trips):
+        raise SystemExit(3)
+
+class OfTrips:
+    def fit(self, trips):
+        self.usual = trips.lengths.mean()
+
+    def score_samples(self, trips):
+        return -np.abs(trips.lengths - self.usual)
 
 class Short(Middle):
     def score_samples(self, trips):
@@ -142,6 +153,7 @@ def test_it_is_given_seed_and_population_and_calibrated_on_left_out_trips() -> N
         ("Broken", r"ZeroDivisionError: nothing to divide by \(somebodys.py, line \d+\)"),
         ("Short", r"DataError: score_samples returned the shape \(\d+,\) for \d+ trips"),
         ("Words", "DataError: score_samples did not return numbers"),
+        ("Leaving", r"SystemExit: 3 \(somebodys.py, line \d+\)"),
     ],
 )
 def test_a_method_that_fails_says_why_and_the_others_go_on(name: str, said: str, folder: Path) -> None:
@@ -158,6 +170,14 @@ def test_a_method_that_fails_says_why_and_the_others_go_on(name: str, said: str,
     # Mended, it leaves the list.
     runner.write(folder / "out", Job(case, f"somebodys:{name}"), {runner.TRIPS: pl.DataFrame({"a": [1]})})
     assert runner.results(folder / "out", runner.FAILED) is None
+
+
+def test_a_detector_that_says_nothing_of_fixes_has_no_figures_of_them(folder: Path) -> None:
+    (case, *_) = cases(TINY, ["p3"], [0])
+    assert not run(TINY, methods(["somebodys:OfTrips", "somebodys:Middle"]), [case], folder / "out").failed
+    kept = runner.results(folder / "out", runner.FIXES)
+    assert kept is not None
+    assert set(measures.of_fixes(kept.collect())["method"]) == {"somebodys:Middle"}
 
 
 def test_the_command_reports_what_failed_beside_the_rest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from astray import Trajectories
+from astray import Trajectories, read
 from astray.benchmark import guards
 from astray.benchmark.labelled_data import POOL, LabelledTrips
 from astray.benchmark.methods import FOLDS
 from astray.benchmark.protocols import Case, Setting, slug
 from astray.cli import main
 from astray.errors import DataError
+from astray.readers import ReadWarning
 from astray.simulate import city
 
 SETTING = Setting(rate=0.0, reading="labelled")
@@ -78,17 +79,48 @@ def test_with_a_past_it_alone_is_learned_from(files: tuple[Path, Path]):
 def test_what_is_tested_is_in_nobodys_past_and_in_a_file_once(files: tuple[Path, Path], tmp_path: Path):
     past, new = (pl.read_parquet(file) for file in files)
     copy = new.filter(pl.col("agent") == "p00").filter(pl.col("trajectory") == pl.col("trajectory").first())
-    leaky = [copy.select(past.columns), copy.select(past.columns).with_columns(agent=pl.lit("p01"))]
-    pl.concat([past, *leaky]).write_parquet(tmp_path / "past.parquet")
-    again = copy.with_columns(trajectory=pl.lit("again"))
-    pl.concat([new, again]).write_parquet(tmp_path / "new.parquet")
+    rounded = copy.select(past.columns).with_columns(pl.col("lat", "lon").round(4))
+    pl.concat([past, rounded, rounded.with_columns(agent=pl.lit("p01"))]).write_parquet(tmp_path / "past.parquet")
+    pl.concat([new, copy.with_columns(trajectory=pl.lit("again"))]).write_parquet(tmp_path / "new.parquet")
     data = LabelledTrips(str(tmp_path / "new.parquet"), "label", str(tmp_path / "past.parquet"))
     assert data.settings["left out: twice"] == 1
+    assert data.settings["left out: past trips that are labelled ones"] == 2
     trial, before = (d.trial(Case(SETTING, "p00", 0)) for d in (data, LabelledTrips(str(files[1]), "label")))
     assert marks(trial.test) == marks(before.test)
     assert len(trial.test) == len(before.test)
     assert trial.lesson.population is not None
-    assert (marks(trial.lesson.train) | marks(trial.lesson.population)).isdisjoint(marks(trial.test))
+    learned = Trajectories.concat([trial.lesson.train, trial.lesson.population])
+    assert set(starts(learned)).isdisjoint(starts(trial.test))
+
+
+def starts(trips: Trajectories) -> list[float]:
+    return trips.columns["time"][trips.offsets[:-1]].tolist()
+
+
+def test_a_trip_that_nobody_has_labelled_is_not_tested_unless_only_wrong_ones_are(
+    files: tuple[Path, Path], tmp_path: Path
+):
+    whole = LabelledTrips(str(files[1]), "label").trial(Case(SETTING, "p00", 0))
+    new = pl.read_parquet(files[1])
+    named = new.filter(pl.col("agent") == "p00", pl.col("label") == "normal")["trajectory"][0]
+    some = new.with_columns(label=pl.when(pl.col("trajectory") != named).then("label"))
+    some.write_parquet(tmp_path / "some.parquet")
+    data = LabelledTrips(str(tmp_path / "some.parquet"), "label")
+    assert len(data.trial(Case(SETTING, "p00", 0)).test) == len(whole.test) - 1
+    assert data.settings["left out: without a label"] == 1
+    wrong = new.with_columns(label=pl.when(pl.col("label") != "normal").then("label"))
+    wrong.write_parquet(tmp_path / "wrong.parquet")
+    trial = LabelledTrips(str(tmp_path / "wrong.parquet"), "label").trial(Case(SETTING, "p00", 0))
+    assert (len(trial.test), sorted(trial.kind)) == (len(whole.test), sorted(whole.kind))
+
+
+def test_a_label_is_that_of_a_whole_trip(files: tuple[Path, Path], tmp_path: Path):
+    of_fixes = pl.read_parquet(files[1]).with_columns(label=pl.int_range(pl.len()) % 2)
+    of_fixes.write_csv(tmp_path / "fixes.csv")
+    with pytest.raises(DataError, match=r"'label' is not the same all along \d+ trips; give each trip one label"):
+        LabelledTrips(str(tmp_path / "fixes.csv"), "label").subjects(SETTING)
+    with pytest.warns(ReadWarning, match=r"'label' is not the same all along \d+ trajectories; that of the first fix"):
+        read(tmp_path / "fixes.csv", context=("label",))
 
 
 def test_a_pool_is_one_agent(files: tuple[Path, Path]):
@@ -104,7 +136,7 @@ def test_labels_that_tell_nothing_apart_are_refused(files: tuple[Path, Path], tm
     pl.read_parquet(files[1]).with_columns(label=pl.lit(0)).write_parquet(tmp_path / "calm.parquet")
     with pytest.raises(DataError, match="nobody has labelled trips of both sorts, normal and not"):
         LabelledTrips(str(tmp_path / "calm.parquet"), "label").settings  # noqa: B018
-    with pytest.raises(DataError, match="'p09' has not labelled trips of both sorts"):
+    with pytest.raises(DataError, match="nobody is called 'p09'; there are p00, p01, p02"):
         LabelledTrips(str(files[1]), "label", people=("p09",)).subjects(SETTING)
     with pytest.raises(DataError, match="no column named 'truth'"):
         LabelledTrips(str(files[1]), "truth").subjects(SETTING)

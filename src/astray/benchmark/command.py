@@ -44,13 +44,13 @@ def command(
         Option(
             "--data",
             metavar="PATH",
-            help="Your copy of the data, or set ASTRAY_GEOLIFE or ASTRAY_PORTO; trips, labelled: any file that astray "
-            "reads.",
+            help="Your copy of the data, or set ASTRAY_GEOLIFE or ASTRAY_PORTO; trips: any file that astray reads; "
+            "labelled: a table.",
         ),
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        Option("--protocol", "-p", metavar="P1,...", help="p1 to p9, or all, where the data allow it."),
+        Option("--protocol", "-p", metavar="P1,...", help="p1 to p10, or all, where the data allow it."),
     ] = None,
     methods: Annotated[
         list[str] | None,
@@ -145,12 +145,17 @@ def command(
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
     usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING), "labelled": QUICK_POOL if pooled else QUICK}
     contenders = by_name(methods or usual.get(dataset, (*METHODS, *FOLLOWING)))
-    wanted = [p for p, settings in asked_for.items() if any(runner.able(m, s) for m in contenders for s in settings)]
+    able = {p: [m.name for m in contenders if any(runner.able(m, s) for s in asked_for[p])] for p in asked_for}
+    wanted = [p for p, those in able.items() if those]
     if not wanted:
+        streams = all(s.family == "stream" for settings in asked_for.values() for s in settings)
         raise DataError(
             f"none of the methods is for {', '.join(asked_for)}",
-            remedy=f"a stream is for {', '.join(FOLLOWING)}",
+            remedy=f"give some of {', '.join(FOLLOWING if streams else QUICK)}",
         )
+    idle = [m.name for m in contenders if not any(m.name in those for those in able.values())]
+    if idle and methods and not quiet:
+        _say(f"not for {', '.join(asked_for)}, and left out: {', '.join(idle)}")
     draws = numbers(seeds)
     tested = tuple(words([users or ""]))
     source = _dataset(
@@ -247,7 +252,11 @@ def _there(name: str, path: Path | None) -> str:
     """The path of data, if there are any."""
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
-        remedy = f"give your copy as --data, or set {WHERE[name]}" if name in WHERE else "give a file that is there"
+        remedy = (
+            f"give your copy as --data, or set {WHERE[name]}"
+            if name in WHERE
+            else "name a file that is there, as --data FILE"
+        )
         raise DataError(f"{name}: {where}", remedy=remedy)
     return str(path)
 

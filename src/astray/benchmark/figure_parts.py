@@ -53,6 +53,7 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "lm-tad-alone": ("#DDCC77", "X", DASHED),
     "gm-vsae": ("#CC6677", "s", WHOLE),
     "gm-vsae-alone": ("#CC6677", "s", DASHED),
+    "recorder-interval": ("#BBBBBB", ".", WHOLE),
 }
 
 

@@ -230,7 +230,7 @@ def scored(
     score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
 ) -> Floats:
     """What a detector says of some trips: one number each, or a refusal that says what came instead."""
-    wanted = len(trips) if n is None else n
+    wanted, plural = len(trips) if n is None else n, "fixes" if what == "fix" else f"{what}s"
     try:
         values = np.asarray(score(trips), np.float64)
     except (TypeError, ValueError) as error:
@@ -240,7 +240,8 @@ def scored(
     if values.shape != (wanted,) or np.isinf(values).any():
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
         raise DataError(
-            f"{name} returned {what_came} for {wanted} {what}s", remedy="return one finite number, or NaN, each"
+            f"{name} returned {what_came} for {wanted} {what if wanted == 1 else plural}",
+            remedy="return one finite number, or NaN, each",
         )
     return values
 

@@ -24,9 +24,10 @@ from astray.trajectories import Trajectories
 Ints = NDArray[np.int64]
 
 POOL = "all"  # everybody's trips as those of one
-NORMAL = {"", "0", "0.0", "false", "f", "no", "n", "none", "null", "nan", "normal"}
-WRONG = {"1", "1.0", "true", "t", "yes", "y"}
+NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
+WRONG = {"1", "1.0", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier"}
 """Labels that say that something is wrong, and not what."""
+EMPTY = {"", "nan", "null", "na"}
 
 
 class Read(NamedTuple):
@@ -35,6 +36,7 @@ class Read(NamedTuple):
     trips: Trajectories
     kind: NDArray[np.str_]  # what is wrong with each; empty where nothing is, or nobody has said
     labelled: NDArray[np.bool_]
+    when: NDArray[np.str_]  # its first and its last second: copies have the same, however their places are rounded
     account: dict[str, int]
     sha256: str
 
@@ -49,9 +51,10 @@ class LabelledTrips:
     Parameters
     ----------
     path
-        The labelled trips: any file that astray reads.
+        The labelled trips: a table.
     label
-        The column that says what is wrong with a trip: empty, 0, false, no or normal where nothing is.
+        The column that says what is wrong with a trip: 0, false, no or normal where nothing is. A trip whose label is
+        empty is normal where no label says so otherwise, and else nobody has labelled it, so that it is not tested.
     past
         Trips of the same agents to learn from.
     people
@@ -90,23 +93,26 @@ class LabelledTrips:
 
     @property
     def _able(self) -> Sequence[str]:
-        """The agents whose labels say something, in their order."""
+        """The agents whose labels say something."""
         found = self._read
         agents, wrong = found.trips.agent_ids, found.kind != ""
         normal, odd = (set(agents[found.labelled & sort].tolist()) for sort in (~wrong, wrong))
         learned = Counter(agents[~found.labelled if self.past else found.labelled].tolist())
-        return [who for who in sorted(found.trips.agents) if who in normal & odd and learned[who] >= LEAST_HISTORY]
+        return sorted(who for who in normal & odd if learned[who] >= LEAST_HISTORY)
 
     def subjects(self, setting: Setting) -> Sequence[str]:
         """The agents who are tested."""
-        able = self._able
-        unknown = [who for who in self.people if who not in able]
-        if unknown or not able:
-            who = f"{unknown[0]!r} has not" if unknown else "nobody has"
+        able, known = self._able, sorted(self._read.trips.agents)
+        if unknown := [who for who in self.people if who not in known]:
+            raise DataError(f"nobody is called {unknown[0]!r}", place=self.path, remedy=f"there are {', '.join(known)}")
+        unable = [who for who in self.people if who not in able]
+        if unable or not able:
+            labels = ", ".join(name for name in self._read.account if name.startswith("label "))
+            who = f"{unable[0]!r} has not" if unable else "nobody has"
             raise DataError(
-                f"{who} labelled trips of both sorts, normal and not, and {LEAST_HISTORY} or more to learn from",
+                f"{who} labelled trips of both sorts, normal and not, and {LEAST_HISTORY} to learn from ({labels})",
                 place=self.path,
-                remedy=f"{self.label} must say what is wrong with a trip; trips of many agents may be --pooled",
+                remedy=f"{self.label} must be 0 or normal where nothing is wrong; trips of many agents may be --pooled",
             )
         return self.people or able
 
@@ -115,12 +121,11 @@ class LabelledTrips:
         found, who = self._read, case.subject
         mine = found.trips.agent_ids == who
         tested = np.flatnonzero(mine & found.labelled)
-        known = set(guards.fingerprints(found.trips[tested]))
-        seen_before = np.array([mark in known for mark in guards.fingerprints(found.trips)], np.bool_)
-        others = np.flatnonzero(~mine & ~seen_before & (~found.labelled | (self.past is None)))
+        copies = np.isin(found.when, found.when[tested])
+        others = np.flatnonzero(~mine & ~copies & (~found.labelled | (self.past is None)))
         rng = np.random.default_rng([case.seed, 7, crc32(who.encode())])
         order = rng.permutation(tested)  # so that the place in the set tells nothing
-        learned, folds = np.flatnonzero(mine & ~found.labelled & ~seen_before), None
+        learned, folds = np.flatnonzero(mine & ~found.labelled), None
         if self.past is None:
             learned, fold = tested, rng.permutation(len(tested)) % FOLDS
             folds = (fold, fold[np.searchsorted(tested, order)])
@@ -140,29 +145,50 @@ class LabelledTrips:
 @lru_cache(maxsize=1)
 def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     report = Report()
-    tested = read(path, skip_bad=True, report=report, context=(label,))
-    kind = np.array([meaning(said) for said in tested.context[label].tolist()], np.str_)
-    again = _again(tested)
-    tested, kind = _plain(tested)[~again], kind[~again]
-    account = {"labelled trips": len(tested), "wrong": int((kind != "").sum()), "left out: twice": int(again.sum())}
+    given = read(path, "table", skip_bad=True, report=report, context=(label,))
+    if label in report.varied:
+        raise DataError(
+            f"{label!r} is not the same all along {report.varied[label]:,} trips",
+            place=path,
+            remedy="give each trip one label, and a name in a column of its own",
+        )
+    said = [str(value).strip().lower() for value in given.context[label].tolist()]
+    kind = np.array([meaning(value) for value in given.context[label].tolist()], np.str_)
+    unsaid = np.isin(said, sorted(EMPTY)) & any(value in NORMAL for value in said)
+    again = _again(given)
+    tested, kind = _plain(given)[~(unsaid | again)], kind[~(unsaid | again)]
+    account = {
+        "labelled trips": len(tested),
+        **{f"label {name or 'normal'!r}": count for name, count in sorted(Counter(kind.tolist()).items())},
+        **{"left out: without a label": int(unsaid.sum()), "left out: twice": int((again & ~unsaid).sum())},
+    }
     learned = tested[:0]
     if past is not None:
         learned = in_time(_plain(read(past, skip_bad=True, report=report)))
-        account["past trips"] = len(learned)
+        copies = np.isin(_when(learned), _when(tested))
+        learned = learned[~copies]
+        account |= {"past trips": len(learned), "left out: past trips that are labelled ones": int(copies.sum())}
     trips = Trajectories.concat([learned, tested])
     sha256 = guards.fingerprint(trips)
     if pooled:
         trips = Trajectories(trips.columns, trips.offsets, np.full(len(trips), POOL), trips.trajectory_ids)
+    account |= {f"not read: {reason}": count for reason, count in report.counts.items()}
     labelled = np.arange(len(trips)) >= len(learned)
-    left_out = {f"not read: {reason}": count for reason, count in report.counts.items()}
-    return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, account | left_out, sha256)
+    return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _when(trips), account, sha256)
 
 
 def _again(trips: Trajectories) -> NDArray[np.bool_]:
-    """Which trips an agent has made before, to the last fix."""
-    marks = list(zip(trips.agent_ids.tolist(), guards.fingerprints(trips), strict=True))
+    """Which trips an agent has made before, to the second."""
+    marks = list(zip(trips.agent_ids.tolist(), _when(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
     return np.array([first[mark] != i for i, mark in enumerate(marks)], np.bool_)
+
+
+def _when(trips: Trajectories) -> NDArray[np.str_]:
+    """The first and the last second of each trip."""
+    time = trips.columns["time"]
+    seconds = np.round(np.column_stack([time[trips.offsets[:-1]], time[trips.offsets[1:] - 1]])).astype(np.int64)
+    return np.array([f"{first} {last}" for first, last in seconds.tolist()], np.str_)
 
 
 def _plain(trips: Trajectories) -> Trajectories:
@@ -178,6 +204,6 @@ def meaning(label: object) -> str:
     ['detour', '', 'anomaly', 'anomaly', '', '', '']
     """
     said = str(label).strip()
-    if said.lower() in NORMAL:
+    if said.lower() in NORMAL | EMPTY:
         return ""
     return "anomaly" if said.lower() in WRONG else said

@@ -111,6 +111,8 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
     """
     rows = []
     for case in fixes.partition_by(*KEY, maintain_order=True):
+        if case["normality"].fill_nan(None).null_count() == len(case):
+            continue  # a method that says nothing of single fixes
         kinds = case["kind"].to_numpy()
         for kind in sorted(set(kinds.tolist()) - {""}):
             part = case.filter(pl.Series((kinds == "") | (kinds == kind)))

@@ -24,7 +24,7 @@ _DEFAULT = (
     "of a method's scores does not spoil its threshold; false alarms: the share of normal trips that are then flagged. "
     "With fewer than 49 left-out trips no p-value is so low, and nothing is; where they are few, p-values are coarse, "
     f"and fewer trips are flagged than might be. So {_MATCHED}: thresholds at which as many normal test trips of every "
-    "method are flagged. Nobody could set them so, but they are the same demand of all."
+    "method are flagged, one at least. Nobody could set them so, but they are the same demand of all."
 )
 _SAME_DRAWS = f"{_BEHIND}: the mean difference on the draws that both have, which compares rows of unequally many."
 
@@ -86,7 +86,8 @@ def averages(
         behind: list[Cell] = [None if method == first else measures.difference(part, parts[first], "ap")]
         known += behind if others else []
         rows.append((method, *mean[:2], known[0], *(theirs if printed else ()), *known[1:], draws_of(part)))
-    columns: tuple[str, ...] = ("method", "ours | R", "ours | P", "ours | F1")
+    ours = "ours" if printed else f"at {measures.EPS:g}"
+    columns: tuple[str, ...] = ("method", f"{ours} | R", f"{ours} | P", f"{ours} | F1")
     columns += ("paper | R", "paper | P", "paper | F1") if printed else ()
     columns += (f"p ≤ {measures.RATE:g} | F1", f"p ≤ {measures.RATE:g} | false alarms", _MATCHED, "AUROC", "AP")
     columns += (*([_BEHIND] if others else []), "draws")

@@ -104,10 +104,10 @@ def of_what(setting: Setting) -> str:
     """A setting in words.
 
     >>> of_what(Setting(rate=0.1)), of_what(Setting(rate=0.0, reading="labelled"))
-    ('random split, 10 % anomalies', 'labelled')
+    ('random split, 10 % anomalies', 'as labelled')
     """
     said = setting.reading or f"{setting.split} split"
-    return f"{said}, {percent(setting.rate)} anomalies" if setting.rate else said
+    return f"{said}, {percent(setting.rate)} anomalies" if setting.rate else f"as {said}"
 
 
 def in_order(methods: Iterable[str]) -> list[str]:

@@ -251,7 +251,7 @@ def fail(out: Path, job: Job, why: str) -> None:
         pl.DataFrame({"method": [job.method], "case": [job.case.name], "why": [why]}).write_parquet(file)
 
 
-def reason(error: Exception) -> str:
+def reason(error: Exception | SystemExit) -> str:
     """What went wrong, in a line; of an error that is not astray's own, also where: not inside of another package.
 
     >>> reason(AstrayError("no trips"))
@@ -292,7 +292,7 @@ class Worker:
                 self._last = job.case, self.dataset.trial(job.case)
             method = next(m for m in self.methods if m.name == job.method)
             write(self.out, job, score(self._last[1], job.case, method))
-        except Exception as error:  # whatever it is, it is said, and the other cases go on
+        except (Exception, SystemExit) as error:  # whatever it is, it is said, and the other cases go on
             why = reason(error)
             fail(self.out, job, why)
             return Done(job, time.perf_counter() - began, why)

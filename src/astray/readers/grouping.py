@@ -65,6 +65,12 @@ class Fixes:
         self._labels.append(labels)
         self._n_labels += labels.height
 
+    def varied(self) -> dict[str, int]:
+        """Context that is not the same all along a trajectory: its name to the number of these."""
+        labels = pl.concat(self._labels, how="vertical_relaxed")
+        several = labels.group_by(KEYS).agg(pl.col(self._context).n_unique() > 1).select(pl.col(self._context).sum())
+        return {name: int(count) for name, count in several.to_dicts()[0].items() if count}
+
     def grouped(self) -> Grouped:
         """The trajectories in the order of their first rows; the context of each is that of its first fix.
 

@@ -85,6 +85,8 @@ class Report:
         Whether some of the times name no zone.
     named_after
         Agents that the data do not name: each has the name of its "file" or "folder".
+    varied
+        Further columns of tables, of which a trajectory has one value, to the number of trajectories with several.
     notes
         What was recognised or repaired without doubt.
 
@@ -108,6 +110,7 @@ class Report:
     times: str = ""
     names_no_zone: bool = False
     named_after: dict[str, str] = field(default_factory=dict)
+    varied: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -99,6 +99,7 @@ def read_table(
         if not len(found):
             raise intake.nothing(files[0], "fix")
         with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
+            _say_what_varies(str(files[0]), found, options, intake)
             return in_trips(_grouped(found, options), trips, intake)
 
 
@@ -125,6 +126,7 @@ def read_frame(
         found = _collected(options, *(fixes for fixes, _ in parts))
         if not len(found):
             raise intake.nothing(TABLE, "fix")
+        _say_what_varies(str(TABLE), found, options, intake)
         return in_trips(_grouped(found, options), trips, intake)
 
 
@@ -343,6 +345,16 @@ def _collected(options: TableOptions, *fixes: pl.DataFrame) -> Fixes:
     for some in fixes:
         found.add(some)
     return found
+
+
+def _say_what_varies(place: str, fixes: Fixes, options: TableOptions, intake: Intake) -> None:
+    """Record context of which trajectories have several values."""
+    for key, count in fixes.varied().items() if options.context else ():
+        name = options.kept[key]
+        intake.report.varied[name] = count
+        intake.report.assume(
+            place, f"{name!r} is not the same all along {count:,} trajectories; that of the first fix is taken"
+        )
 
 
 def _grouped(fixes: Fixes, options: TableOptions) -> Grouped:
