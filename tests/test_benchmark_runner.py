@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from astray.baselines import COMPARISONS
-from astray.benchmark import manifest, runner
+from astray.benchmark import manifest, metrics, runner
 from astray.benchmark.command import command
 from astray.benchmark.methods import (
     METHODS,
@@ -570,6 +570,15 @@ def test_nobody_is_tested_by_what_was_learned_from_them():
         method("astray-shared:iterations=1").fit(Lesson(trial.lesson.train, strangers=among), 0)
 
 
+def test_a_simulated_stranger_is_not_told_by_the_recorder():
+    found = []
+    for case in cases(Simulated(people=4, days=30), ["p1"], seeds=[0, 1], splits=["random"], rates=[0.1]):
+        trial = Simulated(people=4, days=30).trial(case)
+        score = method("recorder-interval").fit(trial.lesson, 0).trips(trial.test)["score"].to_numpy()  # type: ignore[union-attr]
+        found.append(metrics.auroc(score, trial.kind != ""))
+    assert 0.3 < np.mean(found) < 0.7
+
+
 def test_a_method_is_shown_times_and_places_of_what_it_scores_and_nothing_else():
     seen: set[str] = set()
 
@@ -767,7 +776,7 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
         (["report", "x"], "holds no results yet"),
         (["report"], "give astray benchmark report FOLDER"),
         (["simulated"], "give astray benchmark simulated -o FOLDER"),
-        (["simulated", "-o", "x", "-p", "p7", "-m", "lof"], "a stream is for stream-a-nothing"),
+        (["simulated", "-o", "x", "-p", "p7", "-m", "lof"], "give some of stream-a-nothing"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_leaves_nothing(

@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 
 TEST_SHARE = 0.25  # of a person's trips
 SUBSTITUTED = 1 / 3  # of the unseen trips, in P3, are the ones that something goes wrong in
+INTERVAL = 5.0  # seconds between fixes, typical for everybody: recorders that differ would tell whose a trip is
 INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short for so many
 
 
@@ -233,4 +234,4 @@ def shuffled(
 
 @lru_cache(maxsize=1)
 def _city(people: int, days: int, seed: int) -> Simulation:
-    return city(people=2 * people, days=days, seed=seed)
+    return city(people=2 * people, days=days, seed=seed, interval=(INTERVAL, INTERVAL))
