@@ -93,6 +93,14 @@ def test_what_is_tested_is_in_nobodys_past_and_in_a_file_once(files: tuple[Path,
     assert set(starts(learned)).isdisjoint(starts(trial.test))
 
 
+def test_trips_that_all_begin_at_the_same_time_are_no_copies(files: tuple[Path, Path], tmp_path: Path):
+    whole = LabelledTrips(str(files[1]), "label").trial(Case(SETTING, "p00", 0))
+    counted = pl.int_range(pl.len()).over("agent", "trajectory")
+    pl.read_parquet(files[1]).with_columns(time=15 * counted + 1e9).write_parquet(tmp_path / "timeless.parquet")
+    data = LabelledTrips(str(tmp_path / "timeless.parquet"), "label")
+    assert len(data.trial(Case(SETTING, "p00", 0)).test) == len(whole.test)
+
+
 def starts(trips: Trajectories) -> list[float]:
     return trips.columns["time"][trips.offsets[:-1]].tolist()
 

@@ -21,8 +21,6 @@ from astray.errors import DataError
 from astray.readers import Report, read
 from astray.trajectories import Trajectories
 
-Ints = NDArray[np.int64]
-
 POOL = "all"  # everybody's trips as those of one
 NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
 WRONG = {"1", "1.0", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier"}
@@ -36,7 +34,7 @@ class Read(NamedTuple):
     trips: Trajectories
     kind: NDArray[np.str_]  # what is wrong with each; empty where nothing is, or nobody has said
     labelled: NDArray[np.bool_]
-    when: NDArray[np.str_]  # its first and its last second: copies have the same, however their places are rounded
+    mark: NDArray[np.str_]  # copies have the same
     account: dict[str, int]
     sha256: str
 
@@ -121,7 +119,7 @@ class LabelledTrips:
         found, who = self._read, case.subject
         mine = found.trips.agent_ids == who
         tested = np.flatnonzero(mine & found.labelled)
-        copies = np.isin(found.when, found.when[tested])
+        copies = np.isin(found.mark, found.mark[tested])
         others = np.flatnonzero(~mine & ~copies & (~found.labelled | (self.past is None)))
         rng = np.random.default_rng([case.seed, 7, crc32(who.encode())])
         order = rng.permutation(tested)  # so that the place in the set tells nothing
@@ -165,7 +163,7 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     learned = tested[:0]
     if past is not None:
         learned = in_time(_plain(read(past, skip_bad=True, report=report)))
-        copies = np.isin(_when(learned), _when(tested))
+        copies = np.isin(_marks(learned), _marks(tested))
         learned = learned[~copies]
         account |= {"past trips": len(learned), "left out: past trips that are labelled ones": int(copies.sum())}
     trips = Trajectories.concat([learned, tested])
@@ -174,21 +172,24 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
         trips = Trajectories(trips.columns, trips.offsets, np.full(len(trips), POOL), trips.trajectory_ids)
     account |= {f"not read: {reason}": count for reason, count in report.counts.items()}
     labelled = np.arange(len(trips)) >= len(learned)
-    return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _when(trips), account, sha256)
+    return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _marks(trips), account, sha256)
 
 
 def _again(trips: Trajectories) -> NDArray[np.bool_]:
-    """Which trips an agent has made before, to the second."""
-    marks = list(zip(trips.agent_ids.tolist(), _when(trips).tolist(), strict=True))
+    """Which trips stand in the file before, as the same agent's."""
+    marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
     return np.array([first[mark] != i for i, mark in enumerate(marks)], np.bool_)
 
 
-def _when(trips: Trajectories) -> NDArray[np.str_]:
-    """The first and the last second of each trip."""
-    time = trips.columns["time"]
-    seconds = np.round(np.column_stack([time[trips.offsets[:-1]], time[trips.offsets[1:] - 1]])).astype(np.int64)
-    return np.array([f"{first} {last}" for first, last in seconds.tolist()], np.str_)
+def _marks(trips: Trajectories) -> NDArray[np.str_]:
+    """What copies of a trip have in common, though their places may be rounded: times and places of three fixes."""
+    begin, end = trips.offsets[:-1], trips.offsets[1:] - 1
+    three = np.column_stack([begin, (2 * begin + end) // 3, end])
+    seconds = np.round(trips.columns["time"])[three]
+    places = [np.round(trips.columns[name][three], 3) + 0.0 for name in ("lat", "lon")]  # not -0.0
+    rows = np.column_stack([end - begin, seconds, *places])
+    return np.array([" ".join(map(str, row)) for row in rows.tolist()], np.str_)
 
 
 def _plain(trips: Trajectories) -> Trajectories:
