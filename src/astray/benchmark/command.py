@@ -118,7 +118,7 @@ def command(
       [dim]# on trips of your own, of a dozen agents or more[/dim]
       astray benchmark trips --data fleet.csv -p p1 -o results/fleet
       [dim]# on trips whose column kind says what is wrong with them[/dim]
-      astray benchmark labelled --data new.csv --label kind --past past.csv -o results/labelled
+      astray benchmark labelled --data new.csv --label kind -o results/labelled
       [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
       [dim]# the tables and figures once more, from the scores that are kept[/dim]
