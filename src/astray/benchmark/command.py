@@ -241,22 +241,18 @@ def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
     if name == "labelled":
         from astray.benchmark.labelled_data import LabelledTrips
 
-        past = None if choices.past is None else _there(name, choices.past)
+        past = None if choices.past is None else _there(name, choices.past, "--past")
         return LabelledTrips(path, choices.label, past, choices.users, choices.pooled)
     from astray.benchmark.geolife_data import GeoLife
 
     return GeoLife(path, choices.users, cache=None if choices.cache is None else str(choices.cache))
 
 
-def _there(name: str, path: Path | None) -> str:
+def _there(name: str, path: Path | None, flag: str = "--data") -> str:
     """The path of data, if there are any."""
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
-        remedy = (
-            f"give your copy as --data, or set {WHERE[name]}"
-            if name in WHERE
-            else "name a file that is there, as --data FILE"
-        )
+        remedy = f"give your copy as {flag}, or set {WHERE[name]}" if name in WHERE else f"give a file as {flag}"
         raise DataError(f"{name}: {where}", remedy=remedy)
     return str(path)
 
