@@ -31,8 +31,8 @@ bench: $(VENV)/.installed-bench  ## the measurements behind the claims; takes a 
 	$(BIN)/python bench/arrays.py
 	$(BIN)/python bench/detection.py
 
-pretrain: $(VENV)/.installed  ## makes src/astray/storage/pretrained.safetensors again; some minutes
-	$(BIN)/astray pretrain -o src/astray/storage/pretrained.safetensors
+pretrain: $(VENV)/.installed  ## makes src/astray/model/pretrained.safetensors again; some minutes
+	$(BIN)/astray pretrain -o src/astray/model/pretrained.safetensors
 
 docs: $(VENV)/.installed  ## the reference from the docstrings; into the pages what was measured, and what their examples print
 	$(BIN)/python docs/make_reference.py

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from astray import IRLDetector, simulate
 from astray.benchmark.variants import VARIANTS, WHOLE
-from astray.processes import spread
+from astray.core.processes import spread
 
 BEHAVIOUR = ("detour", "reversed", "wrong-time", "loiter", "speeding")
 ROWS = {WHOLE: {}, **VARIANTS}

@@ -24,8 +24,8 @@ import numpy as np
 
 import astray
 from astray import IRLDetector, Trajectories
+from astray.core.threads import one_thread
 from astray.simulate import city
-from astray.threads import one_thread
 
 CITIES, PEOPLE = (50, 70), 5
 USERS = ("004", "140", "030", "014", "039", "084")

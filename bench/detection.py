@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from astray import IRLDetector, Trajectories, simulate
 from astray.baselines import BASELINES
 from astray.benchmark.variants import VARIANTS
-from astray.processes import spread
+from astray.core.processes import spread
 
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 

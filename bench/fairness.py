@@ -23,7 +23,7 @@ from astray.benchmark.measures import difference
 from astray.benchmark.methods import BaselineMethod
 from astray.benchmark.metrics import average_precision
 from astray.benchmark.protocols import Case, Setting
-from astray.threads import one_thread
+from astray.core.threads import one_thread
 
 WITH_OTHERS = ("familiarity", "cell-ratio")
 OF_STEPS = ("knn-location", "lof", "iforest")

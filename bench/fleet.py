@@ -35,12 +35,12 @@ import numpy as np
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.jobs.enrolling import enrolled
+from astray.core.settings import Settings
+from astray.jobs.enrolment import enrolled
 from astray.jobs.scoring import Scorer, scored
-from astray.settings import Settings
+from astray.model.fleet_file import FleetFile, write
+from astray.model.fleet_store import PARTS, Row
 from astray.simulate import city
-from astray.storage.fleet_file import FleetFile, write
-from astray.storage.fleet_store import PARTS, Row
 
 BATCH = 2_000  # agents that come together
 DAY = 86_400.0

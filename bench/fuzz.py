@@ -38,11 +38,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import astray
-from astray.errors import AstrayError, ModelFileError, UnknownAgentWarning
-from astray.live.state import State, fingerprint
+from astray.core.errors import AstrayError, ModelFileError, UnknownAgentWarning
+from astray.model.pretrained import read_reward
 from astray.readers import Report, iter_read, read
+from astray.runtime.state import State, fingerprint
 from astray.simulate import city
-from astray.storage.pretrained import read_reward
 from mutations import BYTES, damaged_fleet, damaged_model, make_files, make_models
 
 OUTCOMES = ("read", "in part", "refused")  # in part: what is bad was left out

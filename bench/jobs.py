@@ -31,13 +31,13 @@ import psutil
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.cluster import connected
+from astray.core.settings import Settings
 from astray.jobs import slabs
-from astray.jobs.enrolling import enrolled
+from astray.jobs.cluster import connected
+from astray.jobs.enrolment import enrolled
 from astray.jobs.scoring import Scorer, scored
 from astray.jobs.slabs import Batch
 from astray.jobs.work import Workers
-from astray.settings import Settings
 from fleet import agents, people
 
 PORT = 18786

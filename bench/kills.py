@@ -28,7 +28,7 @@ import polars as pl
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.errors import InUseError
+from astray.core.errors import InUseError
 from astray.simulate import city
 
 PEOPLE, KNOWN, CHANGES = 6, 10, 400

@@ -24,13 +24,13 @@ from astray.benchmark.methods import method
 from astray.benchmark.metrics import average_precision
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import Simulated
-from astray.detectors.fleet_training import SharingConfig, share
-from astray.detectors.pretraining import Recipe
+from astray.core.threads import one_thread
 from astray.features.featurizer import FeaturizerConfig
-from astray.irl.config import STEPS, TRIPS, LearnConfig
+from astray.irl.learn_config import STEPS, TRIPS, LearnConfig
 from astray.irl.shared import Reward
-from astray.storage.pretrained import write_reward
-from astray.threads import one_thread
+from astray.model.fleet_training import SharingConfig, share
+from astray.model.pretrained import write_reward
+from astray.model.pretraining import Recipe
 
 ALIKE = {
     "driven detour": ("turn_off", "borrow", "detour", "excursion"),

@@ -42,7 +42,7 @@ import numpy as np
 from astray import FleetDetector, Trajectories
 from astray.features.familiarity import familiarity, keys_of
 from astray.features.steps import Step, as_steps
-from astray.live import Session, watch
+from astray.runtime import Session, watch
 from astray.scoring.normality import step_normality
 from astray.simulate import city
 

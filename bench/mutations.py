@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from astray import FleetDetector, IRLDetector, Trajectories
-from astray.detectors.agents import _MEMBER as MEMBER  # what a row of an agent holds
-from astray.live import watch
+from astray.core.writers import fixes_and_trips, write_table
+from astray.model.agents import _MEMBER as MEMBER  # what a row of an agent holds
+from astray.model.compact import pack_arrays, unpack_arrays
+from astray.model.files import container, fleet_file, fleet_store, read
+from astray.model.pretrained import pretrained, write_reward
+from astray.runtime import watch
 from astray.simulate import city
-from astray.storage import container, fleet_file, fleet_store, read
-from astray.storage.compact import pack_arrays, unpack_arrays
-from astray.storage.pretrained import pretrained, write_reward
-from astray.writers import fixes_and_trips, write_table
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
 

@@ -76,8 +76,6 @@ class Counter:
 def measure() -> dict[str, dict[str, float]]:
     """What each kind of fit does."""
     warnings.simplefilter("ignore")
-    import astray.detectors.fleet_features
-    import astray.irl.learn  # noqa: F401  (loaded before the clock runs)
     from astray import FleetDetector, IRLDetector
     from astray.simulate import city
 

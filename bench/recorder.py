@@ -24,7 +24,7 @@ from astray.benchmark.measures import difference
 from astray.benchmark.methods import Lesson, Method, Strangers, method
 from astray.benchmark.metrics import average_precision
 from astray.benchmark.protocols import Case, Setting
-from astray.threads import one_thread
+from astray.core.threads import one_thread
 
 METHODS = ("recorder-interval", "astray-shared", "astray-pretrained", "familiarity", "cell-trigram", "knn-location")
 

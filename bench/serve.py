@@ -24,9 +24,9 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from astray.core.threads import one_thread
 from astray.service.memories import blank_fleet
 from astray.simulate import city
-from astray.threads import one_thread
 from serving import Running, fixes_of
 
 Fixes = list[dict[str, Any]]

@@ -27,17 +27,17 @@ from numpy.typing import NDArray
 
 from astray.benchmark.geolife_data import GeoLife
 from astray.benchmark.people_data import PEOPLE, halves, split
-from astray.detectors.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
-from astray.detectors.resuming import revive
+from astray.core.processes import spread
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.irl.config import TRIPS, LearnConfig
 from astray.irl.learn import learn
+from astray.irl.learn_config import TRIPS, LearnConfig
 from astray.irl.posterior import RewardPosterior, combined
 from astray.irl.shared import trip_rewards
 from astray.irl.world import Rows
-from astray.processes import spread
-from astray.storage.pretrained import pretrained
-from astray.trajectories import Trajectories
+from astray.model.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
+from astray.model.pretrained import pretrained
+from astray.model.resuming import revive
 
 LEAST = 60  # trips of a person who is tested
 STRANGERS = 150

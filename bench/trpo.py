@@ -40,8 +40,8 @@ from gymnasium.spaces import Box
 from sb3_contrib import TRPO as SB3TRPO
 from stable_baselines3.common.vec_env import VecEnv
 
-from astray.irl.config import TRPOConfig
 from astray.irl.dynamics import Integrator
+from astray.irl.learn_config import TRPOConfig
 from astray.irl.policy import GaussianPolicy, Rollout
 from astray.irl.trpo import TRPO
 

@@ -19,9 +19,9 @@ from typing import Any, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
-from astray import settings
 from astray.cli import COMMANDS
 from astray.cli.running import unwrapped
+from astray.core import settings
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -31,21 +31,21 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Detectors",
         {
             "astray": ("IRLDetector", "FleetDetector", "load"),
-            "astray.detectors.observing": ("Observed", "Question"),
-            "astray.detectors.fleet_training": ("SharingConfig", "GoingOnConfig"),
+            "astray.model.observing": ("Observed", "Question"),
+            "astray.model.fleet_training": ("SharingConfig", "GoingOnConfig"),
         },
     ),
-    "trajectories": ("Trajectories", {"astray": ("Trajectories", "TripId"), "astray.trip_ids": ("find_trips",)}),
+    "trajectories": ("Trajectories", {"astray": ("Trajectories", "TripId"), "astray.core.trip_ids": ("find_trips",)}),
     "readers": ("Readers", {"astray.readers": ()}),
     "decisions": (
         "Decisions",
-        {"astray.scoring.decisions": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.errors": ()},
+        {"astray.scoring.decisions": ("decide", "level", "doubt", "ByHour", "ByContext"), "astray.core.errors": ()},
     ),
     "explanations": (
         "Explanations and pictures",
         {"astray.explain": ("Explanation", "ExplainedSegment"), "astray.plots": ()},
     ),
-    "live": ("Live", {"astray.live": ()}),
+    "live": ("Live", {"astray.runtime": ()}),
     "simulation": (
         "Simulation",
         {"astray.simulate": ("city", "world", "Variety", "Simulation", "Change", "ANOMALY_KINDS")},
@@ -54,14 +54,14 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Learning, for experts",
         {
             "astray.irl.learn": ("learn", "update_reward", "Learned"),
-            "astray.irl.config": ("LearnConfig", "RewardConfig", "TRPOConfig"),
+            "astray.irl.learn_config": ("LearnConfig", "RewardConfig", "TRPOConfig"),
             "astray.irl.trpo": ("TRPO",),
             "astray.irl.shared": ("Reward", "Reference"),
-            "astray.storage.pretrained": ("pretrained", "read_reward", "write_reward"),
-            "astray.detectors.pretraining": ("Recipe", "pretrain"),
+            "astray.model.pretrained": ("pretrained", "read_reward", "write_reward"),
+            "astray.model.pretraining": ("Recipe", "pretrain"),
             "astray.features.featurizer": ("FeaturizerConfig",),
             "astray.features.context": ("ContextSpec",),
-            "astray.features.faults": ("FaultRules",),
+            "astray.core.faults": ("FaultRules",),
             "astray.features.memory": ("Forgetting", "Memory"),
             "astray.features.encoders": ("Encoder",),
             "astray.features.steps": ("Steps",),
@@ -69,8 +69,8 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "astray.irl.dynamics": (),
             "astray.features.statistics": ("statistics_of", "Statistic", "TripHabit"),
             "astray.features.popularity": ("Popularity",),
-            "astray.scoring.config": ("ScaleConfig", "LengthConfig"),
-            "astray.detectors.inbox": ("ObservingConfig",),
+            "astray.scoring.scale_config": ("ScaleConfig", "LengthConfig"),
+            "astray.model.inbox": ("ObservingConfig",),
             "astray.scoring.normality": (
                 "Calibration",
                 "Sample",

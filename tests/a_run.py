@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from astray.cli import main, reading, workers
+from astray.cli import inputs, main, workers
 from astray.jobs import slabs
 from astray.jobs.work import Step
 
@@ -31,6 +31,6 @@ class WorkDone(workers.WorkDone):
 
 if __name__ == "__main__":
     slabs.AT_A_TIME, slabs.SLAB_FIXES = 2_000, 10_000
-    reading.STREAMED_BYTES, reading.BATCH_ROWS = 0, 10_000
+    inputs.STREAMED_BYTES, inputs.BATCH_ROWS = 0, 10_000
     workers.WorkDone = WorkDone  # type: ignore[misc]
     sys.exit(main(sys.argv[1:]))

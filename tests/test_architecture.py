@@ -18,8 +18,8 @@ ROOT = Path(astray.__file__).parent
 def package_of(module: str) -> str:
     """The part of astray that a module belongs to: a package, or a module that stands alone.
 
-    >>> package_of("astray.features.featurizer"), package_of("astray.errors")
-    ('features', 'errors')
+    >>> package_of("astray.features.featurizer"), package_of("astray.core.errors")
+    ('features', 'core')
     """
     return module.split(".")[1] if "." in module else ""
 
@@ -57,7 +57,7 @@ def imports() -> dict[str, dict[str, set[str]]]:
 
 def test_packages_do_not_import_each_other_in_circles():
     graph = imports()
-    assert {"features", "irl", "detectors", "readers", "cli"} <= set(graph)
+    assert {"features", "irl", "model", "readers", "cli"} <= set(graph)
     try:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -69,8 +69,8 @@ def test_packages_do_not_import_each_other_in_circles():
 def test_one_module_starts_processes_and_holds_signals_back():
     """What an interrupt does is the command line's; benchmark asks git for a version."""
     allowed = {
-        "multiprocessing": {"processes.py"},
-        "signal": {"processes.py", "cli/__init__.py", "cli/console.py"},
+        "multiprocessing": {"core/processes.py"},
+        "signal": {"core/processes.py", "cli/__init__.py", "cli/console.py"},
         "subprocess": {"benchmark/manifest.py"},
     }
     found: dict[str, set[str]] = {name: set() for name in allowed}
@@ -87,8 +87,8 @@ def test_one_module_starts_processes_and_holds_signals_back():
 
 def test_the_rules_of_the_house():
     graph = imports()
-    reading, reward = {"readers", "writers"}, {"irl", "detectors", "storage", "scoring"}
-    assert not set(graph["irl"]) & (reading | {"storage", "cli"}), "irl knows nothing of files"
+    reading, reward = {"readers"}, {"irl", "model", "scoring"}
+    assert not set(graph["irl"]) & (reading | {"model", "cli"}), "irl knows nothing of files"
     assert not set(graph["readers"]) & reward, "readers know nothing of rewards"
     who = [package for package, uses in graph.items() if "cli" in uses]
     assert who == ["__main__"], "nobody needs the command line but who runs it"

@@ -30,9 +30,9 @@ from astray.baselines import (
 from astray.baselines.autoencoders import stretches
 from astray.baselines.familiarity import STATISTICS, Known, Past, Seen, statistics
 from astray.baselines.networks import FeedForward, Recurrent, Sequences, drawn_from, errors, train_to_plateau
-from astray.errors import AstrayError, DataError, NotFittedError
+from astray.core.errors import AstrayError, DataError, NotFittedError
+from astray.core.projection import Projection
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.projection import Projection
 from astray.irl.world import GeoWorld
 
 HERE = Projection(45.0, 7.0)

@@ -21,7 +21,7 @@ from astray.benchmark.people_data import Cleaned, clean, draw, draw_injected, ha
 from astray.benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray.benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray.benchmark.protocols import Case, Setting, Trial
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 HEADER = "Geolife trajectory\r\nWGS 84\r\nAltitude is in Feet\r\nReserved 3\r\n0,2,255,My Track,0,0,2,8421376\r\n0\r\n"
 DAY, WEEK = 86_400, 604_800

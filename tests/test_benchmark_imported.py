@@ -18,7 +18,7 @@ from astray.benchmark.protocols import cases
 from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 TINY = Simulated(people=2, days=21)
 WORDS = ["simulated", "--people", "2", "--days", "21", "-p", "p1", "--rate", "0.1", "--split", "random"]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from astray import Trajectories
 from astray.benchmark import injectors
 from astray.benchmark.injections import INJECTORS, NEED_A_POOL, Injected, inject
-from astray.errors import DataError
-from astray.features.projection import Projection
+from astray.core.errors import DataError
+from astray.core.projection import Projection
 
 HERE = Projection(41.15, -8.61)
 EVERY = 15.0

@@ -14,7 +14,7 @@ from astray.benchmark.labelled_data import POOL, LabelledTrips
 from astray.benchmark.methods import FOLDS
 from astray.benchmark.protocols import Case, Setting, slug
 from astray.cli import main
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.readers import ReadWarning
 from astray.simulate import city
 

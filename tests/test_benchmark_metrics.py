@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, precision_recall_fscore_sup
 
 from astray.benchmark import metrics
 from astray.benchmark.metrics.vus import soft_labels
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 unhurried = settings(deadline=None, max_examples=60)
 

@@ -44,9 +44,9 @@ from astray.benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting, Trial
 from astray.benchmark.runner import Job, run
 from astray.benchmark.simulated_data import Simulated
 from astray.cli.running import run as run_command
-from astray.errors import DataError, TrainingError
-from astray.storage.pretrained import pretrained
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError, TrainingError
+from astray.core.trajectories import Trajectories
+from astray.model.pretrained import pretrained
 
 torch.set_num_threads(1)
 

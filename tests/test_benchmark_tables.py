@@ -23,9 +23,9 @@ from astray.benchmark.report import key, report
 from astray.benchmark.results import deciding, flagging
 from astray.benchmark.tables import Table, write
 from astray.benchmark.variants import VARIANTS, WHOLE
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.model.pretrained import pretrained
 from astray.simulate import city
-from astray.storage.pretrained import pretrained
 
 
 def case_table(

@@ -13,8 +13,8 @@ from astray.baselines.generators import ME, Vocabulary
 from astray.baselines.networks import Sequences, drawn_from, errors
 from astray.benchmark.learned_once import learned_once
 from astray.benchmark.methods import Lesson, Strangers
-from astray.errors import DataError
-from astray.features.projection import Projection
+from astray.core.errors import DataError
+from astray.core.projection import Projection
 
 torch.set_num_threads(1)
 

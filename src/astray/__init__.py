@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from astray import simulate
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+    from astray.core.trajectories import Trajectories
+    from astray.core.trip_ids import TripId
     from astray.explain import Explanation
+    from astray.model.agent import IRLDetector
+    from astray.model.files import load
+    from astray.model.fleet import FleetDetector
     from astray.readers import read
     from astray.scoring.decisions import ByContext, ByHour
-    from astray.storage import load
-    from astray.trajectories import Trajectories
-    from astray.trip_ids import TripId
 
 __version__ = "0.2.0"
 
@@ -37,11 +37,11 @@ _HOMES = {
     "ByContext": "astray.scoring.decisions",
     "ByHour": "astray.scoring.decisions",
     "Explanation": "astray.explain",
-    "FleetDetector": "astray.detectors.fleet",
-    "IRLDetector": "astray.detectors.agent",
-    "Trajectories": "astray.trajectories",
-    "TripId": "astray.trip_ids",
-    "load": "astray.storage",
+    "FleetDetector": "astray.model.fleet",
+    "IRLDetector": "astray.model.agent",
+    "Trajectories": "astray.core.trajectories",
+    "TripId": "astray.core.trip_ids",
+    "load": "astray.model.files",
     "read": "astray.readers",
 }
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError, NotFittedError
+from astray.core.errors import DataError, NotFittedError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import resample
-from astray.features.projection import Projection
 from astray.features.steps import Steps
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

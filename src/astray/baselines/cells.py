@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.baselines.baseline import Rows, StepDetector
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer
 from astray.features.grid import cells
 from astray.features.paths import resample, trace
-from astray.features.projection import Projection
 from astray.features.steps import Steps
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Keys = NDArray[np.int64]

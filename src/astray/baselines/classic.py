@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.baselines.baseline import Rows, StepDetector
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
 
 Array = NDArray[Any]
 

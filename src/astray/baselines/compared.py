@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from astray.baselines.baseline import Rows
 from astray.baselines.cells import CellDetector, Trigram, entered
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from astray.baselines.baseline import Rows
 from astray.baselines.cells import Keys, joined
 from astray.baselines.classic import scikit_learn
 from astray.baselines.compared import Comparison, Crowd
-from astray.trajectories import Trajectories
+from astray.core.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from astray.baselines.cell_networks import CellNetwork, MixtureAutoencoder, Transformer

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from astray.errors import TrainingError
+from astray.core.errors import TrainingError
 
 if TYPE_CHECKING:
     from astray.baselines.autoencoders import Training

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.trajectories import Trajectories
+from astray.core.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from astray.baselines.baseline import Rows, Scaling, StepDetector
 from astray.baselines.familiarity import DAY, FamiliarityRegression, Known, Past, Seen, statistics
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
 from astray.features.steps import Steps
 
 Array = NDArray[Any]

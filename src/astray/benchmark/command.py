@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
-from astray.errors import AstrayError, DataError
+from astray.core.errors import AstrayError, DataError
 
 if TYPE_CHECKING:
     from astray.benchmark.protocols import Dataset

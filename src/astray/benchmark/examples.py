@@ -13,7 +13,7 @@ from astray.benchmark import measures, runner
 from astray.benchmark.measures import EPS, RATE
 from astray.benchmark.methods import Own, Shared, method
 from astray.benchmark.protocols import Case, Dataset, Setting
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.plots import explanation_figure, save_figure
 
 SETTING = Setting()  # P1 at the 5 % rate, random split

@@ -18,7 +18,7 @@ from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, mean_of, of_what, parts_of, percent, read
 from astray.benchmark.trust_figure import trust
 from astray.benchmark.variants import VARIANTS
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 

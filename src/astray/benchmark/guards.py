@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
-from astray.features.projection import METRES_A_DEGREE
-from astray.grouping import FIX_COLUMNS
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
+from astray.core.projection import METRES_A_DEGREE
+from astray.core.trajectories import Trajectories
 
 
 def no_trip_twice(**sets: ArrayLike) -> None:
@@ -22,7 +22,7 @@ def no_trip_twice(**sets: ArrayLike) -> None:
     >>> no_trip_twice(train=[0, 1], test=[1, 2])
     Traceback (most recent call last):
     ...
-    astray.errors.DataError: 1 trip stands both in train and in test; draw without replacement from disjoint sets
+    astray.core.errors.DataError: 1 trip stands both in train and in test; draw without replacement from disjoint sets
     """
     held = {name: np.asarray(positions, np.int64) for name, positions in sets.items()}
     for name, positions in held.items():
@@ -43,7 +43,7 @@ def nobody_in_both(**people: ArrayLike) -> None:
     >>> nobody_in_both(subject=["017"], anomalies=["003", "003"], population=["003"])
     Traceback (most recent call last):
     ...
-    astray.errors.DataError: '003' stands both in anomalies and in population; split people before trips are drawn
+    astray.core.errors.DataError: '003' stands both in anomalies and in population; split people before trips are drawn
     """
     held = {name: set(np.asarray(who).astype(np.str_).tolist()) for name, who in people.items()}
     for (one, a), (other, b) in combinations(held.items(), 2):

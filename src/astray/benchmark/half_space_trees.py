@@ -16,9 +16,9 @@ from astray.baselines.baseline import Rows, StepDetector
 from astray.baselines.trip_outliers import FEATURES, trip_features
 from astray.benchmark.measures import RATE
 from astray.benchmark.methods import Lesson, Person, Seconds, folds, standardise
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
+from astray.core.trajectories import Trajectories
 from astray.scoring.normality import Sample
-from astray.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from astray.benchmark.measures import RATE
 from astray.benchmark.methods import LeftOut, Lesson, Person, Seconds, folds, standardise
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.scoring.normality import Sample
-from astray.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 

@@ -21,9 +21,9 @@ from astray.benchmark.injectors import (
     speed,
     splice,
 )
-from astray.errors import DataError
-from astray.grouping import FIX_COLUMNS
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
+from astray.core.trajectories import Trajectories
 
 __all__ = [
     "INJECTORS",

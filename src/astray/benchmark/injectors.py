@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
-from astray.features.projection import Projection
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

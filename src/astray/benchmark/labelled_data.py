@@ -17,9 +17,9 @@ from astray.benchmark.methods import FOLDS, Lesson
 from astray.benchmark.people_data import LEAST_HISTORY
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import claim, in_time
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.readers import Report, read
-from astray.trajectories import Trajectories
 
 POOL = "all"  # everybody's trips as those of one
 NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from astray.baselines import CellGenerator, Comparison
 from astray.benchmark.guards import fingerprint
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 if TYPE_CHECKING:
     from astray.benchmark.methods import Lesson

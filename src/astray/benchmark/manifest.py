@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import astray
-from astray.atomic import replacing
 from astray.benchmark import runner
 from astray.benchmark.protocols import Dataset, slug
-from astray.errors import DataError
+from astray.core.atomic import replacing
+from astray.core.errors import DataError
 
 NAME = "manifest.json"
 PACKAGES = ("astray", "numpy", "polars", "torch", "scikit-learn", "pyod", "river")

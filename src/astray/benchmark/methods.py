@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from astray.baselines import BASELINES, COMPARISONS, GENERATORS, Comparison
 from astray.benchmark.learned_once import learned_once
 from astray.benchmark.variants import PRETRAINED, VARIANTS, WHOLE
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.irl.shared import trip_rewards
 from astray.scoring.normality import Sample, trip_normality
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.baselines.baseline import StepDetector
-    from astray.detectors.estimator import Detector
-    from astray.detectors.fleet import FleetDetector
+    from astray.model.estimator import Detector
+    from astray.model.fleet import FleetDetector
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -193,7 +193,7 @@ class Own:
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
         """Learn what is normal for the person."""
-        from astray.detectors.agent import IRLDetector
+        from astray.model.agent import IRLDetector
 
         began = time.process_time()
         by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default"}
@@ -252,7 +252,7 @@ class Shared:
         return FittedDetector(fleet, Seconds(time.process_time() - began, shared=taught.seconds))
 
     def _taught(self, strangers: Strangers, seed: int) -> _Taught:
-        from astray.detectors.fleet import FleetDetector
+        from astray.model.fleet import FleetDetector
 
         key, options = (strangers.key, seed), json.dumps(dict(self.options), sort_keys=True)
         if options not in _taught or _taught[options].key != key:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from astray.benchmark.people_data import PEOPLE, Cleaned, People, clean
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.readers import Report, read
 
 MIN_FIXES = 10  # below, a receiver was switched on and off again

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from astray.atomic import replacing
 from astray.benchmark import measures, runner
+from astray.core.atomic import replacing
 
 FOLDER = "scores"
 

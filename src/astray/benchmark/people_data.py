@@ -24,8 +24,8 @@ from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import anomalies_for, claim, in_time, shuffled
 from astray.benchmark.streams import intruder, intrusion
-from astray.errors import DataError
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 
 Ints = NDArray[np.int64]
 

@@ -21,9 +21,9 @@ from astray.benchmark.injections import INJECTORS, inject
 from astray.benchmark.methods import Lesson
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.simulated_data import claim, shuffled
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.readers import Report, iter_porto
-from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from astray.benchmark.porto_pairs import Pairs

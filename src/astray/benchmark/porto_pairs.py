@@ -19,11 +19,11 @@ from astray.benchmark.methods import Lesson
 from astray.benchmark.porto_data import POOL, Catalogue, Porto, gather
 from astray.benchmark.protocols import Case, Trial
 from astray.benchmark.simulated_data import claim
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.projection import METRES_A_DEGREE, Projection
+from astray.core.trajectories import Trajectories
 from astray.features.grid import cells
 from astray.features.paths import paths_of
-from astray.features.projection import METRES_A_DEGREE, Projection
-from astray.trajectories import Trajectories
 
 Ints = NDArray[np.int64]
 

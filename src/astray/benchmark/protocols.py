@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.benchmark.methods import Lesson
-from astray.errors import DataError
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 
 Value = float | str
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from astray.benchmark.measures import RATE
 from astray.benchmark.methods import BaselineMethod, Fitted, Lesson, Person, Seconds
-from astray.trajectories import Trajectories
+from astray.core.trajectories import Trajectories
 
 EVERY = 10  # trips that wait to be learned from, until all is fitted anew
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from astray.atomic import replacing
 from astray.baselines.familiarity import STATISTICS
 from astray.benchmark import (
     ablation,
@@ -29,7 +28,8 @@ from astray.benchmark.protocols import PROTOCOLS
 from astray.benchmark.results import Kept, Results, read
 from astray.benchmark.tables import Table, write
 from astray.benchmark.variants import VARIANTS
-from astray.errors import DataError
+from astray.core.atomic import replacing
+from astray.core.errors import DataError
 
 _TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "p1": paper_tables.p1,

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from astray.atomic import replacing
 from astray.benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod, on_one_scale
 from astray.benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes, slug
-from astray.errors import AstrayError
-from astray.processes import spread
+from astray.core.atomic import replacing
+from astray.core.errors import AstrayError
+from astray.core.processes import spread
 
 TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
 FAILED = "failed"

@@ -21,9 +21,9 @@ from astray.benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK, submit
 from astray.benchmark.methods import Lesson, Strangers
 from astray.benchmark.protocols import Case, Setting, Trial
 from astray.benchmark.streams import intruder, intrusion
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.simulate import ANOMALY_KINDS, Simulation, city
-from astray.trajectories import Trajectories
 
 Ints = NDArray[np.int64]
 

@@ -13,9 +13,9 @@ from typing import Any, cast
 import polars as pl
 
 from astray.benchmark.methods import STREAMING, TRIP_COLUMNS, Lesson, Person, Seconds, Shared
-from astray.detectors.fleet import FleetDetector
+from astray.core.trajectories import Trajectories
+from astray.model.fleet import FleetDetector
 from astray.scoring.decisions import NORMAL
-from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True)

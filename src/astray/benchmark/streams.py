@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 
 Ints = NDArray[np.int64]
 

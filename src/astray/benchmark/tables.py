@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from astray.atomic import replacing
 from astray.benchmark.metrics import Interval
-from astray.errors import DataError
+from astray.core.atomic import replacing
+from astray.core.errors import DataError
 
 Cell = str | float | Interval | None
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from astray.atomic import changing
 from astray.cli import options as o
 from astray.cli.console import say, tell
-from astray.errors import AstrayError
-from astray.settings import Settings
-from astray.text import harmless, number_of
+from astray.core.atomic import changing
+from astray.core.errors import AstrayError
+from astray.core.settings import Settings
+from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 
 @o.with_settings()
@@ -49,7 +49,7 @@ def command(
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
-    from astray.storage import load
+    from astray.model.files import load
 
     if not trips:
         if mine is not None:
@@ -81,7 +81,7 @@ def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
 
 def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool) -> list[str]:
     """Let the model know the answer; gives what to say when it is saved."""
-    from astray.trip_ids import find_trips
+    from astray.core.trip_ids import find_trips
 
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
     groups = {trip: group for group in detector.questions_ for trip in group.trips}

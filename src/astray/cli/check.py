@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit
 
-from astray.atomic import check_target
 from astray.cli import options as o
 from astray.cli.console import say, tell, tell_facts
 from astray.cli.running import as_flag
-from astray.errors import Columns, DataError, some_names
-from astray.settings import LocalTime, Reading, Settings
-from astray.text import number_of
+from astray.core.atomic import check_target
+from astray.core.errors import Columns, DataError, some_names
+from astray.core.settings import LocalTime, Reading, Settings
+from astray.core.text import number_of
 
 if TYPE_CHECKING:
-    from astray.cli.reading import Source
+    from astray.cli.inputs import Source
+    from astray.core.trajectories import Trajectories
     from astray.readers import Report
-    from astray.trajectories import Trajectories
 
 
 @o.with_settings(Reading, LocalTime)
@@ -45,8 +45,8 @@ def command(
     """
     if output is not None:
         check_target(output, (".png", ".svg"))
-    from astray.cli.reading import Source
-    from astray.plots.fixes import fixes_figure, text_map
+    from astray.cli.inputs import Source
+    from astray.plots.trips_map import fixes_figure, text_map
 
     source = Source(file, replace(settings, skip_bad=True), agent)
     source.keep_from(output)
@@ -75,8 +75,8 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     """What is known of the trips."""
     import numpy as np
 
-    from astray.plots.fixes import centred
-    from astray.zones import by_place
+    from astray.core.zones import by_place
+    from astray.plots.trips_map import centred
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
     yield "files", source.name

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from astray.cli.running import as_flag
-from astray.errors import AstrayError, some_names
-from astray.text import harmless, number_of
+from astray.core.errors import AstrayError, some_names
+from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
+    from astray.core.trip_ids import TripId
     from astray.readers import Report
-    from astray.trip_ids import TripId
 
 
 class Advance(Protocol):

@@ -11,13 +11,13 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, tell
-from astray.settings import Settings
+from astray.core.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from astray.detectors.agent import IRLDetector
     from astray.explain import Explanation
+    from astray.model.agent import IRLDetector
 
 WIDTH = 79
 CLOCKS = "UTC"
@@ -46,7 +46,7 @@ def command(
     """
     import polars as pl
 
-    from astray.detectors.agent import IRLDetector
+    from astray.model.agent import IRLDetector
     from astray.simulate import city
 
     say(f"simulating {people} people for {days} days", quiet=settings.quiet)
@@ -124,7 +124,7 @@ def in_a_line(row: Mapping[str, Any]) -> str:
 
 def in_words(explanation: Explanation) -> list[str]:
     """What is odd about a trip, and about its worst segment, as lines."""
-    from astray.plots.words import span
+    from astray.plots.captions import span
 
     said = [explanation.why] if explanation.why else []
     if explanation.segments:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from astray.cli.console import say
-from astray.errors import some_names
-from astray.text import harmless, number_of
+from astray.core.errors import some_names
+from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+    from astray.core.trajectories import Trajectories
     from astray.features.memory import Memory
-    from astray.trajectories import Trajectories
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 LOOKED_AT = 500
 """So many trips are scored before and after they are learned; of many more, the first ones."""
@@ -94,9 +94,9 @@ class Drift:
 
     def _older(self, agents: Sequence[str]) -> IRLDetector | FleetDetector:
         """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
-        from astray.detectors.fleet import FleetDetector
         from astray.features.memory import Memory
-        from astray.storage import load
+        from astray.model.files import load
+        from astray.model.fleet import FleetDetector
 
         older = load(self.model)
         if isinstance(older, FleetDetector):
@@ -129,7 +129,7 @@ def newer(memory: Memory) -> list[int]:
 
 def _learned(detector: IRLDetector | FleetDetector, trips: Trajectories) -> NDArray[np.bool_]:
     """Which trips a model has learned; not those that wait, are suspected, or proved anomalous under any name."""
-    from astray.detectors.fleet import FleetDetector
+    from astray.model.fleet import FleetDetector
 
     if isinstance(detector, FleetDetector):  # of which only who is asked for is read
         members = (detector.members_.counted(agent) for agent in trips.agents)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from astray.cli import options as o
 from astray.cli.console import say
 from astray.cli.drift import Drift
-from astray.errors import AstrayError
-from astray.settings import LocalTime, Reading, Settings, Streaming
-from astray.text import number_of
+from astray.core.errors import AstrayError
+from astray.core.settings import LocalTime, Reading, Settings, Streaming
+from astray.core.text import number_of
 
 
 @o.with_settings(Reading, LocalTime, Streaming, "verbose")
@@ -35,10 +35,10 @@ def command(
       astray enroll fleet.astray all.csv --part 2/4
     """
     from astray.cli.enrolling import enrol, in_place
-    from astray.cli.reading import Source, read_part
-    from astray.detectors.fleet import FleetDetector
+    from astray.cli.inputs import Source, read_part
     from astray.jobs.work import unfinished_work
-    from astray.storage import load
+    from astray.model.files import load
+    from astray.model.fleet import FleetDetector
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from astray.cli.reading import Source
+from astray.cli.inputs import Source
 from astray.cli.workers import at_work
-from astray.detectors.fleet import FleetDetector
-from astray.jobs.enrolling import enrolled
+from astray.core.trajectories import Trajectories
+from astray.jobs.enrolment import enrolled
 from astray.jobs.slabs import Batch, in_part
-from astray.trajectories import Trajectories
+from astray.model.fleet import FleetDetector
 
 
 def in_place(fleet: FleetDetector, model: Path) -> None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
-from astray.atomic import check_target
 from astray.cli import options as o
 from astray.cli.console import say, tell
-from astray.errors import AstrayError, UnknownAgentWarning
-from astray.settings import Deciding, LocalTime, Reading, Settings
+from astray.core.atomic import check_target
+from astray.core.errors import AstrayError, UnknownAgentWarning
+from astray.core.settings import Deciding, LocalTime, Reading, Settings
 
 if TYPE_CHECKING:
-    from astray.cli.reading import Source
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
-    from astray.trajectories import Trajectories
+    from astray.cli.inputs import Source
+    from astray.core.trajectories import Trajectories
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 
 @o.with_settings(Deciding, Reading, LocalTime, "whole")
@@ -56,8 +56,8 @@ def command(
     """
     if output is not None:
         check_target(output, (".png", ".svg", ".html"))
-    from astray.cli.reading import Source
-    from astray.storage import load
+    from astray.cli.inputs import Source
+    from astray.model.files import load
 
     detector = load(model)
     source = Source.of(file, settings, detector, agent)
@@ -82,7 +82,7 @@ def command(
 
 def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
     """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
-    from astray.cli.reading import only_agent, refuse_unknown
+    from astray.cli.inputs import only_agent, refuse_unknown
 
     if only_agent(detector) is not None:
         refuse_unknown(detector, one)
@@ -92,8 +92,8 @@ def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, setti
 
 def _found(source: Source, trip: str) -> Trajectories:
     """The trip of this name; reading stops where it stands, if nobody else's can be called so."""
+    from astray.core.trajectories import Trajectories
     from astray.explain import position_of
-    from astray.trajectories import Trajectories
 
     n, called = 0, []
     for trips, _ in source.batches():

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from astray.atomic import changing, check_target, keep_from
 from astray.cli import options as o
 from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
-from astray.errors import AstrayError
-from astray.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
-from astray.text import harmless, number_of, shortened
+from astray.core.atomic import changing, check_target, keep_from
+from astray.core.errors import AstrayError
+from astray.core.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
+from astray.core.text import harmless, number_of, shortened
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from astray.cli.reading import Source
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
-    from astray.trajectories import Trajectories
+    from astray.cli.inputs import Source
+    from astray.core.trajectories import Trajectories
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 
 @o.with_settings(*o.PANELS)
@@ -84,8 +84,8 @@ def command(
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
-    from astray.cli.reading import Source
-    from astray.detectors.agent import IRLDetector
+    from astray.cli.inputs import Source
+    from astray.model.agent import IRLDetector
 
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
@@ -138,12 +138,12 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
     import numpy as np
 
     from astray.cli.enrolling import enrol
-    from astray.cli.reading import read_part
-    from astray.detectors.fleet import FleetDetector
+    from astray.cli.inputs import read_part
     from astray.jobs.slabs import part_of, sampled
     from astray.jobs.work import unfinished_work
+    from astray.model.files import load
+    from astray.model.fleet import FleetDetector
     from astray.readers import Report
-    from astray.storage import load
 
     settings, chosen = source.settings, read_part(part)
     with unfinished_work(output, source.files, settings.of_results(), part) as unfinished:
@@ -194,7 +194,7 @@ def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: s
     """-1 for the trips, of the agent that is learned, that are named as anomalous, else 1."""
     import numpy as np
 
-    from astray.trip_ids import find_trips
+    from astray.core.trip_ids import find_trips
 
     mine = trips if agent is None else trips.agent(agent)
     whose = "" if agent is None else f" of {agent}"
@@ -209,8 +209,8 @@ def _one(
     pooled: bool,
     settings: Settings,
 ) -> IRLDetector:
-    from astray.detectors.agent import IRLDetector
-    from astray.trajectories import Trajectories
+    from astray.core.trajectories import Trajectories
+    from astray.model.agent import IRLDetector
 
     mine, y = trips, marks
     if agent is not None:
@@ -226,7 +226,7 @@ def _one(
 
 
 def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> FleetDetector:
-    from astray.detectors.fleet import FleetDetector
+    from astray.model.fleet import FleetDetector
 
     what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
     with progress(what, quiet=settings.quiet) as done:

@@ -8,9 +8,9 @@ from typer import Argument, Option
 
 from astray.cli import options as o
 from astray.cli.console import say
-from astray.errors import AstrayError
-from astray.settings import Settings
-from astray.text import number_of
+from astray.core.errors import AstrayError
+from astray.core.settings import Settings
+from astray.core.text import number_of
 
 
 @o.with_settings()
@@ -39,9 +39,9 @@ def command(
       astray forget ana.astray bob
       astray forget fleet.astray taxi-42 --trip 20140213-3 --trip 20140214-1
     """
-    from astray.detectors.fleet import FleetDetector
-    from astray.storage import load
-    from astray.trip_ids import find_trips
+    from astray.core.trip_ids import find_trips
+    from astray.model.files import load
+    from astray.model.fleet import FleetDetector
 
     detector = load(model)
     if not trip:

@@ -13,15 +13,15 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import tell_facts
-from astray.errors import some_names
-from astray.settings import Settings
-from astray.text import number_of
+from astray.core.errors import some_names
+from astray.core.settings import Settings
+from astray.core.text import number_of
 
 if TYPE_CHECKING:
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+    from astray.core.zones import Zone
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
     from astray.scoring.decisions import Threshold
-    from astray.zones import Zone
 
 NAMED = 5
 """Agents of a pool that are named, at most."""
@@ -40,7 +40,7 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.storage import load
+    from astray.model.files import load
 
     detector = load(model)
     about = _about(model, detector)
@@ -62,9 +62,9 @@ def command(
 def _about(file: Path, model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """The file, and what the model has seen."""
     from astray import __version__
-    from astray.detectors.fleet import FleetDetector
-    from astray.storage import VERSION
-    from astray.storage.fleet_file import VERSION as FLEET_VERSION
+    from astray.model.files import VERSION
+    from astray.model.fleet import FleetDetector
+    from astray.model.fleet_file import VERSION as FLEET_VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
@@ -111,9 +111,9 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
-    from astray.detectors.fleet import FleetDetector
-    from astray.scoring.config import ScaleConfig
-    from astray.storage import configured
+    from astray.model.files import configured
+    from astray.model.fleet import FleetDetector
+    from astray.scoring.scale_config import ScaleConfig
 
     if isinstance(model, FleetDetector):
         scaling = configured(ScaleConfig(), model.scaling)

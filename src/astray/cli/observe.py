@@ -7,8 +7,8 @@ from collections import Counter
 
 from astray.cli import options as o
 from astray.cli.console import progress, say
-from astray.settings import LocalTime, Reading, Settings
-from astray.text import number_of
+from astray.core.settings import LocalTime, Reading, Settings
+from astray.core.text import number_of
 
 
 @o.with_settings("eps", "false_alarm_rate", Reading, LocalTime)
@@ -36,9 +36,9 @@ def command(
       [dim]# and then[/dim]
       astray answer me.astray
     """
-    from astray.cli.reading import Source, refuse_unknown
-    from astray.storage import load
-    from astray.writers import table_writer
+    from astray.cli.inputs import Source, refuse_unknown
+    from astray.core.writers import table_writer
+    from astray.model.files import load
 
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}

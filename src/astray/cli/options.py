@@ -1,4 +1,4 @@
-"""The arguments that several commands share, and flags from the declarations in :mod:`astray.settings`."""
+"""The arguments that several commands share, and flags from the declarations in :mod:`astray.core.settings`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
-from astray import settings as s
-from astray.atomic import changing, keep_from
-from astray.settings import Settings, declared, flag_of
+from astray.core import settings as s
+from astray.core.atomic import changing, keep_from
+from astray.core.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 RUNNING = "Running"
 PANELS = {
@@ -52,7 +52,7 @@ def _table(path: Path | None) -> Path | None:
     """Where a table goes, if that can be; None for standard output."""
     if path is None or str(path) == "-":
         return None
-    from astray.writers import check_target  # only who names a file waits for it
+    from astray.core.writers import check_target  # only who names a file waits for it
 
     check_target(path)
     return path

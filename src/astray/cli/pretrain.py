@@ -7,10 +7,10 @@ from typing import Annotated
 
 from typer import Option
 
-from astray.atomic import check_target
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say
-from astray.settings import Settings
+from astray.core.atomic import check_target
+from astray.core.settings import Settings
 
 
 @o.with_settings("iterations", "seed")
@@ -39,8 +39,8 @@ def command(
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
     check_target(output)
-    from astray.detectors.pretraining import Recipe, pretrain
-    from astray.storage.pretrained import write_reward
+    from astray.model.pretrained import write_reward
+    from astray.model.pretraining import Recipe, pretrain
 
     shipped = Recipe()
     recipe = Recipe(

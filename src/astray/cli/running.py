@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from astray.errors import AstrayError, Call, Columns, Option
-from astray.settings import NAMES, ROLES, SettingsError, flag_of
+from astray.core.errors import AstrayError, Call, Columns, Option
+from astray.core.settings import NAMES, ROLES, SettingsError, flag_of
 
 ALONE = ("demo", "serve demo")
 """Commands that need no arguments; the others say how they are used where there are none."""

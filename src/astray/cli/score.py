@@ -13,9 +13,9 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import say
-from astray.errors import some_names
-from astray.settings import Deciding, LocalTime, Reading, Settings, Streaming
-from astray.text import harmless, number_of
+from astray.core.errors import some_names
+from astray.core.settings import Deciding, LocalTime, Reading, Settings, Streaming
+from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,12 +59,12 @@ def command(
       [dim]# every fix, to look at on a map[/dim]
       astray score me.astray new.csv --fixes -o fixes.geojson
     """
-    from astray.cli.reading import Source, only_agent, read_part
+    from astray.cli.inputs import Source, only_agent, read_part
     from astray.cli.workers import at_work
+    from astray.core.writers import table_writer
     from astray.jobs.scoring import Scorer, scored
     from astray.jobs.slabs import in_part
     from astray.jobs.work import unfinished_work
-    from astray.writers import table_writer
 
     scorer = Scorer(model.absolute(), settings, fixes)
     source = Source.of(file, settings, scorer.detector, agent)
@@ -160,7 +160,7 @@ def _times(row: Mapping[str, Any]) -> list[str]:
     start, end = row["segment_start"], row["segment_end"]
     if "zone" not in row:
         return ["" if start is None else f"{start:.0f}-{end:.0f}"]
-    from astray.zones import Zone
+    from astray.core.zones import Zone
 
     zone = Zone.of(row["zone"])
     began = f"{zone.clock(row['start'].timestamp()):%Y-%m-%d %H:%M}"

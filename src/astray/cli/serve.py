@@ -9,9 +9,9 @@ from typer import Argument, Option
 
 from astray.cli import options as o
 from astray.cli.console import say, tell
-from astray.cli.tokens import tokens
-from astray.errors import AstrayError
-from astray.settings import Remarks, Serving, Settings
+from astray.cli.serve_token import tokens
+from astray.core.errors import AstrayError
+from astray.core.settings import Remarks, Serving, Settings
 
 Folder = Annotated[
     Path, Argument(metavar="FOLDER", help="Where the service keeps everything; made if it is not there.")
@@ -51,7 +51,7 @@ def command(
       astray serve token add data ana-phone --agent ana
     """
     needs_extra()
-    from astray.service.running import run
+    from astray.service.startup import run
 
     run(folder, settings, model, lambda words: say(words, quiet=settings.quiet))
 
@@ -79,8 +79,8 @@ def demo(settings: Settings) -> None:
     import tempfile
     import threading
 
-    from astray.service.demo import play
-    from astray.service.running import run
+    from astray.service.demo_feed import play
+    from astray.service.startup import run
 
     stopped = threading.Event()
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from typer import Option
 
-from astray.atomic import keep_from
 from astray.cli import options as o
 from astray.cli.console import progress, say
-from astray.errors import AstrayError
-from astray.settings import Settings
-from astray.text import number_of
+from astray.core.atomic import keep_from
+from astray.core.errors import AstrayError
+from astray.core.settings import Settings
+from astray.core.text import number_of
 
 AT_A_TIME = 20
 """People who are simulated at a time, where no anomalies are injected."""
@@ -63,8 +63,8 @@ def command(
       [dim]# something to fit, and something to score with a fifth of it wrong[/dim]
       astray simulate -o past.csv --new new.csv --inject all --rate 0.2
     """
+    from astray.core.writers import check_target, fixes_and_trips, table_writer
     from astray.simulate import ANOMALY_KINDS, city
-    from astray.writers import check_target, fixes_and_trips, table_writer
 
     kinds = [kind.strip() for part in inject or () for kind in part.split(",") if kind.strip()]
     kinds = list(ANOMALY_KINDS) if "all" in kinds else kinds

@@ -10,14 +10,14 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say, say_suspected
 from astray.cli.drift import Drift
-from astray.errors import AstrayError
-from astray.settings import LocalTime, Reading, Settings
-from astray.text import number_of
+from astray.core.errors import AstrayError
+from astray.core.settings import LocalTime, Reading, Settings
+from astray.core.text import number_of
 
 if TYPE_CHECKING:
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
-    from astray.trajectories import Trajectories
+    from astray.core.trajectories import Trajectories
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
 
 
 @o.with_settings(Reading, LocalTime)
@@ -58,10 +58,10 @@ def command(
     """
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn", remedy="give a FILE of trips, or --anomalous TRIP")
-    from astray.cli.reading import Source, refuse_unknown
-    from astray.detectors.agent import IRLDetector
-    from astray.detectors.fleet import FleetDetector
-    from astray.storage import load
+    from astray.cli.inputs import Source, refuse_unknown
+    from astray.model.agent import IRLDetector
+    from astray.model.files import load
+    from astray.model.fleet import FleetDetector
 
     detector = load(model)
     further: Trajectories | None = None
@@ -97,7 +97,7 @@ def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]
 
 def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
     """Take out first, so that what proved anomalous is not counted again."""
-    from astray.detectors.updating import proved_anomalous
+    from astray.model.updating import proved_anomalous
 
     proved = proved_anomalous(anomalous, fleet.known_trips_ if anomalous else (), trips) - fleet.anomalous_
     gone = sum(fleet.forget_trips(trip.agent, [trip.trajectory], anomalous=True) for trip in proved)

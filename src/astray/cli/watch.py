@@ -10,9 +10,9 @@ from typer import Option
 
 from astray.cli import options as o
 from astray.cli.console import say
-from astray.errors import AstrayError
-from astray.settings import Deciding, LocalTime, Settings
-from astray.text import number_of
+from astray.core.errors import AstrayError
+from astray.core.settings import Deciding, LocalTime, Settings
+from astray.core.text import number_of
 
 
 @o.with_settings(Deciding, LocalTime)
@@ -71,9 +71,9 @@ def command(
       [dim]# survives a crash: give the same lines again[/dim]
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
-    from astray.cli.reading import only_agent
-    from astray.live.watch import watch
-    from astray.storage import load
+    from astray.cli.inputs import only_agent
+    from astray.model.files import load
+    from astray.runtime.watcher import watch
 
     for name, file in (("--output", output), ("--state", state)):
         if file is not None and file.exists() and file.samefile(model):

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from astray.cli.console import Advance, progress, say
-from astray.cluster import connected
+from astray.core.processes import cores
+from astray.core.settings import Settings
+from astray.core.text import number_of
+from astray.jobs.cluster import connected
 from astray.jobs.work import Step, Watch, Workers
-from astray.processes import cores
-from astray.settings import Settings
-from astray.text import number_of
 
 EVERY = 30.0
 """Seconds between two accounts of what each worker has done."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from astray.explain.expected_way import HABITUAL, Way, ways_on
 from astray.explain.explanation import ExplainedSegment, Explanation, explain_fixes, explain_steps, position_of
 from astray.explain.reasons import Reason
-from astray.explain.ways import HABITUAL, Way, ways_on
-from astray.explain.words import ASPECTS
+from astray.explain.segment_words import ASPECTS
 
 __all__ = [
     "ASPECTS",

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.faults import FAULT_NAMES
+from astray.core.text import harmless, number_of
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId, find_trips
+from astray.core.zones import UTC_ZONE, Zone
+from astray.explain.expected_way import Way, expected_ways
 from astray.explain.reasons import Reason, either_side, reasons
-from astray.explain.steps import odd_numbers
-from astray.explain.ways import Way, expected_ways
-from astray.explain.words import (
+from astray.explain.segment_words import (
     ASPECTS,
     counts_in_words,
     familiar_counts,
@@ -21,17 +25,13 @@ from astray.explain.words import (
     passed_here,
     worst_aspect,
 )
+from astray.explain.step_words import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
-from astray.features.faults import FAULT_NAMES
 from astray.features.featurizer import Featurizer
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.normality import step_normality
 from astray.scoring.segments import Segment, leaving
-from astray.text import harmless, number_of
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId, find_trips
-from astray.zones import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from astray.irl.step_world import StepWorld

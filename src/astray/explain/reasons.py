@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trajectories import Trajectories
 from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
@@ -27,7 +28,6 @@ from astray.features.statistics import OVER_STEPS
 from astray.features.trip_rows import DURATION_BANDS, LENGTH_BANDS, MOTION, SPEED_BANDS, TRIP_HABITS, TripHabit
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.normality import Calibration, over_heads
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.text import number_of
 from astray.features.familiarity import Habit
 from astray.features.trip_rows import END_CELLS, TripHabit
-from astray.text import number_of
 
 Floats = NDArray[np.float64]
 

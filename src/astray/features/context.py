@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
 from astray.features.familiarity import DAY, WEEK
-from astray.features.projection import Projection
 from astray.features.steps import Steps
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trip_ids import TripId
 from astray.features.familiarity import (
     DEFAULT_HABITS,
     DEFAULT_LAGS,
@@ -24,7 +25,6 @@ from astray.features.familiarity import (
 )
 from astray.features.memory import Memory
 from astray.features.steps import Step, Steps
-from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Features = NDArray[np.float32]

@@ -17,10 +17,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.projection import Projection, Projections
 from astray.features.grid import cell, cells
 from astray.features.hashing import Word, changes, mix, mix_one
 from astray.features.memory import Memory
-from astray.features.projection import Projection, Projections
 from astray.features.steps import Steps
 
 Array = NDArray[Any]

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.faults import FaultRules
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.features.context import Context, ContextSpec
 from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder, StepEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
-from astray.features.faults import FaultRules
 from astray.features.memory import Forgetting, Memory
 from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
-from astray.features.projection import Projection
 from astray.features.statistics import Statistic, statistics, statistics_of
 from astray.features.steps import Step, Steps, chosen, looked_at, steps_of
 from astray.features.trip_rows import TRIP_HABITS, TripRows
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 

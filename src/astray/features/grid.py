@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.projection import METRES_A_DEGREE
+from astray.core.projection import METRES_A_DEGREE
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 def cells(places: Array, size: float | Array, shift: float | Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Row and column of places (2, n), as :meth:`Projection.to_grid` gives them, on a grid moved by a share of a cell.
 
-    >>> from astray.features.projection import Projection
+    >>> from astray.core.projection import Projection
     >>> here = np.array([[100.0, 0.0]])
     >>> near, far = Projection(41.15, -8.61), Projection(41.0, -8.0)
     >>> other = far.to_metres(*near.to_degrees(here))

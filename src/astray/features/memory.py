@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trip_ids import TripId
 from astray.features.hashing import changes
-from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Name = TypeVar("Name", TripId, str, default=TripId)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.faults import GOOD, FaultRules, find_faults
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
 from astray.features.clock import first_after, shifts
-from astray.features.faults import GOOD, FaultRules, find_faults
-from astray.features.projection import Projection
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.projection import Place
+from astray.core.trajectories import Trajectories
 from astray.features.paths import locations_before
-from astray.features.projection import Place
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

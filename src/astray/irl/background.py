@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.irl.density import CloneDensity, fused_log_density
 from astray.irl.world import Rows
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.features.paths import make_paths, resample
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

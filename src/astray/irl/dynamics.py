@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
-from astray.trajectories import Trajectories
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

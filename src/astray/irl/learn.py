@@ -1,7 +1,7 @@
 """Algorithms 1 and 2 of the paper: learn a bootstrapped reward and a policy that generates the background.
 
 :func:`learn` is Algorithm 1 (IRL with bootstrapped reward), :func:`update_reward` is Algorithm 2 (reward update). What
-goes beyond the paper is a field of :class:`~astray.irl.config.LearnConfig`.
+goes beyond the paper is a field of :class:`~astray.irl.learn_config.LearnConfig`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from astray.errors import TrainingError
+from astray.core.errors import TrainingError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.irl.background import Background, LogDensity, take_paths
-from astray.irl.config import LearnConfig, explorers_of
+from astray.irl.learn_config import LearnConfig, explorers_of
 from astray.irl.objective import Loss, step_loss, trajectory_loss
 from astray.irl.policy import GaussianPolicy, Generator, Rollout
 from astray.irl.posterior import RewardPosterior
 from astray.irl.reward import RewardHeads
 from astray.irl.trpo import TRPO
 from astray.irl.world import ActingWorld, Rows, World
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.irl.dynamics import Dynamics, standard_scale
 from astray.irl.network import MLP, forward
 

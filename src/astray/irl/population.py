@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer
 from astray.features.paths import resample
 from astray.features.trip_rows import TripRows
-from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True, eq=False)

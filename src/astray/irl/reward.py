@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from astray.irl.config import RewardConfig
+from astray.irl.learn_config import RewardConfig
 from astray.irl.posterior import RewardPosterior
 
 Array = NDArray[Any]

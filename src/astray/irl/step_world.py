@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.irl.dynamics import Dynamics
 from astray.irl.world import Rows
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.irl.policy import Rollout

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer
 from astray.features.paths import of_trips
 from astray.features.statistics import members
@@ -16,8 +18,6 @@ from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
 from astray.irl.population import Population
 from astray.irl.world import GeoWorld, Rows
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 Array = NDArray[Any]
 

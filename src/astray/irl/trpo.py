@@ -17,9 +17,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from astray.errors import DataError, TrainingError
-from astray.irl.config import TRPOConfig
+from astray.core.errors import DataError, TrainingError
 from astray.irl.dynamics import Dynamics
+from astray.irl.learn_config import TRPOConfig
 from astray.irl.network import MLP, Linearised
 from astray.irl.policy import Array, GaussianPolicy, Improvement, Rollout, rollout
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
 from astray.features.hashing import changes
@@ -19,8 +21,6 @@ from astray.features.steps import Steps
 from astray.irl.counterfactuals import Counterfactual, explore
 from astray.irl.dynamics import Dynamics, Integrator
 from astray.irl.population import Population
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
 
 if TYPE_CHECKING:
     from astray.irl.policy import Rollout

@@ -17,18 +17,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.atomic import replacing
-from astray.detectors.fleet import FleetDetector
-from astray.errors import UnknownAgentWarning
+from astray.core.atomic import replacing
+from astray.core.errors import UnknownAgentWarning
+from astray.core.processes import spread
+from astray.core.settings import Settings
+from astray.core.trajectories import Trajectories
 from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Done, Result, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.processes import spread
-from astray.settings import Settings
-from astray.storage import load
-from astray.trajectories import Trajectories
+from astray.model.files import load
+from astray.model.fleet import FleetDetector
 
 if TYPE_CHECKING:
-    from astray.detectors.agent import IRLDetector
+    from astray.model.agent import IRLDetector
 
 Array = NDArray[Any]
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trajectories import Trajectories
+from astray.model.fleet_file import shard_of
 from astray.scoring.scores import chunks
-from astray.storage.fleet_file import shard_of
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from astray.plots.distribution import scores_figure
-from astray.plots.explanation import explanation_figure
 from astray.plots.history import history_figure
 from astray.plots.page import explanation_page, save_page
 from astray.plots.style import save_figure
+from astray.plots.trip_picture import explanation_figure
 
 __all__ = [
     "explanation_figure",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.text import drawn, number_of, shortened
+from astray.plots.captions import minus
 from astray.plots.style import INK, NORMAL, ODD, canvas, plain
-from astray.plots.words import minus
-from astray.text import drawn, number_of, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.projection import EARTH_RADIUS, Projection
 from astray.explain import Explanation, Way
-from astray.features.projection import EARTH_RADIUS, Projection
-from astray.plots.words import usable_fixes
+from astray.plots.captions import usable_fixes
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

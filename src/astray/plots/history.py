@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.plots.style import NORMAL, ODD, canvas, plain
 
 if TYPE_CHECKING:

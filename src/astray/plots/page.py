@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.atomic import check_target, replacing
-from astray.errors import DataError
+from astray.core.atomic import check_target, replacing
+from astray.core.errors import DataError
+from astray.core.projection import Projection
+from astray.core.text import harmless
 from astray.explain import Explanation, Way
-from astray.features.projection import Projection
+from astray.plots.captions import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
 from astray.plots.framing import frame
 from astray.plots.style import COLOURS, ODD
-from astray.plots.words import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
-from astray.text import harmless
 
 Array = NDArray[Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from astray.atomic import check_target, replacing
-from astray.errors import AstrayError
+from astray.core.atomic import check_target, replacing
+from astray.core.errors import AstrayError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

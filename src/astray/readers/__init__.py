@@ -14,19 +14,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from astray.errors import Call, DataError, Place
-from astray.readers import fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
+from astray.core.errors import Call, DataError, Place
+from astray.core.settings import FORMATS
+from astray.core.trajectories import Trajectories
+from astray.readers import garmin_fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
+from astray.readers.assembling import in_trips, look_over
 from astray.readers.frames import as_table
 from astray.readers.geolife import read_geolife
-from astray.readers.grouping import in_trips, look_over
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.positions import FixOptions, read_positions
 from astray.readers.recognise import by_format, format_of, has_positions, recognise, recognised_formats
 from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
 from astray.readers.sources import Asked, Opened, opened, shown
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
-from astray.settings import FORMATS
-from astray.trajectories import Trajectories
 
 __all__ = [
     "FORMATS",
@@ -52,7 +52,7 @@ _POSITIONS = {
     "gpx": partial(read_positions, gpx.positions, "line"),
     "kml": partial(read_positions, kml.positions, "line"),
     "tcx": partial(read_positions, tcx.positions, "line"),
-    "fit": partial(read_positions, fit.positions, "record", in_utc=True),
+    "fit": partial(read_positions, garmin_fit.positions, "record", in_utc=True),
     "nmea": partial(read_positions, nmea.positions, "line", in_utc=True),
     "geojson": partial(read_positions, geojson.positions, "feature"),
     "jsonlines": partial(read_positions, jsonlines.positions, "line"),
@@ -93,8 +93,8 @@ def read(
         ``done == total``.
     trips
         ``"as-given"``: as the file names them, and where it names none, all fixes of an agent are one. ``"cut"``: cut
-        at gaps and stays, as the live feed does it (see :mod:`astray.trips`). By default only those are cut that the
-        file does not name; the report says how many trips that made.
+        at gaps and stays, as the live feed does it (see :mod:`astray.core.trips`). By default only those are cut that
+        the file does not name; the report says how many trips that made.
     **options
         Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
         :class:`TableOptions`, :class:`FixOptions` for the others.

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from astray.atomic import replacing
-from astray.errors import DataError, Place
-from astray.grouping import FIX_COLUMNS
+from astray.core.atomic import replacing
+from astray.core.errors import DataError, Place
+from astray.core.grouping import FIX_COLUMNS
+from astray.core.times import POLARS_ERRORS
+from astray.core.trajectories import Trajectories
 from astray.readers.refusals import Intake, Report
-from astray.times import POLARS_ERRORS
-from astray.trajectories import Trajectories
 
-_KEY, _TRIPS, _REPORT = "astray.key", "astray.trips", "astray.report"
+_KEY, _TRIPS, _REPORT = "astray.key", "astray.core.trips", "astray.report"
 
 
 def load(path: Path, key: str, intake: Intake) -> Trajectories | None:

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError, Place
+from astray.core.errors import DataError, Place
 from astray.readers import delimited
+from astray.readers.line_blocks import opening
 from astray.readers.refusals import Progress, refusing
-from astray.readers.text import opening
 
 ROWS = 262_144
 """How many rows are held at a time."""

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import Columns, DataError, Place
-from astray.fixes import ALIASES, REQUIRED, candidates, plain
+from astray.core.errors import Columns, DataError, Place
+from astray.core.fixes import ALIASES, REQUIRED, candidates, plain
 
 MARKS: Mapping[str, str] = {
     "visible": "marked as not visible, which is how Movebank marks outliers",

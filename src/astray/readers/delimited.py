@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError, Option, Place
-from astray.fixes import REQUIRED, Fault
+from astray.core.errors import DataError, Option, Place
+from astray.core.fixes import REQUIRED, Fault
+from astray.core.times import POLARS_ERRORS
+from astray.readers.line_blocks import BLOCK_BYTES, blocks_of_lines, decoded, only_returns, opening
 from astray.readers.refusals import Intake, Progress
-from astray.readers.text import BLOCK_BYTES, blocks_of_lines, decoded, only_returns, opening
-from astray.times import POLARS_ERRORS
 
 DELIMITERS = (",", ";", "\t", "|", " ")
 

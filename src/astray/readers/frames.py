@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from astray.errors import DataError
-from astray.fixes import candidates
-from astray.grouping import as_polars
+from astray.core.errors import DataError
+from astray.core.fixes import candidates
+from astray.core.grouping import as_polars
 
 DEGREES = 4326
 """The EPSG number of longitude and latitude."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from astray.errors import DataError
-from astray.fixes import label, parts, plain
+from astray.core.errors import DataError
+from astray.core.fixes import label, parts, plain
 from astray.readers import jsontext
 from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress

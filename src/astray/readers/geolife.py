@@ -20,13 +20,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError, Place
-from astray.fixes import Fault, place_faults
-from astray.grouping import sort_by_time
+from astray.core.errors import DataError, Place
+from astray.core.fixes import Fault, place_faults
+from astray.core.grouping import sort_by_time
+from astray.core.times import POLARS_ERRORS
+from astray.core.trajectories import Trajectories
 from astray.readers import cache as caching
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
-from astray.times import POLARS_ERRORS
-from astray.trajectories import Trajectories
 
 HEADER_LINES = 6
 FIRST_YEAR = 1_167_609_600  # 2007-01-01: GeoLife was collected from April 2007 on

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from astray.errors import DataError
-from astray.fixes import candidates, numbers, plain
+from astray.core.errors import DataError
+from astray.core.fixes import candidates, numbers, plain
+from astray.core.times import Clock
 from astray.readers import columnar, delimited
 from astray.readers.columns import recognised
 from astray.readers.datetimes import is_time_of_day
 from astray.readers.refusals import Intake
-from astray.times import Clock
 
 HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
 """What stands in the names of columns of degrees, in some languages."""

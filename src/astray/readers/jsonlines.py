@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from astray.errors import DataError
-from astray.fixes import label, parts
+from astray.core.errors import DataError
+from astray.core.fixes import label, parts
 from astray.readers import geojson, jsontext
 from astray.readers.columns import marked_bad
+from astray.readers.line_blocks import blocks_of_lines, decoded, opening
 from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress
-from astray.readers.text import blocks_of_lines, decoded, opening
 
 SUFFIXES = (".jsonl", ".ndjson", ".geojsonl", ".rec")
 STORE = ".rec"

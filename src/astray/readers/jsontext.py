@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from astray.errors import DataError, Place
+from astray.core.errors import DataError, Place
+from astray.readers.line_blocks import decoded, opening
 from astray.readers.refusals import refusing
-from astray.readers.text import decoded, opening
 
 CHUNK = 4 << 20
 _BETWEEN = re.compile(r"[\s,]*")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.readers.markup import Document
 from astray.readers.positions import Position, track_names
 from astray.readers.refusals import Intake, Progress

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
-from astray.errors import DataError, Place
+from astray.core.errors import DataError, Place
+from astray.readers.line_blocks import opening
 from astray.readers.refusals import Intake, refusing
-from astray.readers.text import opening
 
 
 @dataclass(slots=True)

@@ -14,10 +14,10 @@ from operator import xor
 from pathlib import Path
 from typing import NamedTuple
 
-from astray.errors import DataError, Place
+from astray.core.errors import DataError, Place
+from astray.readers.line_blocks import blocks_of_lines
 from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress
-from astray.readers.text import blocks_of_lines
 
 _SENTENCE = re.compile(r"\$(?P<body>[A-Z]{2}(?P<kind>[A-Z]{3}),[^*$\r\n]*)(?:\*(?P<sum>[0-9A-Fa-f]{2}))?")
 _CLOCK = re.compile(r"([0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from astray.errors import DataError, Place
+from astray.core.errors import DataError, Place
 
 MAX_BYTES = 8 << 30
 """What one packed file may unpack to."""

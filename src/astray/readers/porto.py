@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError, Place
-from astray.fixes import Fault, place_faults, plain, without_null_words
+from astray.core.errors import DataError, Place
+from astray.core.fixes import Fault, place_faults, plain, without_null_words
+from astray.core.times import POLARS_ERRORS
+from astray.core.trajectories import Trajectories
 from astray.readers import columnar, delimited
 from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
-from astray.times import POLARS_ERRORS
-from astray.trajectories import Trajectories
 
 SECONDS_BETWEEN_FIXES = 15.0
 CONTEXT = ("CALL_TYPE", "ORIGIN_CALL", "ORIGIN_STAND", "DAY_TYPE")

@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from astray.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
-from astray.readers.grouping import Fixes, in_trips
+from astray.core.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
+from astray.core.text import harmless, printable
+from astray.core.times import UTC_OFFSET, Clock
+from astray.core.trajectories import Trajectories
+from astray.readers.assembling import Fixes, in_trips
 from astray.readers.markup import Point
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless, printable
-from astray.times import UTC_OFFSET, Clock
-from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FixOptions:
     agent
         Whose trajectories these are, where the file does not say; by default the name of the file's folder.
     time_unit, time_zone, date_order
-        See :class:`astray.times.Clock`.
+        See :class:`astray.core.times.Clock`.
     zero_ok
         Whether a fix at exactly (0, 0) is meant.
     """

@@ -6,19 +6,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from astray.errors import DataError, Option, Place
-from astray.fixes import candidates
+from astray.core.errors import DataError, Option, Place
+from astray.core.fixes import candidates
 from astray.readers import delimited, packed
 from astray.readers.columnar import column_names, columnar, is_columnar
 from astray.readers.columns import recognised
-from astray.readers.fit import is_fit
+from astray.readers.garmin_fit import is_fit
 from astray.readers.geolife import is_geolife
 from astray.readers.jsonlines import is_jsonlines
+from astray.readers.line_blocks import decoded, opening
 from astray.readers.nmea import is_nmea
 from astray.readers.porto import is_porto
 from astray.readers.sources import SUFFIXES, Asked, files_of, listed, shown
 from astray.readers.takeout import is_takeout
-from astray.readers.text import decoded, opening
 
 _EXPORT = "export it as CSV, GeoJSON or GeoParquet"
 _OTHERS = (

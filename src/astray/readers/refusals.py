@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
-from astray.fixes import Fault
-from astray.times import POLARS_ERRORS, Clock
+from astray.core.errors import DataError, Option, Place, Remedy, Spelling, joined, sentence, spelled
+from astray.core.fixes import Fault
+from astray.core.times import POLARS_ERRORS, Clock
 
 FilePath: TypeAlias = str | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], None]

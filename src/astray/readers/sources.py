@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from astray.errors import DataError, Place, some_names
+from astray.core.errors import DataError, Place, some_names
 from astray.readers import packed
 from astray.readers.geolife import is_geolife
 from astray.readers.refusals import FilePath, Intake, Report, refusing

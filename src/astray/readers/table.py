@@ -11,17 +11,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.errors import Call, DataError, Option, Part, Place
-from astray.fixes import as_labels, label_faults, numbers, place_faults, refuse_swapped, without_null_words, wrapped
-from astray.grouping import KEYS, Grouped, run_starts
+from astray.core.errors import Call, DataError, Option, Part, Place
+from astray.core.fixes import (
+    as_labels,
+    label_faults,
+    numbers,
+    place_faults,
+    refuse_swapped,
+    without_null_words,
+    wrapped,
+)
+from astray.core.grouping import KEYS, Grouped, run_starts
+from astray.core.text import harmless, number_of
+from astray.core.times import UTC_OFFSET, Clock
+from astray.core.trajectories import Trajectories
 from astray.readers import columnar, delimited
+from astray.readers.assembling import Fixes, in_trips
 from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
 from astray.readers.datetimes import is_time_of_day, joined
-from astray.readers.grouping import Fixes, in_trips
 from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
-from astray.text import harmless, number_of
-from astray.times import UTC_OFFSET, Clock
-from astray.trajectories import Trajectories
 
 AGAIN = 5
 """So many rows, on average, have each value of a column that may tell agents apart."""
@@ -47,7 +55,7 @@ class TableOptions:
     context, columns
         Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
     time_unit, time_zone, time_format, date_order
-        See :class:`astray.times.Clock`.
+        See :class:`astray.core.times.Clock`.
     delimiter, encoding, names
         Of text files only. ``names`` are the columns of a file without a header line.
     zero_ok

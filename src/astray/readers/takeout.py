@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.times import moment, seconds_of
 from astray.readers import jsontext
 from astray.readers.positions import Position
 from astray.readers.refusals import Intake, Progress
-from astray.times import moment, seconds_of
 
 BESIDE = ("Settings.json", "Timeline Edits.json", "Tombstones.csv", "Encrypted Backups.txt", "archive_browser.html")
 """Files that Takeout puts beside the history, and which hold none."""

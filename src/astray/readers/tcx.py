@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.readers.markup import Document, Point
 from astray.readers.positions import Position, of_tracks
 from astray.readers.refusals import Intake, Progress

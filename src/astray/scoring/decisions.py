@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.features.context import context_column
-from astray.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from astray.scoring.normality import Sample

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.scoring.config import LengthConfig
+from astray.scoring.scale_config import LengthConfig
 from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.irl.posterior import combined
-from astray.scoring.config import ScaleConfig
 from astray.scoring.lengths import LengthScale, length_scale
+from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.windows import Runs, lowest_windows
 
 Array = NDArray[Any]

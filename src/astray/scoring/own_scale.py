@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trip_ids import TripId
 from astray.features.familiarity import DAY, Frame
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
-from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import level
 from astray.scoring.normality import Calibration, Location, Sample, locate, over_heads, shrunk
-from astray.trip_ids import TripId
+from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 

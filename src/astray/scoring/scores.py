@@ -11,16 +11,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.features.faults import FAULT_NAMES
+from astray.core.faults import FAULT_NAMES
+from astray.core.times import moments
+from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurized, Featurizer
 from astray.features.steps import Steps
 from astray.irl.shared import Reward, trip_rewards
-from astray.scoring.config import ScaleConfig
 from astray.scoring.decisions import BAND, level
 from astray.scoring.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
+from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.segments import Segment, leaving, segments
-from astray.times import moments
-from astray.trajectories import Trajectories
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

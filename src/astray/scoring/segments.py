@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

@@ -11,27 +11,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from astray.detectors.agents import Codec, Member
-from astray.detectors.configuration import aspect_weights, featurizer_config
-from astray.detectors.fleet import FleetDetector
-from astray.detectors.inbox import Inbox
-from astray.detectors.members import Members
-from astray.detectors.observing import LEARNED, Question
-from astray.errors import DataError, InUseError, ModelFileError
+from astray.core.errors import DataError, InUseError, ModelFileError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.core.zones import home_of
 from astray.features.context import Context
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Memory
 from astray.features.popularity import Counted, Popularity, Visits
-from astray.live.trip import OpenTrip
+from astray.model.agents import Codec, Member
+from astray.model.configuration import aspect_weights, featurizer_config
+from astray.model.files import load
+from astray.model.fleet import FleetDetector
+from astray.model.fleet_file import checksum
+from astray.model.fleet_store import Entry, Row
+from astray.model.inbox import Inbox
+from astray.model.members import Members
+from astray.model.observing import LEARNED, Question
+from astray.model.pretrained import pretrained
+from astray.runtime.trip import OpenTrip
 from astray.service.preferences import put_setting
 from astray.service.store import Connection
-from astray.storage import load
-from astray.storage.fleet_file import checksum
-from astray.storage.fleet_store import Entry, Row
-from astray.storage.pretrained import pretrained
-from astray.trajectories import Trajectories
-from astray.trip_ids import TripId
-from astray.zones import home_of
 
 VERSION = "model version"  # the setting that says which model is in use
 SOURCE = "model source"  # the setting that says which file it came from: a checksum, or nothing

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
 from astray.service.store import Connection
 
 NAME = "preferences"

@@ -12,10 +12,12 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from astray.errors import AstrayError
-from astray.processes import Aside
+from astray.core.errors import AstrayError
+from astray.core.processes import Aside
+from astray.core.threads import one_thread
+from astray.core.zones import by_place
 from astray.service import memories
-from astray.service.fixes import Batch, Busy, Receipt
+from astray.service.batches import Batch, Busy, Receipt
 from astray.service.review.erasing import remove_old
 from astray.service.review.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
 from astray.service.review.refreshing import (
@@ -34,8 +36,6 @@ from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
 from astray.service.web.push import Hub
-from astray.threads import one_thread
-from astray.zones import by_place
 
 log = logging.getLogger("astray.serve")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 from astray.simulate.anomalies import KINDS, Case, Past
 from astray.simulate.movement import weekend
 from astray.simulate.people import Person

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.simulate.anomalies import KINDS
 from astray.simulate.changes import Change
 from astray.simulate.injection import go_wrong
@@ -20,7 +21,6 @@ from astray.simulate.routes import MODES
 from astray.simulate.streets import Floats, Streets, to_degrees
 from astray.simulate.town import Town
 from astray.simulate.ways import Plans, Traveller
-from astray.trajectories import Trajectories
 
 
 @dataclass(frozen=True, eq=False)

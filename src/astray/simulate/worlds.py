@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from astray.errors import DataError
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
 from astray.simulate.changes import Change, Phase, phases
 from astray.simulate.inhabitants import inhabitant
 from astray.simulate.living import live
@@ -17,7 +18,6 @@ from astray.simulate.streets import to_degrees
 from astray.simulate.towns import found
 from astray.simulate.variety import Variety
 from astray.simulate.ways import Plans
-from astray.trajectories import Trajectories
 
 
 def city(

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from astray.benchmark.metrics.ranges import Ints, rows_of_trips, runs
 from astray.benchmark.metrics.ranking import Bools, Decisions, Floats
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 # Fix i of a trip is the interval [i, i + 1). Events begin and end at whole numbers and zones at halves, so every
 # function that is integrated is linear inside a quarter of a fix: the value at its middle is exact.

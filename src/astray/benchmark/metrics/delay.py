@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from astray.benchmark.metrics.ranges import Ints, rows_of_trips, runs
 from astray.benchmark.metrics.ranking import Bools, Floats
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 
 class Delays(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from astray.errors import AstrayError, DataError
+from astray.core.errors import AstrayError, DataError
 
 FEW = 8  # clusters; fewer are too little to resample: all samples of two lie between the two
 

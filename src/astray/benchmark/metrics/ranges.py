@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from astray.benchmark.metrics.ranking import Bools, Decisions, Floats, as_flags
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 Ints = NDArray[np.int64]
 Bias = Literal["flat", "front", "middle", "back"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.benchmark.metrics.ranking import Bools, Floats, as_flags, auroc
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 NOMINAL = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from astray.benchmark.metrics.ranges import Ints, Ranges, rows_of_trips, runs
 from astray.benchmark.metrics.ranking import Bools, Floats, anomaly_score
-from astray.errors import DataError
+from astray.core.errors import DataError
 
 
 def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) -> float:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from astray.errors import AstrayError
-from astray.fixes import label
-from astray.service.fixes import Batch, RefusedRow
+from astray.core.errors import AstrayError
+from astray.core.fixes import label
+from astray.service.batches import Batch, RefusedRow
 from astray.service.store import Connection
 
 RIGHTS = ("send", "read", "write")
@@ -149,7 +149,7 @@ def given(tokens: Iterable[str]) -> list[Token]:
 def narrowed(identity: Identity, batch: Batch) -> Batch:
     """A batch without the fixes of agents for whom nobody may speak with this token: they are refused.
 
-    >>> from astray.service.fixes import FeedFix
+    >>> from astray.service.batches import FeedFix
     >>> phone = Identity("phone", Scope(("send",), ("ana",)))
     >>> narrowed(phone, Batch([FeedFix("ana", 0.0, 45.0, 7.0), FeedFix("bob", 0.0, 45.0, 7.0)], []))
     Batch(fixes=[FeedFix(agent='ana', time=0.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from astray.core.zones import Zone
 from astray.service import preferences
 from astray.service.alerts.outlets import PROGRAMS
-from astray.service.alerts.policy import WEEK, Alert, Told, decide
+from astray.service.alerts.telling import WEEK, Alert, Told, decide
 from astray.service.preferences import OutletAddress, Preferences
-from astray.service.scoring.events import trip_name
+from astray.service.scoring.event_rows import trip_name
 from astray.service.store import Connection
-from astray.zones import Zone
 
 EVENTS = ("opened", "updated", "closed")
 

@@ -225,7 +225,7 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
     """Publish under ``TOPIC/ALERT``, retained: who subscribes later is told how each alert stands."""
-    from astray.errors import AstrayError
+    from astray.core.errors import AstrayError
     from astray.service.feeds.mqtt import Broker
 
     url = to if "://" in to else means.mqtt

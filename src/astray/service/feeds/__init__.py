@@ -1,8 +1,8 @@
 """What applications send: a decoder for each format, and the answer that its sender expects.
 
-A decoder is a pure function. Whatever it is given it gives a :class:`~astray.service.fixes.Batch`; nothing raises.
-Every fix in it has passed the checks that files and ``astray watch`` apply (:mod:`astray.fixes`,
-:mod:`astray.times`). What cannot be used is in ``refused``, with its position and the reason.
+A decoder is a pure function. Whatever it is given it gives a :class:`~astray.service.batches.Batch`; nothing raises.
+Every fix in it has passed the checks that files and ``astray watch`` apply (:mod:`astray.core.fixes`,
+:mod:`astray.core.times`). What cannot be used is in ``refused``, with its position and the reason.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from astray.service.batches import Batch, Receipt
 from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain, traccar
 from astray.service.feeds.answers import Answer, empty_list, listed, listed_strictly, result_ok
-from astray.service.fixes import Batch, Receipt
 
 __all__ = ["FORMATS", "Answer", "Decoder", "Format"]
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from astray.core.text import harmless
+from astray.service.batches import Receipt
 from astray.service.feeds.border import WHOLE
-from astray.service.fixes import Receipt
-from astray.text import harmless
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

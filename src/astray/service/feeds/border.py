@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from astray.errors import DataError
-from astray.fixes import label, number
-from astray.live.fix import read_fix
-from astray.live.messages import Refused
-from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, RefusedRow
+from astray.core.errors import DataError
+from astray.core.fixes import label, number
+from astray.runtime.fix import read_fix
+from astray.runtime.json_fixes import Refused
+from astray.service.batches import MAX_AHEAD, Batch, FeedFix, RefusedRow
 
 WHOLE = -1
 """The position of a refused row that is the message as a whole."""
@@ -82,7 +82,7 @@ def metres(accuracy: Any) -> float | None:
 
 
 def document(body: bytes) -> Any:
-    """The JSON value that a body holds, or a :class:`~astray.service.fixes.Batch` that refuses it."""
+    """The JSON value that a body holds, or a :class:`~astray.service.batches.Batch` that refuses it."""
     if not body.strip():
         return whole("the body is empty")
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from astray.fixes import parts
+from astray.core.fixes import parts
+from astray.service.batches import Batch
 from astray.service.feeds.border import fields
 from astray.service.feeds.osmand import one
-from astray.service.fixes import Batch
 
 
 def decode(

@@ -22,10 +22,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
+from astray.service.batches import Batch, Busy, Receipt, RefusedRow
 from astray.service.feeds import topics
 from astray.service.feeds.border import WHOLE
-from astray.service.fixes import Batch, Busy, Receipt, RefusedRow
 
 Submit = Callable[[Batch, Callable[[Receipt], None]], None]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from astray.live.messages import Refused
+from astray.runtime.json_fixes import Refused
+from astray.service.batches import Batch
 from astray.service.feeds import traccar
 from astray.service.feeds.border import Row, batch, fields, whole
-from astray.service.fixes import Batch
 
 
 def decode(

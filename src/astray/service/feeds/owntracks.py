@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from astray.service.batches import Batch
 from astray.service.feeds.border import Row, batch, document, mapping, text, whole
-from astray.service.fixes import Batch
 
 ENCRYPTED = "the message is encrypted; turn encryption off in the application, and use https or TLS instead"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from astray.service.batches import Batch
 from astray.service.feeds import owntracks, plain, traccar
-from astray.service.fixes import Batch
 
 OWNTRACKS = "owntracks"
 

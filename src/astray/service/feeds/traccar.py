@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from astray.live.messages import Refused
+from astray.runtime.json_fixes import Refused
+from astray.service.batches import Batch
 from astray.service.feeds.border import Row, batch, document, mapping, text, whole
-from astray.service.fixes import Batch
 
 
 def decode(

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from astray.detectors.fleet import FleetDetector
-from astray.errors import UnknownAgentWarning
+from astray.core.errors import UnknownAgentWarning
+from astray.core.threads import one_thread
 from astray.explain import Explanation
+from astray.model.fleet import FleetDetector
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
-from astray.service.scoring.events import trip_name
+from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
-from astray.threads import one_thread
 
 MOST = 10  # explanations that are asked for at a time
 NO_WORDS = "no explanation could be made"

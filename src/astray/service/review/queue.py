@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from astray.detectors.observing import LEARNED, Question
-from astray.errors import AstrayError, DataError
-from astray.live.score import TripScore
-from astray.service.scoring.events import finite, trip_name, trip_of
+from astray.core.errors import AstrayError, DataError
+from astray.model.observing import LEARNED, Question
+from astray.runtime.live_scores import TripScore
+from astray.service.scoring.event_rows import finite, trip_name, trip_of
 from astray.service.store import Connection
 
 FLAGGED, QUESTION, DOUBT, UNASKED = "trip", "question", "doubt", "unasked"

@@ -14,16 +14,16 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from astray.detectors.fleet import FleetDetector
-from astray.detectors.fleet_features import measured
-from astray.detectors.fleet_training import GoingOnConfig, go_on
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.model.fleet import FleetDetector
+from astray.model.fleet_features import measured
+from astray.model.fleet_training import GoingOnConfig, go_on
 from astray.service import memories
 from astray.service.preferences import put_setting
 from astray.service.review.teaching import pin, put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
-from astray.threads import one_thread
-from astray.trajectories import Trajectories
 
 REFRESHED = "refreshed"  # the setting that says when that was done last, and how many trips the reward had
 LEAST_TRIPS = 20  # of an agent, before it is measured anew

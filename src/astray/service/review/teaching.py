@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from astray.detectors.observing import LEARNED, REFUSED
+from astray.core.trajectories import Trajectories
+from astray.model.observing import LEARNED, REFUSED
 from astray.service import memories
 from astray.service.review.queue import QUESTION
-from astray.service.scoring.events import trip_name
+from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Connection
-from astray.trajectories import Trajectories
 
 MOST = 20  # verdicts that teach in one transaction
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from astray.live.score import TripScore
-from astray.live.trip import OpenTrip
+from astray.core.trip_ids import TripId
+from astray.core.trips import Cutter, TripRules
+from astray.runtime.live_scores import TripScore
+from astray.runtime.trip import OpenTrip
 from astray.service import memories
-from astray.service.fixes import FeedFix
+from astray.service.batches import FeedFix
 from astray.service.review.teaching import note_taught
-from astray.service.scoring.events import trip_name
+from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection, Row
-from astray.trip_ids import TripId
-from astray.trips import Cutter, TripRules
 
 LOG = "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? ORDER BY time, n"
 

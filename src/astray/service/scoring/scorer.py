@@ -17,21 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from astray.detectors.observing import WAITING, Question
-from astray.live.score import Score, TripScore
-from astray.live.trip import OpenTrip, score_open
+from astray.core.snapshot import Snapshot
+from astray.core.trajectories import Trajectories
+from astray.core.zones import Zone
+from astray.model.observing import WAITING, Question
+from astray.runtime.live_scores import Score, TripScore
+from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
 from astray.service.alerts.messages import tell, tell_change
-from astray.service.fixes import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
+from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
-from astray.service.scoring.events import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
+from astray.service.scoring.event_rows import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
-from astray.snapshot import Snapshot
-from astray.trajectories import Trajectories
-from astray.zones import Zone
 
 SNAPSHOT_EVERY = 16
 AGENT = (

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from astray.live.score import Score, TripScore
-from astray.live.session import Advance, Session
-from astray.live.trip import OpenTrip, score_open
-from astray.service.fixes import FeedFix
-from astray.snapshot import Snapshot
+from astray.core.snapshot import Snapshot
+from astray.runtime.live_scores import Score, TripScore
+from astray.runtime.session import Advance, Session
+from astray.runtime.trip import OpenTrip, score_open
+from astray.service.batches import FeedFix
 
 if TYPE_CHECKING:
-    from astray.detectors.estimator import Detector
+    from astray.model.estimator import Detector
 
 SESSION_BYTES = 30_000  # that an agent at rest takes, about
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from astray.errors import AstrayError
+from astray.core.errors import AstrayError
 from astray.service.store.schema import MIGRATIONS
 
 Row = tuple[Any, ...]

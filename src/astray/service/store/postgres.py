@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from astray.errors import InUseError
+from astray.core.errors import InUseError
 from astray.service.store.database import Address, Connection, Row, Store, StoreError
 
 try:

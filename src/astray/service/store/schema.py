@@ -10,7 +10,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # One JSON of what a person sets on the page, and notes of the service itself.
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
-        # What all agents share: parts of a fleet (astray.storage.fleet_store); every model that a trip is scored by.
+        # What all agents share: parts of a fleet (astray.model.fleet_store); every model that a trip is scored by.
         "CREATE TABLE models (version INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, "
         "PRIMARY KEY (version, part)) STRICT",
         # What is remembered of each agent, as a row of a fleet; by the reward of which model it was measured.

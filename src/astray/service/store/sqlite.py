@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from astray.atomic import alone
-from astray.errors import DataError, InUseError
+from astray.core.atomic import alone
+from astray.core.errors import DataError, InUseError
 from astray.service.store.database import Address, Connection, Row, Store, StoreError
 
 NAME = "astray.db"

@@ -16,10 +16,10 @@ from astray.service.review.erasing import erase
 from astray.service.review.explaining import Task, unpacked
 from astray.service.review.queue import give_verdict, undo_verdict
 from astray.service.review.teaching import put_audit
-from astray.service.scoring.events import trip_name, trip_of
+from astray.service.scoring.event_rows import trip_name, trip_of
 from astray.service.scoring.scorer import Scorer
 from astray.service.web import health as healths
-from astray.service.web import reading
+from astray.service.web import queries
 from astray.service.web.exporting import FORMATS, TABLES, export
 from astray.service.web.operations import NOT_THERE, Ask, Json, Parameter, Refusal, answer, operation
 
@@ -63,14 +63,14 @@ def _item(path: str) -> _Item:
 async def agents(ask: Ask) -> Json:
     """Agents by name."""
     return await ask.read(
-        reading.agents, clock.time(), ask.given["q"], ask.given["limit"], ask.given["offset"], only=ask.only
+        queries.agents, clock.time(), ask.given["q"], ask.given["limit"], ask.given["offset"], only=ask.only
     )
 
 
 @operation("GET", "/api/agents/{agent:path}/ways", "The habitual ways of an agent, as GeoJSON lines.")
 async def ways(ask: Ask) -> Json:
     """Habitual ways."""
-    return await ask.read(reading.ways, ask.about(ask.path("agent")))
+    return await ask.read(queries.ways, ask.about(ask.path("agent")))
 
 
 @operation(
@@ -81,7 +81,7 @@ async def ways(ask: Ask) -> Json:
 )
 async def trips(ask: Ask) -> Json:
     """Trips of an agent."""
-    return await ask.read(reading.trips, ask.about(ask.path("agent")), ask.given["limit"], ask.given["before"])
+    return await ask.read(queries.trips, ask.about(ask.path("agent")), ask.given["limit"], ask.given["before"])
 
 
 class Pause(msgspec.Struct):
@@ -126,9 +126,9 @@ async def trip(ask: Ask) -> Json:
     """A trip."""
     name = ask.path("trip")
     ask.about(trip_of(name).agent)
-    found = await ask.read(reading.trip, name)
+    found = await ask.read(queries.trip, name)
     if found is None:
-        found = await ask.read(reading.open_trip, name, clock.time())
+        found = await ask.read(queries.open_trip, name, clock.time())
     elif found["eps"] is None:  # it was not flagged, so nobody has explained it yet
         made = ask.service.explainer.submit(Task(*trip_of(name)))
         try:
@@ -136,7 +136,7 @@ async def trip(ask: Ask) -> Json:
         except TimeoutError:
             told = None
         if told is not None:
-            found = await ask.read(reading.trip, name, unpacked(told.data)) or found
+            found = await ask.read(queries.trip, name, unpacked(told.data)) or found
     if found is None:
         raise Refusal(404, NOT_THERE)
     return found
@@ -148,7 +148,7 @@ async def trip(ask: Ask) -> Json:
 @operation("GET", "/api/review", "What waits for a verdict, worst first.", query={"limit": LIMIT})
 async def review(ask: Ask) -> Json:
     """The review queue."""
-    return await ask.read(reading.review, ask.given["limit"], only=ask.only)
+    return await ask.read(queries.review, ask.given["limit"], only=ask.only)
 
 
 class Verdict(msgspec.Struct):
@@ -209,7 +209,7 @@ async def undo(ask: Ask) -> Json:
 async def alerts(ask: Ask) -> Json:
     """Alerts."""
     only_open = bool(ask.given["open"])
-    return await ask.read(reading.alerts, only_open=only_open, limit=ask.given["limit"], only=ask.only)
+    return await ask.read(queries.alerts, only_open=only_open, limit=ask.given["limit"], only=ask.only)
 
 
 @operation("GET", "/api/health", "How the service does: false alarms, drift, feeds, what was refused, queues.")

@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from astray.service.scoring.events import Alert
+from astray.core.trajectories import Trajectories
+from astray.core.writers import moments, table_writer
+from astray.service.scoring.event_rows import Alert
 from astray.service.scoring.scorer import stored_trip
 from astray.service.store import Connection, Store
-from astray.service.web.reading import TRIP, among
-from astray.trajectories import Trajectories
-from astray.writers import moments, table_writer
+from astray.service.web.queries import TRIP, among
 
 FORMATS = {
     "csv": "text/csv; charset=utf-8",

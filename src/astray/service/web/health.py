@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astray import __version__
+from astray.core.text import number_of
 from astray.service import preferences
 from astray.service.alerts.outbox import standing
 from astray.service.store import Connection
-from astray.service.web.reading import among, zone_of
-from astray.text import number_of
+from astray.service.web.queries import among, zone_of
 
 if TYPE_CHECKING:
     from astray.service.service import Service

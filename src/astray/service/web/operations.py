@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from astray.errors import AstrayError, spelled
+from astray.core.errors import AstrayError, spelled
+from astray.core.text import UNWRITABLE, harmless
 from astray.service.access.tokens import EVERYBODY, Identity
 from astray.service.preferences import PreferencesError
 from astray.service.review.queue import TaughtError
@@ -25,7 +26,6 @@ from astray.service.scoring.scorer import Scorer
 from astray.service.service import Service
 from astray.service.store import StoreError
 from astray.service.web.readers import Readers
-from astray.text import UNWRITABLE, harmless
 
 log = logging.getLogger("astray.serve")
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from astray.service.scoring.events import trip_of
+from astray.service.scoring.event_rows import trip_of
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
-from astray.service.web import reading
+from astray.service.web import queries
 
 KEPT = 5000  # events that a page may have missed and still gets
 WAITING = 1000  # events that wait for a slow page; then it has to begin anew
@@ -90,15 +90,15 @@ class Hub:
         if not self.listening and not self._kept:
             return
         now = clock.time()
-        events = [("agent", reading.agent_of(tracked, now)) for tracked in touched.values()]
+        events = [("agent", queries.agent_of(tracked, now)) for tracked in touched.values()]
         for kind, name in dict.fromkeys(news):
             if kind == "agent":
                 events.append(("agent", {"agent": name, "removed": True}))
             elif kind == "alert":
-                found = reading.alert(connection, name)
+                found = queries.alert(connection, name)
                 events += [] if found is None else [("alert", found)]
             elif kind == "review":
-                item = reading.review_item(connection, name)
+                item = queries.review_item(connection, name)
                 whose = trip_of(name.removeprefix("question/")).agent
                 events.append(("review", item or {"id": name, "agent": whose, "removed": True}))
         self.say(events)

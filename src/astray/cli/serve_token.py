@@ -1,0 +1,101 @@
+"""``astray serve token``: make, list and remove the tokens by which senders and people are known to the service."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from astray.cli.console import say, tell
+
+if TYPE_CHECKING:
+    from astray.service.store import Connection
+
+tokens = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    help="Make, list and remove tokens. A service that runs takes notice within seconds.",
+)
+
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the service.", show_default=False)]
+StoreUrl = Annotated[
+    str | None,
+    Option("--store", metavar="URL", help="Its store, if that is a PostgreSQL database.", show_default=False),
+]
+Name = Annotated[str, Argument(metavar="NAME", help="What the token is called, such as ana-phone.", show_default=False)]
+
+
+@tokens.command()
+def add(
+    folder: Folder,
+    name: Name,
+    agent: Annotated[
+        list[str] | None,
+        Option("--agent", metavar="NAME", help="For this agent alone; may be given several times.", show_default=False),
+    ] = None,
+    send: Annotated[bool, Option("--send", help="To send fixes; the default if nothing else is given.")] = False,
+    read: Annotated[bool, Option("--read", help="To see agents, trips and alerts.")] = False,
+    write: Annotated[
+        bool, Option("--write", help="To judge trips, change settings and erase people; includes --read.")
+    ] = False,
+    store: StoreUrl = None,
+) -> None:
+    """Make a token and print it. It is shown this once: only a digest of it is kept.
+
+    [b]Examples[/b]
+
+      [dim]# for a telephone that sends the fixes of one person[/dim]
+      astray serve token add data ana-phone --agent ana/phone
+      [dim]# for somebody who works with the page[/dim]
+      astray serve token add data operator --write
+    """
+    from astray.service.access import tokens as access
+
+    rights = [right for right, given in (("send", send), ("read", read or write), ("write", write)) if given]
+    with closing(_opened(folder, store)) as connection:
+        tell(access.add(connection, name, rights or ["send"], agent or None))
+
+
+@tokens.command(name="list")
+def list_(folder: Folder, store: StoreUrl = None) -> None:
+    """Say which tokens there are, what they allow and for whom; not the tokens themselves."""
+    from astray.core.times import moment
+    from astray.service.access import tokens as access
+
+    with closing(_opened(folder, store)) as connection:
+        known = access.known(connection)
+    for token in known:
+        whose = "all agents" if token.scope.agents is None else ", ".join(token.scope.agents)
+        tell(f"{token.name}: {', '.join(token.scope.rights)} for {whose}, made {moment(round(token.made))}")
+    if not known:
+        say("there is no token: on this machine everybody may do everything, and from elsewhere nobody anything")
+
+
+@tokens.command()
+def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
+    """Make a token worthless."""
+    from astray.service.access import tokens as access
+
+    with closing(_opened(folder, store)) as connection:
+        access.remove(connection, name)
+
+
+def _opened(folder: Path, url: str | None) -> Connection:
+    """A connection to a store, whether or not a service has it: a token is one row, which databases write safely."""
+    from astray.core.errors import InUseError
+    from astray.service.store import open_store
+
+    with suppress(InUseError):  # a service has it, and has done this
+        open_store(folder, url).close()  # makes it, or brings it up to date
+    if url is not None:
+        from astray.service.store.postgres import PostgresConnection
+
+        return PostgresConnection(url, write=True)
+    from astray.service.store.sqlite import NAME, SqliteConnection
+
+    return SqliteConnection(folder / NAME, write=True)

@@ -1,0 +1,204 @@
+"""Files that are whole or not there, and that one process at a time changes."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from astray.core.errors import DataError, InUseError
+
+try:
+    import fcntl
+except ImportError:  # Windows: there files are not locked
+    fcntl = None  # type: ignore[assignment]
+
+PATIENCE = 60.0  # seconds that one waits for another process to be done with a file
+ASK_AGAIN = 0.05  # seconds between two tries
+
+
+def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
+    """Refuse a file that could not be written, before the work is done; its name must end in one of ``suffixes``."""
+    _resolved(path)
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device"
+        raise DataError(f"{what} where a file is to be written", place=path, remedy="name the file")
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent}", place=path, remedy="make it first")
+
+
+def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
+    """Refuse to write over one of the files that are read, by whatever name; the ``reason`` says what it holds."""
+    if output is None:
+        return
+    target, there = _resolved(output), output.exists()
+    if any(file.samefile(output) if there else _resolved(file) == target for file in files if file.exists() == there):
+        raise DataError(reason, place=output, remedy="name another output")
+
+
+def _resolved(path: Path) -> Path:
+    """Where a path leads; one whose links lead in a circle is refused."""
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError) as error:  # a RuntimeError before Python 3.13
+        raise DataError("its links lead in a circle", place=path, remedy="name another file") from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of ``path`` when the block ends well, and vanishes when it does not.
+
+    Whatever happens in between (an exception, a full disk, a killed process), ``path`` is the old file or the new one.
+    A link stays a link: what it points to is replaced. A file that is replaced hands its mode on.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder, "greeting")
+    ...     with replacing(target) as file:
+    ...         _ = file.write(b"hello")
+    ...     target.read_bytes(), len(list(Path(folder).iterdir()))
+    (b'hello', 1)
+    """
+    path = _resolved(path)
+    if path.exists():
+        check_target(path)  # a device must not be replaced by a file
+    _remove_leftovers(path)
+    temporary, file = _temporary(path)
+    try:
+        with file:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(temporary, path.stat().st_mode & 0o7777)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name != "nt":
+                os.replace(temporary, path)  # while it is locked, so that nobody takes it for a leftover
+        if os.name == "nt":
+            os.replace(temporary, path)  # an open file cannot be moved there
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    with contextlib.suppress(OSError):  # not every file system can sync a folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside ``path``, locked as long as it is open: what is not locked was left by a killed process."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{_host()}-{secrets.token_hex(6)}.tmp")
+        file = open(temporary, "xb")  # noqa: SIM115  (the caller closes it)
+        try:
+            if _locked(file.fileno()) and _is_at(file.fileno(), temporary):
+                return temporary, file
+        except OSError:  # a file system without locks, where nobody removes leftovers either
+            return temporary, file
+        file.close()  # somebody has taken it for a leftover before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes of this machine that were killed while they wrote ``path`` have left behind.
+
+    Other machines may write to the same folder, and not every file system tells of their locks: theirs are left alone.
+    """
+    ours = re.compile(rf"\.{re.escape(path.name)}\.{_host()}-[0-9a-f]{{12}}\.tmp")
+    with contextlib.suppress(OSError):  # a folder that cannot be listed, or a file that another one has just removed
+        for left in path.parent.glob(".*.tmp"):
+            if ours.fullmatch(left.name):
+                with left.open("rb") as file:
+                    if _locked(file.fileno()):
+                        for parts in path.parent.glob(f"{glob.escape(left.name)}.*"):  # what waited beside it
+                            shutil.rmtree(parts)
+                        left.unlink()
+
+
+def _host() -> str:
+    """What tells this machine from others, as far as its name does."""
+    return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
+
+
+def _locked(file: int) -> bool:
+    """Whether an open file could be locked at once, until it is closed; on Windows it counts as if it were."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether this open file is the one that has this name now."""
+    return path.exists() and os.path.samestat(os.fstat(file), path.stat())
+
+
+@contextlib.contextmanager
+def changing(path: Path, patience: float | None = None) -> Iterator[None]:
+    """Be the only process that changes a file: others that ask for it wait for so long, and are then refused.
+
+    Raises
+    ------
+    InUseError
+        If another process does not let go of the file in time; nothing was changed.
+    """
+    if fcntl is None or not path.is_file():
+        yield
+        return
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    while True:
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise InUseError("another process has just removed it", place=path, remedy="try again") from error
+        try:
+            if not _locked(file):
+                if time.monotonic() > until:
+                    raise InUseError("another process is changing it", place=path, remedy="try again when it is done")
+                time.sleep(ASK_AGAIN)
+                continue
+            if _is_at(file, path):  # who had it before may have put another file in its place
+                yield
+                return
+        finally:
+            os.close(file)
+
+
+def lock_of(path: Path) -> Path:
+    """The file that says that a process works with another one."""
+    return path.with_name(f"{path.name}.lock")
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Be the only process that works with a file for a while, though the file itself may be replaced meanwhile.
+
+    A second one is refused at once. While it lasts there is an empty file of the same name that ends in ``.lock``; a
+    file of that name which holds something is somebody's own, and is left alone.
+    """
+    check_target(path)
+    lock = lock_of(path)
+    check_target(lock)
+    if lock.exists() and lock.stat().st_size:
+        reason = f"{lock.name} beside it would be its lock, but holds something"
+        raise DataError(reason, place=path, remedy="name another file, or move that one")
+    lock.touch()
+    with changing(lock, patience=0.0):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)

@@ -1,0 +1,412 @@
+"""Arrays and tables grouped into trajectories, one row a fix or step, and what is refused of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.core.errors import DataError, Remedy
+from astray.core.fixes import as_labels, place_faults
+
+Array = NDArray[Any]
+
+YEAR = 365.25 * 86_400.0
+MOST_SECONDS = 7.3e9  # since 1970, as readers have it; milliseconds, mistaken for seconds, lie thousands of years ahead
+FIX_COLUMNS = ("time", "lat", "lon")
+KEYS = ("agent", "trajectory")
+ROWS = 1 << 18
+"""How many rows are worked on at a time, where all of them at once would take much memory."""
+
+
+class Grouped(NamedTuple):
+    """What :class:`~astray.Trajectories` are made of."""
+
+    columns: dict[str, Array]  # one row a fix or step, trajectories one after the other
+    offsets: NDArray[np.int64]  # where each trajectory begins, and where the last one ends
+    agent_ids: NDArray[np.str_]  # one a trajectory
+    trajectory_ids: NDArray[np.str_]
+    context: dict[str, Array]  # one row a trajectory
+
+
+def group_fixes(
+    time: ArrayLike,
+    lat: ArrayLike,
+    lon: ArrayLike,
+    agent: ArrayLike | pl.Series,
+    trajectory: ArrayLike | pl.Series | None,
+    columns: Mapping[str, ArrayLike] | None,
+    context: Mapping[str, ArrayLike] | None,
+) -> Grouped:
+    """Fixes in any order, by agent and trajectory; see :meth:`astray.Trajectories.from_fixes`."""
+    rows = {name: _numbers(name, values) for name, values in (("time", time), ("lat", lat), ("lon", lon))}
+    n = rows["time"].size
+    agents = _labels("agent", agent, n)
+    trajectories = agents if trajectory is None else _labels("trajectory", trajectory, n)
+    rows |= {name: np.array(values) for name, values in (columns or {}).items()}
+    kept = {f"context {name}": np.array(values) for name, values in (context or {}).items()}
+    for name, values in (rows | kept).items():
+        if values.shape[:1] != (n,):
+            what = name.removeprefix("context ")
+            raise DataError(
+                f"column {what!r} has the shape {values.shape} for {n} times", remedy="give one value a fix"
+            )
+    codes, labels = numbered(pl.DataFrame({"agent": agents, "trajectory": trajectories}))
+    rows |= kept
+    offsets = put_in_order(rows, codes)
+    first = {name.removeprefix("context "): rows.pop(name)[offsets[:-1]] for name in kept}
+    agent_ids, trajectory_ids = (as_text(labels[role].to_numpy()) for role in KEYS)
+    return Grouped(rows, offsets, agent_ids, trajectory_ids, first)
+
+
+def numbered(labels: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
+    """A number for each row, the same where the labels are, and the labels by their number, as they first appear.
+
+    Labels are compared run by run, not row by row, so a table that is grouped already costs little.
+
+    >>> codes, known = numbered(pl.DataFrame({"agent": ["ana", "ana", "bob", "ana"]}))
+    >>> codes.tolist(), known["agent"].to_list()
+    ([0, 0, 1, 0], ['ana', 'bob'])
+    """
+    starts = run_starts(labels)
+    runs = labels[starts]
+    known = runs.unique(keep="first", maintain_order=True)
+    of_run = np.arange(len(starts), dtype=np.int32)
+    if known.height < runs.height:
+        found = runs.join(known.with_row_index("code"), on=labels.columns, how="left", nulls_equal=True)
+        of_run = found["code"].to_numpy().astype(np.int32)
+    return np.repeat(of_run, np.diff(np.r_[starts, labels.height])), known
+
+
+def run_starts(labels: pl.DataFrame) -> NDArray[np.int64]:
+    """The rows that differ from the row before."""
+    change = np.zeros(labels.height, dtype=np.bool_)
+    change[:1] = True
+    for series in labels:
+        change |= series.ne_missing(series.shift(1)).to_numpy()
+    return np.flatnonzero(change)
+
+
+def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Put rows into the order of their trajectories' numbers, then of their times; equal times keep theirs.
+
+    Columns are replaced one after the other, so that never more than one of them is there twice; the codes are used
+    up. Returns the offsets of the trajectories.
+
+    >>> columns = {"time": np.array([5.0, 1.0, 3.0]), "lat": np.array([0.5, 0.1, 0.3])}
+    >>> put_in_order(columns, np.array([0, 1, 0], np.int32)).tolist(), columns["lat"].tolist()
+    ([0, 2, 3], [0.3, 0.5, 0.1])
+    """
+    parts = [slice(low, low + ROWS) for low in range(0, len(codes), ROWS)]
+    lengths = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    for part in parts:
+        lengths += np.bincount(codes[part], minlength=len(lengths))
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if (codes[1:] < codes[:-1]).any():
+        targets = _targets(codes, offsets[:-1].copy())
+        for name in columns:
+            moved = np.empty_like(columns[name])
+            for part in parts:
+                moved[targets[part]] = columns[name][part]
+            columns[name] = moved
+    sort_by_time(columns, offsets)
+    return offsets
+
+
+def _targets(codes: NDArray[np.int32], free: NDArray[np.int64]) -> NDArray[np.int32 | np.int64]:
+    """Where each row goes, in place of its code; ``free`` is where the next row of each code goes, and moves on."""
+    targets: NDArray[np.int32 | np.int64] = codes if len(codes) < 2**31 else codes.astype(np.int64)
+    for low in range(0, len(codes), ROWS):
+        here = targets[low : low + ROWS]
+        order = np.argsort(here, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(here[order]) != 0])
+        lengths = np.diff(np.r_[starts, len(here)])
+        found = here[order[starts]]
+        here[order] = np.arange(len(here)) + np.repeat(free[found] - starts, lengths)
+        free[found] += lengths
+    return targets
+
+
+def sort_by_time(columns: dict[str, Array], offsets: NDArray[np.int64]) -> None:
+    """Put the rows of each trajectory in order of time, in place; equal times keep theirs."""
+    time = columns["time"]
+    if not len(time):
+        return
+    backwards = np.r_[False, time[1:] < time[:-1]]
+    backwards[offsets[:-1]] = False
+    for i in np.flatnonzero(np.logical_or.reduceat(backwards, offsets[:-1])).tolist():
+        here = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(time[here], kind="stable")
+        for values in columns.values():
+            values[here] = values[here][order]
+
+
+def group_frame(
+    frame: Any,
+    time: str,
+    lat: str,
+    lon: str,
+    agent: str | None,
+    trajectory: str | None,
+    columns: Sequence[str],
+    context: Sequence[str],
+) -> Grouped:
+    """Fixes of a table, by agent and trajectory; see :meth:`astray.Trajectories.from_frame`."""
+    table = as_polars(frame)
+    # Only under its usual name may a column be absent: another name that is not there is a slip of the pen.
+    labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
+    wanted = (time, lat, lon, *columns, *context, *labels)
+    missing = [name for name in wanted if name not in table.columns]
+    if missing:
+        raise DataError(f"no column named {missing[0]!r}", remedy=f"the table has {', '.join(table.columns)}")
+
+    def optional(name: str | None) -> pl.Series | None:
+        return as_labels(table[name]) if name is not None and name in table.columns else None
+
+    agents, trips = optional(agent), optional(trajectory)
+    for role, series in (("agent", agents), ("trajectory", trips)):
+        if series is not None and series.null_count():
+            row = int(series.is_null().arg_max() or 0)
+            raise DataError(f"the {role} is missing", place=f"row {row}", remedy="fill it in or drop the row")
+    return group_fixes(
+        time=_seconds(table[time]),
+        lat=_degrees(table[lat]),
+        lon=_degrees(table[lon]),
+        agent="" if agents is None else agents,
+        trajectory=trips,
+        columns={name: table[name].to_numpy() for name in columns},
+        context={name: table[name].to_numpy() for name in context},
+    )
+
+
+def join_steps(
+    states: Iterable[ArrayLike], actions: Iterable[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
+) -> Grouped:
+    """One pair of arrays a trajectory, joined; see :meth:`astray.Trajectories.from_steps`."""
+    s, a = _matrices("states", states), _matrices("actions", actions)
+    if len(s) != len(a):
+        raise DataError(f"{len(s)} arrays of states but {len(a)} of actions", remedy="give one of each a trajectory")
+    if not s:
+        raise DataError("no trajectories were given", remedy="give at least one")
+    for i, (si, ai) in enumerate(zip(s, a, strict=True)):
+        if len(si) != len(ai):
+            raise DataError(
+                f"trajectory {i} has {len(si)} states and {len(ai)} actions", remedy="give one action a state"
+            )
+        if not len(si):
+            raise DataError(f"trajectory {i} is empty", remedy="leave it out")
+        for name, rows, first in (("states", si, s[0]), ("actions", ai, a[0])):
+            if rows.shape[1] != first.shape[1]:
+                raise DataError(
+                    f"trajectory {i} has {rows.shape[1]} columns of {name}, trajectory 0 has {first.shape[1]}",
+                    remedy="give the same number in every trajectory",
+                )
+    agents = as_text(agent_ids)
+    if agents.shape not in ((), (1,), (len(s),)):
+        raise DataError(
+            f"there are agent_ids of the shape {agents.shape} for {len(s)} trajectories", remedy="give one of each"
+        )
+    return Grouped(
+        {"state": np.concatenate(s), "action": np.concatenate(a)},
+        np.r_[0, np.cumsum([len(x) for x in s])],
+        np.broadcast_to(agents, len(s)),
+        as_text(_names_of(s, a) if trajectory_ids is None else trajectory_ids),
+        {},
+    )
+
+
+def _names_of(states: Sequence[Array], actions: Sequence[Array]) -> list[str]:
+    """A name for each run that tells it from every other run, here or given later: it is made of what the run holds.
+
+    Runs that are equal to the last bit are one run; where a set holds it twice, they are numbered.
+    """
+    names: dict[str, int] = {}
+    found = []
+    for pair in zip(states, actions, strict=True):
+        told = hashlib.blake2b(digest_size=6)
+        for rows in pair:
+            told.update(np.ascontiguousarray(rows).tobytes())
+        name = f"run-{told.hexdigest()}"
+        names[name] = names.get(name, 0) + 1
+        found.append(name if names[name] == 1 else f"{name}-{names[name]}")
+    return found
+
+
+def as_polars(frame: Any) -> pl.DataFrame:
+    """A polars data frame of anything that is one, or speaks the Arrow stream protocol, or is a mapping of arrays."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
+        return _converted(frame)
+    raise DataError(f"no data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
+
+
+def _converted(frame: Any) -> pl.DataFrame:
+    """A table of another library, or a mapping; what cannot be converted is refused, whoever says so."""
+    try:
+        return pl.DataFrame(frame)
+    except ImportError:
+        raise  # of pyarrow, which pandas hands its tables over by
+    except (ValueError, TypeError, NotImplementedError, OverflowError, pl.exceptions.PolarsError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        remedy = "give each column a name of its own and values of one kind: numbers, text or date-times"
+        raise DataError(f"the table cannot be converted ({said:.200})", remedy=remedy) from error
+
+
+def _seconds(series: pl.Series) -> Array:
+    """Times as seconds since 1970 in UTC."""
+    if series.dtype == pl.Date:
+        series = series.cast(pl.Datetime("us"))
+    if isinstance(series.dtype, pl.Datetime):
+        return series.dt.timestamp("us").to_numpy() / 1e6
+    if not series.dtype.is_numeric():
+        raise DataError(f"column {series.name!r} holds {series.dtype}", remedy="give date-times or seconds since 1970")
+    seconds = series.cast(pl.Float64).to_numpy()
+    if len(seconds) and np.nanmin(np.abs(seconds)) > MOST_SECONDS:
+        raise DataError(
+            f"column {series.name!r} would lie after the year {1970 + MOST_SECONDS / YEAR:.0f}",
+            remedy="if it holds milliseconds, divide it by 1000, or give date-times",
+        )
+    return seconds
+
+
+def _degrees(series: pl.Series) -> Array:
+    try:
+        return series.cast(pl.Float64).to_numpy()
+    except pl.exceptions.PolarsError:
+        raise DataError(f"column {series.name!r} holds {series.dtype}", remedy="give degrees as numbers") from None
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    if np.ma.is_masked(values):
+        raise DataError(f"column {name!r} has masked values", remedy="fill or drop those fixes")
+    try:
+        given = np.asarray(values)
+        if name == "time" and given.dtype.kind == "M":
+            moments = given.astype("datetime64[us]")
+            return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+        if given.dtype.kind in "mM":
+            raise DataError(f"column {name!r} holds {given.dtype}, not numbers", remedy="give one number a fix")
+        return np.array(values, np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"column {name!r} does not hold numbers", remedy="give one number a fix") from None
+
+
+def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
+    """Arrays of numbers, one a trajectory, as rows by columns; what is no such thing is refused."""
+    if isinstance(arrays, np.ndarray) and arrays.ndim < 3 and arrays.dtype != object:
+        raise DataError(
+            f"the {name} are one array of the shape {arrays.shape}",
+            remedy=f"give a list with one array a trajectory: [{name}] for one, list({name}) if each row is one",
+        )
+    if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
+        raise DataError(f"the {name} are {type(arrays).__name__}", remedy="give a list with one array a trajectory")
+    return [_matrix(f"the {name} of trajectory {i}", values) for i, values in enumerate(arrays)]
+
+
+def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        given = np.asarray(values)
+        rows = given.astype(np.float64) if given.dtype.kind in "biufO" else None
+    except (TypeError, ValueError, OverflowError):
+        rows = None
+    if rows is None:
+        raise DataError(f"{what} are not numbers, rows by columns", remedy="convert them, or leave that trajectory out")
+    if np.ma.is_masked(values):
+        raise DataError(f"{what} have masked values", remedy="fill or drop those steps")
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise DataError(f"{what} have the shape {rows.shape}", remedy="give one row a step, one column a number")
+    return rows
+
+
+def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
+    labels = values if isinstance(values, pl.Series) else as_text(values)
+    if not isinstance(values, pl.Series) and (absent := _absent(values)).any():
+        remedy = "fill it in or drop the fix"
+        raise DataError(f"the {role} is missing", place=f"fix {int(np.argmax(absent))}", remedy=remedy)
+    if labels.shape not in ((), (1,), (n,)):
+        raise DataError(
+            f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one a fix"
+        )
+    if isinstance(labels, pl.Series):
+        return labels
+    return pl.Series(labels) if labels.shape == (n,) else pl.repeat(str(labels.item()), n, dtype=pl.String, eager=True)
+
+
+def _absent(values: ArrayLike) -> NDArray[np.bool_]:
+    """Which labels are None or a number that is none."""
+    given = np.atleast_1d(np.asarray(values))
+    if given.dtype.kind == "O":
+        return np.array([v is None or (isinstance(v, float) and v != v) for v in given.flat], np.bool_)
+    return np.asarray(np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, np.bool_)).ravel()
+
+
+def as_text(values: ArrayLike) -> NDArray[np.str_]:
+    """Labels as text."""
+    return np.asarray(values).astype(np.str_)
+
+
+def check(t: Grouped) -> None:
+    """Refuse what is no set of trajectories, or holds impossible values."""
+    n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
+    if not n_rows:
+        raise DataError("trajectories without a column", remedy="give time, lat and lon, or state and action")
+    if len(set(n_rows.values())) > 1:
+        raise DataError(f"columns have different numbers of rows: {n_rows}", remedy="give one value a row in each")
+    rows = next(iter(n_rows.values()))
+    if t.offsets.ndim != 1 or len(t.offsets) < 1 or t.offsets[0] != 0 or t.offsets[-1] != rows:
+        raise DataError("offsets that do not fit", remedy=f"let them run from 0 to the number of rows ({rows})")
+    lengths = np.diff(t.offsets)
+    if (lengths <= 0).any():
+        raise DataError(f"trajectory {int(np.argmin(lengths))} is empty", remedy="leave it out")
+    for name, values in {"agent_ids": t.agent_ids, "trajectory_ids": t.trajectory_ids, **t.context}.items():
+        if values.shape[:1] != (len(lengths),):
+            reason = f"{name!r} has the shape {values.shape} for {len(lengths)} trajectories"
+            raise DataError(reason, remedy="give one value a trajectory")
+
+    def where(row: int) -> str:
+        i = int(np.searchsorted(t.offsets, row, side="right")) - 1
+        what = "step" if "state" in t.columns else "fix"
+        return f"trajectory {str(t.trajectory_ids[i])!r} of agent {str(t.agent_ids[i])!r}, {what} {row - t.offsets[i]}"
+
+    def refuse(bad: NDArray[np.bool_], what: str, remedy: Remedy, low: int = 0) -> None:
+        if bad.any():
+            raise DataError(what, place=where(low + int(np.argmax(bad))), remedy=remedy)
+
+    for name in (*FIX_COLUMNS, "state", "action"):
+        if name not in t.columns:
+            continue
+        values = t.columns[name]
+        if values.dtype.kind not in "fiu":
+            raise DataError(f"column {name!r} holds {values.dtype}, not numbers", remedy="convert it")
+        if name in FIX_COLUMNS and values.ndim != 1:
+            raise DataError(f"column {name!r} has the shape {values.shape}", remedy="give one number a fix")
+        if name in ("state", "action") and (values.ndim != 2 or not values.shape[1]):
+            raise DataError(
+                f"column {name!r} has the shape {values.shape}", remedy="give one row a step, one column a number"
+            )
+        if name not in ("lat", "lon"):
+            bad = ~np.isfinite(values)
+            refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
+    if all(name in t.columns for name in FIX_COLUMNS):
+        far = np.abs(t.columns["time"]) > MOST_SECONDS
+        refuse(far, f"time lies more than {MOST_SECONDS / YEAR:.0f} years from 1970", "give seconds since 1970")
+        for low in range(0, rows, ROWS):
+            lat, lon = (t.columns[name][low : low + ROWS] for name in ("lat", "lon"))
+            for fault in place_faults(lat, lon, zero_ok=True):
+                refuse(fault.rows, fault.reason, fault.remedy, low)
+    if "time" in t.columns and rows:
+        backwards = np.r_[False, t.columns["time"][1:] < t.columns["time"][:-1]]
+        backwards[t.offsets[:-1]] = False
+        refuse(backwards, "time runs backwards", "sort the fixes (Trajectories.from_fixes does)")

@@ -1,0 +1,578 @@
+"""Settings: each is declared once, as a field of a dataclass below, with its default, help and check.
+
+From a declaration derive the flag (``--eps``), the name in a TOML file (``eps``), the one in the environment
+(``ASTRAY_EPS``), the parameter of the detectors that take it, and its line in the documentation. Flags override the
+environment, which overrides the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from astray.core.errors import AstrayError, DataError
+
+if TYPE_CHECKING:
+    from astray.features.encoders import Encoder
+    from astray.irl.counterfactuals import Counterfactual
+    from astray.irl.step_world import StepCounterfactual
+    from astray.scoring.decisions import Threshold
+
+PREFIX = "ASTRAY_"
+ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
+ASPECTS = ("place", "route", "manner", "time")
+DATA = ("geolife", "porto")
+"""Names in the environment (``ASTRAY_PORTO``) that say where data are; they are nobody's settings."""
+EXCLUSIVE = ("eps", "false_alarm_rate")
+"""Either decides by itself; what is given last counts."""
+FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
+TABLES = ("csv", "parquet")
+"""What else a table may be called."""
+
+
+class SettingsError(AstrayError, ValueError):
+    """A setting is unknown or has a value that it cannot have; the text says where it was given and what it takes."""
+
+
+# -------------------------------------------------------------------- what a declaration says
+
+
+class Kind(NamedTuple):
+    """What a setting is written as."""
+
+    read: Callable[[Any], Any]  # from TOML or text; TypeError or ValueError if it cannot be
+    flag: Any  # the type of its flag
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _number(wanted: type[int] | type[float], value: Any) -> int | float:
+    what = "a whole number" if wanted is int else "a number"
+    fits = isinstance(value, (str, int) if wanted is int else (str, int, float)) and not isinstance(value, bool)
+    try:
+        number = wanted(value) if fits else None
+    except ValueError:
+        number = None
+    if number is None or number != number:
+        raise ValueError(f"{value!r} is not {what}")
+    return number
+
+
+def _truth(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, or one text with commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise TypeError(f"{value!r} is not a list of texts")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _pairs(value: Any) -> dict[str, str]:
+    """A table, or texts of the form ``name=value``, with commas between them.
+
+    >>> _pairs("lat=Breite, lon=Laenge")
+    {'lat': 'Breite', 'lon': 'Laenge'}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): str(part) for name, part in value.items()}
+    pairs = {}
+    for part in _texts(",".join(value) if isinstance(value, (list, tuple)) else value):
+        name, equals, rest = part.partition("=")
+        if not (name.strip() and equals and rest.strip()):
+            raise ValueError(f"{part!r} is not of the form name=value")
+        pairs[name.strip()] = rest.strip()
+    return pairs
+
+
+TEXT = Kind(_text, str)
+WHOLE = Kind(partial(_number, int), int)
+NUMBER = Kind(partial(_number, float), float)
+TRUTH = Kind(_truth, bool)
+TEXTS = Kind(_texts, str)
+PAIRS = Kind(_pairs, list[str])
+
+Check = tuple[Callable[[Any], bool], str]
+
+POSITIVE: Check = (lambda value: value > 0), "a number above 0"
+NOT_NEGATIVE: Check = (lambda value: value >= 0), "0 or more"
+SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 0.01"
+
+
+def _is_zone(name: str) -> bool:
+    from astray.core.zones import is_known  # only who names a zone waits for it
+
+    return is_known(name)
+
+
+ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"
+
+
+def _one_of(*names: str, objects: bool = False) -> Check:
+    """One of some names or, in Python, an object that is no text."""
+    return (lambda value: value in names or (objects and not isinstance(value, str))), f"one of {', '.join(names)}"
+
+
+def _some_of(*names: str) -> Check:
+    return (lambda given: bool(given) and set(given) <= set(names)), f"some of {', '.join(names)}"
+
+
+def setting(
+    kind: Kind, default: Any, help: str, check: Check | None = None, *, metavar: str | None = None, more: str = ""
+) -> Any:
+    """Declare a setting as a field of a dataclass; ``more`` is only for the docstrings of the detectors."""
+    told = {"kind": kind, "help": help, "check": check, "metavar": metavar, "more": more}
+    return field(default=default, metadata=told)
+
+
+# -------------------------------------------------------------------- the settings
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Reading:
+    """How a file of trips is read."""
+
+    format: str | None = setting(
+        TEXT,
+        None,
+        f"The format, where it is not recognised: {', '.join((*FORMATS, *TABLES))}.",
+        _one_of(*FORMATS, *TABLES),
+    )
+    columns: Mapping[str, str] | None = setting(
+        PAIRS,
+        None,
+        "Which column plays which part, where the usual names (lat, lng, user_id, timestamp, trip_id, ...) are not "
+        f"used. Roles: {', '.join(ROLES)}. Example: lat=Breite,lon=Laenge",
+        ((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
+        metavar="ROLE=NAME,...",
+    )
+    time_unit: str | None = setting(
+        TEXT,
+        None,
+        "Unit of times that are numbers: s, ms, us, ns, or excel for a spreadsheet's dates.",
+        _one_of("s", "ms", "us", "ns", "excel"),
+    )
+    users: tuple[str, ...] | None = setting(TEXTS, None, "Only these persons of GeoLife.", metavar="A,B,...")
+    cache: str | None = setting(TEXT, None, "Keep GeoLife here as Parquet, to parse it only once.", metavar="FILE")
+    read: Mapping[str, str] | None = setting(
+        PAIRS,
+        None,
+        "A further option of the format's reader, such as delimiter=; or encoding=latin-1 or keep_missing=true.",
+        metavar="NAME=VALUE",
+    )
+    trips: str | None = setting(
+        TEXT,
+        None,
+        "Take trips as the file names them, or cut fixes into trips at gaps and stays, as watch does. By default only "
+        "fixes that name no trip are cut.",
+        _one_of("as-given", "cut"),
+        metavar="as-given|cut",
+    )
+    skip_bad: bool = setting(
+        TRUTH, False, "Leave out rows that cannot be used, and list them at the end, instead of refusing the file."
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LocalTime:
+    """By which clocks the agents live."""
+
+    time_zone: str | None = setting(
+        TEXT,
+        None,
+        "The agents' time zone, such as Europe/Lisbon. Times are said in it, and times in a file that name no zone are "
+        "read in it. By default times are said in the zone that the file names, or else that of the place.",
+        ZONE,
+        metavar="ZONE",
+        more="Hours of the day are counted by its standard time. Without it they are counted by the longitude.",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Streaming:
+    """How a file that is too large to be loaded is read and scored."""
+
+    whole: bool = setting(
+        TRUTH, False, "Load a large table instead of streaming it: for rows that are not grouped by trip."
+    )
+    workers: int = setting(WHOLE, 0, "Processes to work with; 0 is one for each core.", NOT_NEGATIVE)
+    cluster: str | None = setting(
+        TEXT,
+        None,
+        "Let the workers of this Dask scheduler do the work instead: tls://HOST:8786, or tcp://127.0.0.1:8786.",
+        metavar="ADDRESS",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Chance:
+    """Where randomness begins."""
+
+    seed: int = setting(WHOLE, 0, "The same seed and data give the same result, bit for bit.", NOT_NEGATIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Remarks:
+    """What a command says on the way."""
+
+    quiet: bool = setting(
+        TRUTH, False, "No progress and no remarks on standard error; errors and left-out rows are still said."
+    )
+    verbose: bool = setting(TRUTH, False, "With the progress, say what each worker process has done.")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Learning:
+    """How every model is learned."""
+
+    look_for: Sequence[str] | Mapping[str, float] | None = setting(
+        TEXTS,
+        None,
+        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all: "
+        "of one agent place most, of a pool alike.",
+        _some_of(*ASPECTS),
+        metavar="A,B,...",
+        more="Or a mapping that says how much each of them counts.",
+    )
+    reward: str | None = setting(
+        TEXT,
+        None,
+        "Begin with the reward that astray pretrain wrote here, instead of the one that ships with astray.",
+        metavar="FILE",
+    )
+    iterations: int | None = setting(
+        WHOLE, None, "Iterations of learning, where there are others to learn from.", POSITIVE, more="N of Algorithm 1."
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OneAgent:
+    """How a model of one agent, or of one pool of agents, is learned."""
+
+    max_population: int = setting(WHOLE, 5000, "Learn from at most so many trips of others.", POSITIVE)
+    keep: int = setting(
+        WHOLE, 300, "Past trips that the model keeps, thinned, to show and to go on learning from.", POSITIVE
+    )
+    interval: float | None = setting(
+        NUMBER,
+        None,
+        "Seconds between the steps that are looked at. By default the data's own, between 15 and 30.",
+        POSITIVE,
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FleetOnly:
+    """How a model of many agents is learned."""
+
+    max_agents: int = setting(
+        WHOLE, 64, "A fleet's reward goes on learning from at most so many agents; all are enrolled.", POSITIVE
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ItsOwn:
+    """Whether a model of one agent learns a reward of its own."""
+
+    preset: str = setting(
+        TEXT,
+        "default",
+        "shared: the reward that serves everybody; own: this reward, after it went on learning from these trips; "
+        "kdd19: the paper. By default own for a pool, shared for one agent.",
+        _one_of("default", "shared", "own", "kdd19"),
+        more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
+        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 9, "
+        "and N(tau) a plain mean.",
+    )
+    encoder: str | Encoder | None = setting(
+        TEXT,
+        None,
+        "What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
+        _one_of("familiarity", "fourier", "raw", objects=True),
+        more="Or an object with ``names`` and ``encode(steps, without)``; a model with one cannot be saved.",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OwnReward:
+    """How a reward of the agent's own is learned."""
+
+    objective: str | None = setting(
+        TEXT, None, "step, or trajectory: the paper's Eq. 9.", _one_of("step", "trajectory")
+    )
+    heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
+    networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)
+    explorers: Sequence[str | Counterfactual | StepCounterfactual] | None = setting(
+        TEXTS,
+        None,
+        "Counterfactuals in the background, by name: the ways of going wrong to look for.",
+        metavar="A,B,...",
+        more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
+        "``exchange``. Or functions of one's own (:data:`~astray.irl.counterfactuals.Counterfactual`, "
+        ":data:`~astray.irl.step_world.StepCounterfactual`), of which a saved model holds the names alone.",
+    )
+    window: float | None = setting(
+        NUMBER,
+        None,
+        "Seconds of the worst window, which finds what is short.",
+        POSITIVE,
+        more="Steps, for states and actions; by default 120 seconds or 10 steps.",
+    )
+    robust: bool = setting(TRUTH, False, "Scales by median and quantile, for heavy tails.")
+    max_trips: int = setting(WHOLE, 5000, "Learn from at most so many trips; all are remembered.", POSITIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Deciding:
+    """When a trip is flagged, and when that is for a person to review."""
+
+    eps: Threshold | None = setting(
+        NUMBER,
+        None,
+        "Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about 0, "
+        "give or take 1; the paper's threshold is -2.",
+        more="Or a function of the trips (:class:`~astray.scoring.decisions.ByHour`, "
+        ":class:`~astray.scoring.decisions.ByContext`).",
+    )
+    false_alarm_rate: float = setting(
+        NUMBER,
+        0.02,
+        "Flag about this share of normal trips.",
+        SHARE,
+        metavar="SHARE",
+        more="A reward of the agent's own that has left too few trips out to promise it decides by -2 instead, as the "
+        "paper does.",
+    )
+    gamma: Threshold = setting(
+        NUMBER,
+        1.5,
+        "Above this uncertainty a low score is for a person to review, not called an anomaly.",
+        POSITIVE,
+        more="Or a function of the trips.",
+    )
+    min_history: float = setting(NUMBER, 5, "With fewer past trips than this a low score is for review.", NOT_NEGATIVE)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Serving:
+    """Where the service listens and keeps things, and how far it goes."""
+
+    host: str = setting(TEXT, "127.0.0.1", "Where to listen. Other machines reach it only with TLS or behind a proxy.")
+    port: int = setting(WHOLE, 8417, "The port to listen on.", ((lambda port: 0 <= port < 65_536), "0 to 65535"))
+    store: str | None = setting(
+        TEXT,
+        None,
+        "Keep everything in this PostgreSQL database instead of a file in the folder.",
+        metavar="postgresql://...",
+    )
+    mqtt: str | None = setting(
+        TEXT, None, "Also take fixes from this broker, such as mqtt://localhost.", metavar="mqtt://..."
+    )
+    tokens: tuple[str, ...] | None = setting(
+        TEXTS, None, "Tokens that allow everything, beside those of astray serve token.", metavar="A,B,..."
+    )
+    host_names: tuple[str, ...] | None = setting(
+        TEXTS, None, "Further names by which the service is asked for, such as track.example.org.", metavar="A,B,..."
+    )
+    certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
+    key: str | None = setting(TEXT, None, "The key of the certificate.", metavar="FILE")
+    address: str | None = setting(
+        TEXT, None, "The address of the page for links in messages, such as https://track.example.org.", metavar="URL"
+    )
+    smtp: str | None = setting(
+        TEXT, None, "By which e-mail is sent: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
+    )
+    webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
+    behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
+    refresh: float = setting(
+        NUMBER, 24.0, "Hours between two refreshes of scales and reward; 0 is never.", NOT_NEGATIVE
+    )
+    known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
+    memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)
+
+
+# -------------------------------------------------------------------- what is given
+
+
+@dataclass(kw_only=True)
+class Settings(
+    Deciding, Serving, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
+):
+    """Everything that can be set; what was not given has its default.
+
+    Examples
+    --------
+    >>> settings = Settings.gather(environ={"ASTRAY_EPS": "-3", "ASTRAY_SEED": "1"}, flags={"seed": 7, "gamma": None})
+    >>> settings.eps, settings.seed, settings.gamma
+    (-3.0, 7, 1.5)
+    >>> settings.of(Deciding)
+    {'eps': -3.0}
+    >>> Settings.gather(environ={"ASTRAY_GAMMA": "much"})
+    Traceback (most recent call last):
+    ...
+    astray.core.settings.SettingsError: ASTRAY_GAMMA in the environment: 'much' is not a number; correct the value
+    """
+
+    names_given: frozenset[str] = frozenset()
+
+    @classmethod
+    def gather(
+        cls,
+        config: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        flags: Mapping[str, Any] | None = None,
+    ) -> Settings:
+        """The settings of a file, overridden by the environment, overridden by flags; a flag that is None is not given.
+
+        Parameters
+        ----------
+        config
+            A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
+        environ
+            The environment; names that are nearly a setting's are refused, other ``ASTRAY_...`` are somebody else's.
+        flags
+            Setting to value.
+        """
+        environ = {} if environ is None else environ
+        named = environ.get(f"{PREFIX}CONFIG")
+        file = config if config is not None else Path(named) if named else None
+        of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}
+        of_environ = {}
+        for key in sorted(k for k in environ if k.startswith(PREFIX) and k != f"{PREFIX}CONFIG"):
+            name = key.removeprefix(PREFIX).lower()
+            if name in DATA:
+                continue
+            if name in NAMES:
+                of_environ[name] = environ[key], f"{key} in the environment"
+            elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
+                meant = f"did you mean {PREFIX}{close[0].upper()}?"
+                raise SettingsError(f"{key} in the environment is no setting", remedy=meant)
+        of_flags = {name: (value, flag_of(name)) for name, value in (flags or {}).items() if value is not None}
+        given: dict[str, Any] = {}
+        for layer in (of_file, of_environ, of_flags):
+            both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
+            if len(both) > 1:
+                raise SettingsError("each decides by itself", place=" and ".join(both), remedy="give one of them")
+            if both:
+                given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
+            given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
+        return cls(**given, names_given=frozenset(given))
+
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of some settings that were given; a name that is no setting's is an error."""
+        return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
+
+    def of_results(self) -> dict[str, Any]:
+        """What was given that a result may depend on: neither who does the work nor what is said on the way."""
+        beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}
+        return self.given(name for name in NAMES if name not in beside)
+
+    def of(self, *classes: type[Any]) -> dict[str, Any]:
+        """What was given for some groups of settings, or for the constructor of a detector."""
+        wanted = {f.name for kind in classes for f in fields(kind)}
+        return self.given(name for name in NAMES if name in wanted)
+
+
+_FIELDS: dict[str, Field[Any]] = {f.name: f for f in fields(Settings) if "kind" in f.metadata}
+NAMES = tuple(_FIELDS)
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting.
+
+    >>> flag_of("skip_bad")
+    '--skip-bad'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def declared(name: str) -> Field[Any]:
+    """The declaration of a setting: its ``default``, and as ``metadata`` its kind, help, check and metavar."""
+    return _FIELDS[name]
+
+
+def reference() -> list[tuple[str, str, str]]:
+    """Name, default and meaning of every setting, for documentation.
+
+    >>> [row for row in reference() if row[0] == "robust"]
+    [('robust', 'False', 'Scales by median and quantile, for heavy tails.')]
+    """
+    return [(f.name, "" if f.default is None else str(f.default), f.metadata["help"]) for f in _FIELDS.values()]
+
+
+def check_parameters(holder: Any) -> None:
+    """Refuse a value, of an object whose fields are declared here, that its setting cannot have."""
+    for f in fields(holder):
+        value, check = getattr(holder, f.name), f.metadata.get("check")
+        if callable(value):
+            continue
+        wanted = _kind_wanted(value, f)
+        if wanted is None and check is not None and value is not None:
+            wanted = None if _holds(check, value) else check[1]
+        if wanted is not None:
+            raise DataError(f"{f.name} is {value!r}", remedy=f"give {wanted}")
+
+
+def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
+    """What a setting should be, where the value is not even of its kind."""
+    kind = setting.metadata.get("kind")
+    if value is None:
+        return "a number" if kind in (WHOLE, NUMBER) and setting.default is not None else None
+    if kind == WHOLE:
+        return None if isinstance(value, Integral) else "a whole number"
+    return "a number" if kind == NUMBER and isinstance(value, str | bytes) else None
+
+
+def _holds(check: Check, value: Any) -> bool:
+    try:
+        return bool(check[0](value))
+    except TypeError:  # a value that cannot even be compared
+        return False
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with open(file, "rb") as stream:
+            values = tomllib.load(stream)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(reason, place=file, remedy="give a TOML file with settings") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"not a TOML file ({error})", place=file, remedy="correct it") from error
+    for name in values:
+        if name not in NAMES:
+            close = difflib.get_close_matches(name, NAMES, 1)
+            remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
+            raise SettingsError(f"no setting is named {name!r}", place=file, remedy=remedy)
+    return values
+
+
+def _checked(name: str, value: Any, place: str) -> Any:
+    """The value in the setting's type, or a refusal that names the place."""
+    if name not in NAMES:
+        raise SettingsError("there is no such setting", place=place, remedy=f"there are {', '.join(NAMES)}")
+    try:
+        typed = declared(name).metadata["kind"].read(value)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(str(error), place=place, remedy="correct the value") from None
+    check: Check | None = declared(name).metadata["check"]
+    if check is not None and not check[0](typed):
+        raise SettingsError(f"{value!r} cannot be used", place=place, remedy=f"give {check[1]}")
+    return typed

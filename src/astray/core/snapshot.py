@@ -1,0 +1,77 @@
+"""A snapshot: what a live object holds, as one row of numbers that it can be restored from."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+
+ANEW = "start with a new state file"
+
+
+class Snapshot:
+    """Numbers that are put on in one order and taken off in the same.
+
+    >>> snapshot = Snapshot()
+    >>> snapshot.put(1.5, None, True)
+    >>> snapshot.put_many([7, 8])
+    >>> snapshot = Snapshot(snapshot.numbers)
+    >>> snapshot.take(), snapshot.maybe(), bool(snapshot.take()), snapshot.many().tolist()
+    (1.5, None, True, [7.0, 8.0])
+    """
+
+    __slots__ = ("_at", "numbers")
+
+    def __init__(self, numbers: array[float] | NDArray[Any] | None = None) -> None:
+        self.numbers = array("d") if numbers is None else array("d", np.asarray(numbers, np.float64).tobytes())
+        self._at = 0
+
+    def put(self, *values: float | None) -> None:
+        """Put numbers on; None is not a number."""
+        self.numbers.extend([np.nan if v is None else v for v in values])
+
+    def put_many(self, values: Iterable[float]) -> None:
+        """Put a row of numbers on, with its length."""
+        row = array("d", values)
+        self.numbers.append(len(row))
+        self.numbers.extend(row)
+
+    def put_text(self, text: str) -> None:
+        """Put a text on, letter by letter."""
+        self.put_many(map(ord, text))
+
+    def text(self) -> str:
+        """The next text."""
+        return "".join(chr(int(letter)) for letter in self.many())
+
+    def take(self) -> float:
+        """The next number."""
+        if self._at >= len(self.numbers):
+            raise DataError("the state of a live trip ends too early", remedy=ANEW)
+        self._at += 1
+        return self.numbers[self._at - 1]
+
+    def count(self) -> int:
+        """The next number, which counts something."""
+        value = self.take()
+        if not 0 <= value < 2**53:
+            raise DataError("the state of a live trip holds a count that is none", remedy=ANEW)
+        return int(value)
+
+    def maybe(self) -> float | None:
+        """The next number, or None."""
+        value = self.take()
+        return None if np.isnan(value) else value
+
+    def many(self) -> array[float]:
+        """The next row of numbers."""
+        n = self.count()
+        if self._at + n > len(self.numbers):
+            raise DataError("the state of a live trip ends too early", remedy=ANEW)
+        self._at += n
+        return self.numbers[self._at - n : self._at]

@@ -1,0 +1,73 @@
+"""One thread for sums: how many a machine has must not show in a result.
+
+A library that multiplies matrices on several threads cuts them in as many parts, and adds up in another order. Matrices
+are small here, so more threads are slower, too. :mod:`astray.core.processes` spreads work over processes instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+
+class _Library(NamedTuple):
+    """A library that may work on several threads."""
+
+    get: Callable[[], int]
+    set: Callable[[int], object]
+    is_shared: bool  # whether it has one number for the process, or one for each thread that calls it
+
+
+_lock = threading.Lock()
+_inside = 0
+_before: list[tuple[_Library, int]] = []  # of shared libraries, before the first one entered
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let numpy and, where it is loaded, torch work on one thread; afterwards on as many as before.
+
+    Where their number is the whole process's, it is given back when the last one who asked for one thread has left.
+    """
+    global _inside
+    with _lock:
+        found = [(library, library.get()) for library in (*_of_numpy(), *_of_torch())]
+        if not _inside:
+            _before[:] = [(library, n) for library, n in found if library.is_shared]
+        _inside += 1
+        for library, _ in found:
+            library.set(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            own = [(library, n) for library, n in found if not library.is_shared]
+            for library, n in own if _inside else [*own, *_before]:
+                library.set(n)
+
+
+@cache
+def _of_numpy() -> tuple[_Library, ...]:
+    import numpy  # noqa: F401  (what is not loaded is not found)
+
+    return tuple(
+        _Library(
+            library.get_num_threads,
+            # threadpoolctl lets only the first thread change what is shared; here all of them agree.
+            getattr(library, "_real_set_num_threads", library.set_num_threads),
+            library.internal_api != "mkl" and getattr(library, "threading_layer", "") != "openmp",
+        )
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers
+    )
+
+
+def _of_torch() -> tuple[_Library, ...]:
+    torch = sys.modules.get("torch")
+    return () if torch is None else (_Library(torch.get_num_threads, torch.set_num_threads, is_shared=False),)

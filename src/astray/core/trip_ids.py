@@ -1,0 +1,84 @@
+"""What a trip is called: whose it is, and which of that agent's trips; from the feed to the alert to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from astray.core.errors import DataError, some_names
+
+
+class TripId(NamedTuple):
+    """The name of a trip, the same in files, live, in models and in tables.
+
+    The two parts stay apart: either may hold a slash. The text is for people; :func:`find_trips` says which trip a
+    person means by it.
+
+    >>> trip = TripId("ana", "2024-05-03T08:00:00Z")
+    >>> print(trip)
+    ana/2024-05-03T08:00:00Z
+    """
+
+    agent: str
+    trajectory: str
+
+    def __str__(self) -> str:
+        return f"{self.agent}/{self.trajectory}" if self.agent else self.trajectory
+
+    def is_called(self, name: str) -> bool:
+        """Whether a person may mean this trip by a name: its trajectory, or agent/trajectory."""
+        return name in (self.trajectory, str(self))
+
+
+def find_trips(
+    names: Iterable[TripId | str], known: Iterable[TripId], *, among: str = "trips here", remedy: str = ""
+) -> list[TripId]:
+    """The known trips that are meant by names, one each.
+
+    A name is ``agent/trajectory``, or a trajectory alone that only one agent has. One that is not known, or that may
+    mean several trips, is refused.
+
+    Parameters
+    ----------
+    names
+        What a person calls the trips; or their ids, which must be known, too.
+    known
+        The ids of all trips that may be meant.
+    among, remedy
+        What these trips are, and what to do if one is not among them, for the message.
+
+    Examples
+    --------
+    >>> known = [TripId("ana", "1"), TripId("ana", "2"), TripId("bob", "1")]
+    >>> find_trips(["bob/1", "2"], known)
+    [TripId(agent='bob', trajectory='1'), TripId(agent='ana', trajectory='2')]
+    >>> find_trips(["1"], known)
+    Traceback (most recent call last):
+    ...
+    astray.core.errors.DataError: '1' is the name of 2 trips: '1' of 'ana', '1' of 'bob'; name it as agent/trajectory
+    >>> find_trips(["3"], known)
+    Traceback (most recent call last):
+    ...
+    astray.core.errors.DataError: no trip named '3' is among the 3 trips here; there are ana/1, ana/2, bob/1
+    """
+    asked, there = list(names), dict.fromkeys(known)
+    whole = {name: [name] if isinstance(name, TripId) and name in there else [] for name in asked}
+    alone: dict[str, list[TripId]] = {name: [] for name in asked if isinstance(name, str)}
+    for trip in there if alone else ():
+        if trip.trajectory in alone:
+            alone[trip.trajectory].append(trip)
+        if (text := str(trip)) in whole:
+            whole[text].append(trip)
+    found = []
+    for name in asked:
+        # What is the whole name of a trip is not taken for another one's trajectory.
+        meant = whole[name] or (alone[name] if isinstance(name, str) else [])
+        if not meant:
+            said = remedy or (f"there are {some_names([str(trip) for trip in there])}" if there else "")
+            raise DataError(f"no trip named {str(name)!r} is among the {len(there):,} {among}", remedy=said)
+        if len(meant) > 1:
+            which = some_names([f"{trip.trajectory!r} of {trip.agent!r}" for trip in sorted(meant)])
+            how = "by its trajectory alone" if whole[name] else "as agent/trajectory"
+            raise DataError(f"{str(name)!r} is the name of {len(meant):,} trips: {which}", remedy=f"name it {how}")
+        found += meant
+    return found

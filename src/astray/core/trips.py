@@ -1,0 +1,277 @@
+"""Where the trips of an agent begin and end: at a gap, at a stay, or where the receiver wakes up elsewhere.
+
+One rule for both: a file whose fixes name no trips is cut by :func:`cut`, the live feed by a :class:`Cutter` for each
+agent. The same fixes give the same trips, under the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.faults import GOOD, FaultFilter, FaultRules
+from astray.core.grouping import FIX_COLUMNS, ROWS, Grouped
+from astray.core.projection import Place, Projection
+from astray.core.snapshot import Snapshot
+from astray.core.times import moment
+from astray.core.trajectories import Trajectories
+
+Array = NDArray[Any]
+Fix = tuple[float, float, float]
+"""Time, latitude and longitude."""
+
+_AT_A_TIME = 1 << 16  # fixes that are numbers of Python at a time
+
+
+@dataclass(frozen=True)
+class TripRules:
+    """When a trip is over."""
+
+    stay: float | None = 1200.0  # seconds within a circle that end a trip; None: a stay ends nothing
+    stay_radius: float = 150.0  # metres, of that circle
+    longest: float = 3 * 86_400.0  # seconds after which a trip ends in any case
+    faults: FaultRules = field(default_factory=FaultRules)  # with the gap that ends a trip
+
+    def __post_init__(self) -> None:
+        if not ((self.stay is None or self.stay > 0) and self.stay_radius > 0 and self.longest > 0):
+            raise DataError(
+                f"stay is {self.stay}, stay_radius {self.stay_radius}, longest {self.longest}",
+                remedy="give seconds and metres above 0",
+            )
+
+
+class Cut(NamedTuple):
+    """What a fix means for the trips of its agent."""
+
+    fault: int = GOOD
+    ended: str = ""  # why the trip before this fix is over: gap or elsewhere
+    start: Fix | None = None  # the fix that a new trip begins with: this one, or the last one at rest
+    last: str = ""  # why this fix is the last of its trip: stay or long
+    resting: bool = False  # whether the agent rests, and the fix is of no trip
+    breaks: bool = False  # whether a gap or a jump before this fix breaks the path of a trip that goes on
+
+
+class Anchor:
+    """Where the agent has been staying: since when, around which place, and the middle of its fixes there."""
+
+    __slots__ = ("place", "rows", "since", "sum")
+
+    def __init__(self, since: float, place: Place) -> None:
+        self.since, self.place = since, place
+        self.sum, self.rows = place, 1
+
+    @property
+    def centre(self) -> Place:
+        """The middle of the fixes there."""
+        return self.sum[0] / self.rows, self.sum[1] / self.rows
+
+    def add(self, at: Place) -> None:
+        """One more fix there."""
+        self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
+
+
+class Cutter:
+    """The rule, one fix of one agent at a time; times must not run backwards.
+
+    Metres are counted around the first fix of each trip, so that a trip depends on its own fixes alone.
+
+    >>> cutter = Cutter(TripRules())
+    >>> cutter.update(0.0, 45.0, 7.0).start
+    (0.0, 45.0, 7.0)
+    >>> cutter.update(1200.0, 45.001, 7.0).last                  # 111 m away
+    'stay'
+    >>> cutter.update(1300.0, 45.001, 7.0).resting
+    True
+    >>> cutter.update(1400.0, 45.01, 7.0).start                   # it leaves: the trip begins where it rested
+    (1300.0, 45.001, 7.0)
+    """
+
+    __slots__ = ("anchor", "filter", "projection", "rest", "rules", "start")
+
+    def __init__(self, rules: TripRules) -> None:
+        self.rules = rules
+        self.start: Fix | None = None  # of the trip that is open, or that the agent rests after
+        self.rest: Fix | None = None  # the last fix at rest
+        self.projection: Projection
+        self.filter: FaultFilter
+        self.anchor: Anchor
+
+    def begin(self, fix: Fix) -> None:
+        """A trip begins with this fix."""
+        self.start, self.rest = fix, None
+        self.projection = Projection(fix[1], fix[2])
+        self.filter = FaultFilter(self.rules.faults)
+        at = self.projection.place(fix[1], fix[2])
+        self.filter.update(fix[0], *at)
+        self.anchor = Anchor(fix[0], at)
+
+    def update(self, time: float, lat: float, lon: float, *, named: bool = False) -> Cut:
+        """Take in the next fix; where trips are ``named``, names end them and nothing else does."""
+        fix = (time, lat, lon)
+        if self.start is None:
+            self.begin(fix)
+            return Cut(start=fix)
+        at = self.projection.place(lat, lon)
+        before = self.filter.last
+        verdict = self.filter.update(time, *at)
+        if verdict.fault != GOOD:
+            return Cut(verdict.fault, resting=self.rest is not None)
+        if named:
+            return Cut(breaks=verdict.begins)
+        if verdict.begins:
+            silent = before is None or time - before[0] > self.rules.faults.gap
+            self.begin(fix)
+            return Cut(ended="gap" if silent else "elsewhere", start=fix)
+        if self.rest is not None:
+            return self._at_rest(self.rest, fix, at)
+        return Cut(last=self._over(fix, at))
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Put all that it holds into a snapshot."""
+        snapshot.put_many(self.start or ())
+        snapshot.put_many(self.rest or ())
+        if self.start is not None:
+            faults, anchor = self.filter, self.anchor
+            snapshot.put_many(faults.last or ())
+            snapshot.put(*faults.velocity)
+            snapshot.put_many(value for fix in faults.far for value in fix)
+            snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take up what was saved."""
+        start, rest = _triples(snapshot), _triples(snapshot)
+        if not start:
+            return
+        self.begin(start[0])
+        self.rest = rest[0] if rest else None
+        self.filter.last = next(iter(_triples(snapshot)), None)
+        self.filter.velocity = (snapshot.take(), snapshot.take())
+        self.filter.far = _triples(snapshot)
+        self.anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
+        self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
+
+    def _at_rest(self, rest: Fix, fix: Fix, at: Place) -> Cut:
+        """A good fix while the agent rests: still there, or leaving."""
+        x, y = self.anchor.centre
+        if math.hypot(at[0] - x, at[1] - y) <= self.rules.stay_radius:
+            self.rest = fix
+            return Cut(resting=True)
+        # The trip begins where the agent was last seen at rest, as a recording that starts there would.
+        self.begin(rest)
+        cut = self.update(*fix)
+        return cut if cut.start is not None else cut._replace(start=rest)
+
+    def _over(self, fix: Fix, at: Place) -> str:
+        """Why the trip is over with this fix; empty if it is not."""
+        rules, anchor, time = self.rules, self.anchor, fix[0]
+        x, y = anchor.place
+        if math.hypot(at[0] - x, at[1] - y) > rules.stay_radius:
+            self.anchor = Anchor(time, at)
+        else:
+            anchor.add(at)
+            if rules.stay is not None and time - anchor.since >= rules.stay:
+                self.rest = fix
+                return "stay"
+        if self.start is not None and time - self.start[0] >= rules.longest:
+            self.rest = fix
+            return "long"
+        return ""
+
+
+def _triples(snapshot: Snapshot) -> list[Fix]:
+    values = snapshot.many().tolist()
+    return list(zip(*(values[i::3] for i in range(3)), strict=True))
+
+
+def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
+    """The trips in trajectories of raw fixes; each is named by the time of its first fix, as live.
+
+    Fixes at rest between two trips are of none. The last of them is the first of the next trip. Faulty fixes (repeated
+    times, teleports) stay in their trip, where scoring tells them apart.
+
+    >>> time = [0, 60, 120, 9000, 9060]
+    >>> life = Trajectories.from_fixes(time=time, lat=[45, 45.01, 45.02, 45.1, 45.11], lon=[7] * 5, agent="ana")
+    >>> trips = cut(life)
+    >>> trips.trajectory_ids.tolist(), trips.lengths.tolist()
+    (['1970-01-01T00:00:00Z', '1970-01-01T02:30:00Z'], [3, 2])
+    """
+    return Trajectories._trusted(*cut_raw(fixes._grouped(), np.ones(len(fixes), np.bool_), rules))
+
+
+def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = None) -> Grouped:
+    """The same of those trajectories that are ``raw``; the others stay as they are.
+
+    The columns are taken out of ``fixes`` one after the other, so that no more than one of them is there twice.
+    """
+    rules = rules or TripRules()
+    kept = _Kept(fixes.columns)
+    for i in range(len(raw)):
+        kept.add(i, int(fixes.offsets[i]), int(fixes.offsets[i + 1]), rules if raw[i] else None)
+    columns = {name: kept.rows_of(fixes.columns.pop(name)) for name in list(fixes.columns)}
+    offsets, of = np.array([*kept.starts, kept.n_rows], np.int64), np.array(kept.of, np.int64)
+    begun = columns["time"][offsets[:-1]].tolist()
+    names = fixes.trajectory_ids[of].tolist()
+    named = [moment(time) if raw[i] else name for i, time, name in zip(kept.of, begun, names, strict=True)]
+    context = {name: values[of] for name, values in fixes.context.items()}
+    return Grouped(columns, offsets, fixes.agent_ids[of], np.array(named, np.str_), context)
+
+
+class _Kept:
+    """Which rows are in trips: some are in none, and the last fix at rest may end one trip and begin another."""
+
+    def __init__(self, columns: Mapping[str, Array]) -> None:
+        self._columns = columns
+        self._times = bytearray(len(columns["time"]))  # how often each row is kept
+        self.n_rows = 0
+        self.starts: list[int] = []  # where each trip begins among the rows that are kept
+        self.of: list[int] = []  # the trajectory that each trip is of
+
+    def add(self, trajectory: int, first: int, end: int, rules: TripRules | None) -> None:
+        """The trips in a trajectory, from its first row to its end; without rules all of it is one."""
+        n_before = len(self.starts)
+        if rules is None:
+            self.starts.append(self.n_rows)
+            self._times[first:end] = b"\1" * (end - first)
+            self.n_rows += end - first
+        else:
+            self._cut(first, end, rules)
+        self.of += [trajectory] * (len(self.starts) - n_before)
+
+    def _cut(self, first: int, end: int, rules: TripRules) -> None:
+        cutter, times, n, rest = Cutter(rules), self._times, self.n_rows, first
+        for row, fix in enumerate(self._fixes(first, end), first):
+            found = cutter.update(*fix)
+            if found.start is not None:
+                self.starts.append(n)
+                if found.start[0] != fix[0]:
+                    times[rest] += 1
+                    n += 1
+            if found.resting:
+                rest = rest if found.fault else row
+                continue
+            times[row] += 1
+            n += 1
+            rest = row if found.last else rest
+        self.n_rows = n
+
+    def _fixes(self, first: int, end: int) -> Iterator[Fix]:
+        for low in range(first, end, _AT_A_TIME):
+            here = slice(low, min(low + _AT_A_TIME, end))
+            yield from zip(*(self._columns[name][here].tolist() for name in FIX_COLUMNS), strict=True)
+
+    def rows_of(self, values: Array) -> Array:
+        """The values of the rows that are kept."""
+        found = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
+        times = np.frombuffer(self._times, np.uint8)
+        n = 0
+        for low in range(0, len(values), ROWS):
+            some = np.repeat(values[low : low + ROWS], times[low : low + ROWS], axis=0)
+            found[n : n + len(some)] = some
+            n += len(some)
+        return found

@@ -1,0 +1,136 @@
+"""Words: what is unfamiliar about a segment of a trip, said as a person would, and the counts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.text import number_of
+from astray.explain.trip_words import is_place
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import Habit, keys_of
+from astray.features.steps import Steps
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+ASPECTS = {  # what is unusual when an aspect of the reward is low
+    "place": "out of place",
+    "route": "unusual way",
+    "manner": "unusual speed or stop",
+    "time": "unusual time",
+}
+
+MANNERS = {  # what a habit asks beside the place, in words
+    "heading": "in this direction",
+    "speed": "at such a speed",
+    "hours": "at this hour",
+    "weekend": "on such a day",
+    "origin": "from this start",
+    "trail": "having come this way",
+}
+
+ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
+"""Which of them an aspect of the reward is about."""
+
+SOME = 3  # trips that came by, at least, among which a share means something
+
+
+def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
+    """The aspect in which some steps lost most: the name, of ``aspects``, of the one that is lowest where it matters.
+
+    >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
+    'time'
+    """
+    lost = np.bincount(which, np.maximum(-normality, 1e-9), len(aspects))
+    return str(aspects[int(lost.argmax())])
+
+
+def familiar_counts(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Floats:
+    """How many past trips share each habit with each step: (steps, habits).
+
+    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    """
+    keys = keys_of(steps, encoder.habits, encoder.frame)
+    without = np.full((len(steps), 1, 1), number)
+    return np.asarray(encoder.memory.counts(keys, without).mean(axis=2), np.float64)
+
+
+def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
+    """Of counts (steps, habits) those of the smallest place: how many past trips came through here."""
+    sizes = [h.cell if h.cell and is_place(h) else np.inf for h in encoder.habits]
+    return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
+
+
+def counts_in_words(
+    counts: Array, encoder: FamiliarityEncoder, number: int, aspect: str = ""
+) -> tuple[str, dict[str, float]]:
+    """What the :func:`familiar_counts` of a segment say, in words, and the medians behind them.
+
+    What speaks for the ``aspect`` that the segment is said to be unusual in stands first.
+    """
+    typical = np.median(counts, axis=0)
+    history = len(encoder.memory) - int(number >= 0)
+    by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
+    places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and is_place(h))
+    if not places:
+        return f"{number_of(history, 'past trip')} to compare with", by_name
+    said = [f"{places[0][1]:.0f} of {number_of(history, 'past trip')} came through this {_area(places[0][0])}"]
+    # The next larger place says more if more trips went there; if none is, the district will do.
+    wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
+    if round(places[0][1]) < history:
+        said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
+    there, manners = ", ".join(said), _manners(encoder.habits, typical, places, history)
+    # What speaks for the aspect; nothing for that of places, of which all counts speak.
+    evidence = min((m for m in manners if set(m.asks) <= set(ASKED.get(aspect, ()))), default=None)
+    rare: list[Manner] = []
+    # The fewest words first; what is said already is not said again with more.
+    for manner in sorted(manners, key=lambda m: (len(m.asks), round(m.share, 1), list(MANNERS).index(m.asks[0]))):
+        if manner.is_rare and not any(set(before.asks) <= set(manner.asks) for before in rare):
+            rare.append(manner)
+    if evidence is None:
+        return "; ".join(filter(None, [there, " and ".join(m.words for m in rare[:2])])), by_name
+    others = [m.words for m in rare[:2] if m.words != evidence.words]
+    return "; ".join([evidence.words, there, *others[:1]]), by_name
+
+
+class Manner(NamedTuple):
+    """How many of the past trips that came by did so like this; the rarest manner is the least."""
+
+    share: float
+    n: int
+    words: str
+    asks: tuple[str, ...]  # what the habit asks beside the place
+    is_rare: bool  # few of those who came here, and enough did
+
+
+def _manners(
+    habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int
+) -> list[Manner]:
+    found = []
+    for habit, count in zip(habits, counts.tolist(), strict=True):
+        asks = tuple(name for name in MANNERS if getattr(habit, name) not in (None, False))
+        if habit.cell is None or not asks:
+            continue
+        here = next((c for cell, c in places if cell >= habit.cell), 0.0)
+        how = " ".join(MANNERS[name] for name in asks)
+        words = f"{count:.0f} of the {here:.0f} trips around here went {how}"
+        if here < SOME:
+            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {how}"
+        found.append(Manner(count / max(here, 1.0), len(asks), words, asks, here >= SOME and count <= 0.15 * here))
+    return found
+
+
+def _area(cell: float) -> str:
+    sizes = ((200, "street"), (800, "block"), (2500, "neighbourhood"), (8000, "district"))
+    return next((name for size, name in sizes if cell <= size), "region")
+
+
+def motion_words(steps: Steps) -> str:
+    """What can be said of a segment without a memory."""
+    speed = np.hypot(*steps.velocity.T)
+    way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
+    return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"

@@ -1,0 +1,117 @@
+"""From a detector's parameters to the configurations that it learns and looks with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.zones import standard_offset
+from astray.features.featurizer import FeaturizerConfig
+from astray.irl.step_world import STEP_COUNTERFACTUALS
+from astray.model.files import configured
+from astray.model.inbox import ObservingConfig
+from astray.model.parameters import AgentParameters, Parameters
+from astray.scoring.scale_config import ScaleConfig
+
+if TYPE_CHECKING:
+    from astray.irl.learn_config import LearnConfig
+
+
+def preset(name: str) -> LearnConfig:
+    """A preset of the learner."""
+    from astray.irl.learn_config import PRESETS
+
+    return PRESETS[name]
+
+
+def learn_config(given: AgentParameters, gps: bool) -> LearnConfig:
+    """The preset, with the fields of ``config``, with the detector's own parameters.
+
+    Of states and actions other counterfactuals are imagined than of GPS trips.
+    """
+    own = {
+        "iterations": given.iterations,
+        "objective": given.objective,
+        "explorers": None if given.explorers is None else explorer_names(given.explorers),
+        "weights": None if given.weights is None else list(given.weights.items()),
+        "reward": _present({"heads": given.heads, "networks": given.networks}),
+    }
+    config = configured(configured(preset(given.preset), given.config), _present(own))
+    if not gps and given.explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
+        return replace(config, explorers=STEP_COUNTERFACTUALS)
+    return config
+
+
+def explorer_names(explorers: Sequence[Any]) -> list[str]:
+    """The names of counterfactuals: as they are, or those of functions."""
+    return [e if isinstance(e, str) else str(getattr(e, "__name__", type(e).__name__)) for e in explorers]
+
+
+def own_explorers(explorers: Sequence[Any] | None) -> dict[str, Any]:
+    """Those of some counterfactuals that are functions of one's own, by name."""
+    found: dict[str, Any] = {}
+    for name, explorer in zip(explorer_names(explorers or ()), explorers or (), strict=True):
+        if isinstance(explorer, str):
+            continue
+        if not callable(explorer) or found.setdefault(name, explorer) is not explorer:
+            raise DataError(
+                f"the explorer {name!r} is no function, or there are two of that name",
+                remedy="give functions, each with a name of its own",
+            )
+    return found
+
+
+def featurizer_config(
+    default: FeaturizerConfig, given: FeaturizerConfig | Mapping[str, Any] | None, **own: str | float | None
+) -> FeaturizerConfig:
+    """The default, with the fields of ``featurizer``, with the detector's own parameters."""
+    return configured(configured(default, given), _present(own))
+
+
+def scale_config(given: Parameters) -> ScaleConfig:
+    """How scores are scaled: the default, with the fields of ``scaling``."""
+    return configured(ScaleConfig(), given.scaling)
+
+
+def observing_config(given: Parameters) -> ObservingConfig:
+    """When questions are asked: the default, with the fields of ``observing``."""
+    return configured(ObservingConfig(), given.observing)
+
+
+def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:
+    """Seconds by which the hours of the day are ahead of UTC in a zone; None without one, or where there is no time."""
+    if time_zone is None or not trips.n_rows:
+        return None
+    return standard_offset(time_zone, float(np.median(trips.columns["time"])))
+
+
+PLACE_FIRST = 0.3  # how much the other aspects count, against place
+"""Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
+
+
+def aspect_weights(
+    aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None, pooled: bool = False
+) -> tuple[float, ...]:
+    """How much each aspect counts; by default place most, and of a pool all alike.
+
+    >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
+    ((1.0, 0.3), (0.0, 1.0))
+    """
+    if look_for is None:
+        return tuple(1.0 if pooled or aspect == aspects[0] else PLACE_FIRST for aspect in aspects)
+    wanted = dict(look_for) if isinstance(look_for, Mapping) else dict.fromkeys(look_for, 1.0)
+    unknown = [name for name in wanted if name not in aspects]
+    if unknown or not wanted or not all(0 <= w < float("inf") for w in wanted.values()) or not any(wanted.values()):
+        raise DataError(
+            f"look_for is {look_for!r}", remedy=f"give some of {', '.join(aspects)}, or how much each counts"
+        )
+    return tuple(float(wanted.get(aspect, 0.0)) for aspect in aspects)
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,293 @@
+"""One reward for everybody: learned from many agents, each compared with others and with what might have been.
+
+The statistics of a trip are relative to its agent's memory, so what is learned from some agents serves all, also those
+that nobody has met. So that the reward knows how little a short history means, every agent teaches several times, with
+memories of different lengths.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.popularity import Popularity
+from astray.features.statistics import members
+from astray.irl.population import Population
+from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
+from astray.irl.trip_world import TripWorld
+from astray.model.files import configured
+from astray.model.resuming import revive
+from astray.model.training import remember, sample
+from astray.scoring.normality import over_heads
+
+if TYPE_CHECKING:
+    from astray.irl.learn_config import LearnConfig
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, Mapping[str, float]], None]
+
+STEP_TEACHERS = 200  # agents with a memory that the step reward learns from
+STEP_IMAGINED = 10  # counterfactual trips of each memory that the step reward learns from
+IN_A_BAND = 10  # memories in a band of history that say what is usual there, at least
+SHORTEST = 3.0  # trips of such a memory
+STEP_TRIPS = 10  # of each memory that say what steps usually score
+
+
+@dataclass(frozen=True)
+class SharingConfig:
+    """How agents teach a shared reward."""
+
+    max_agents: int = 64  # agents of a place that teach, drawn at random
+    least_agents: int = 2  # without so many that teach, nothing is learned
+    least_trips: int = 10  # an agent with fewer does not teach
+    max_trips: int = 400  # of one agent
+    memories: int = 3  # of each agent: one of all its trips, the others shorter
+    shortest: int = 3  # trips of a shorter memory, at least;
+    longest: int = 120  # and at most
+    demonstrations: int = 100  # trips that an agent shows with its whole memory
+    short_demonstrations: int = 60  # and with a shorter one
+    others: float = 2.0  # trips of other agents for each demonstration
+    imagined: int = 30  # counterfactual trips of each aspect for each memory
+    reference: int = 200  # normal trips of each band of history that say what is usual
+
+
+class Teacher(NamedTuple):
+    """An agent with a memory: what it shows, and who it is told from."""
+
+    world: TripWorld
+    others: Population
+
+
+def teachers(
+    trips: Trajectories, config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
+) -> list[Teacher]:
+    """The agents of one place as teachers, each with several memories."""
+    agents, able = np.unique(trips.agent_ids), able_agents(trips, sharing)
+    chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
+    if len(chosen) < max(sharing.least_agents, 2):
+        return []
+    some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
+    blank = Featurizer.of(some, config, rng)
+    prepared = blank.prepare(some)
+    blank = blank.among(some, prepared.paths)
+    population = Population.of(some, blank, prepared.paths)
+    found = []
+    for agent in chosen.tolist():
+        at = np.flatnonzero(some.agent_ids == agent)
+        own = prepared[at]
+        whole = remember(replace(blank, popularity=blank.popularity.excluding(agent)), own)
+        ids = own.trips.ids
+        for turn in range(sharing.memories):
+            order = rng.permutation(len(ids))
+            low, high = np.log(sharing.shortest), np.log(max(min(len(ids) - 1, sharing.longest), sharing.shortest))
+            size = len(ids) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(ids) - 1)
+            featurizer = whole.forget(ids[i] for i in order[size:])
+            shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
+            if turn:  # half of the trips are new to a shorter memory
+                half = sharing.short_demonstrations // 2
+                shown = np.concatenate([order[:size][:half], order[size:][:half]])
+            world = TripWorld.among(population, at[np.sort(shown)], featurizer, rng)
+            if world is not None:
+                others = population.others(agent, round(sharing.others * len(shown)), rng)
+                found.append(Teacher(world, others))
+    return found
+
+
+def able_agents(trips: Trajectories, sharing: SharingConfig) -> NDArray[np.str_]:
+    """The agents of one place who have trips enough to learn from."""
+    agents, counts = np.unique(trips.agent_ids, return_counts=True)
+    return np.asarray(agents[(counts >= sharing.least_trips) & (agents != "")])
+
+
+def share(
+    places: Iterable[Trajectories],
+    config: FeaturizerConfig,
+    learning: LearnConfig,
+    sharing: SharingConfig,
+    rng: np.random.Generator,
+    *,
+    start: Reward | None = None,
+    step_learning: LearnConfig | None = None,
+    progress: Progress | None = None,
+) -> Reward | None:
+    """Learn a reward from the agents of some places; None if they have too few trips to learn from.
+
+    Parameters
+    ----------
+    places
+        Trips of many agents each. Agents are told from those of the same place.
+    config
+        How trips are looked at.
+    learning, sharing
+        How the trip reward is learned, and how agents teach it.
+    start
+        An earlier reward to go on from; its step reward stays as it is.
+    step_learning
+        How the step reward is learned, if there is none to start from.
+    progress
+        Called as ``progress(iteration, iterations, measures)``.
+    """
+    taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
+    if not taught:
+        return None
+    from astray.irl.learn import learn  # which takes seconds to import
+
+    worlds, others = [t.world for t in taught], [t.others for t in taught]
+    learning = replace(learning, imagined=sharing.imagined * len(worlds))
+    with one_thread():
+        begun = None if start is None or start.trip is None else revive(start.trip, None, learning, rng)
+        learned = learn(
+            worlds, learning, rng, population=others, start=begun, groups=worlds[0].groups, progress=progress
+        )
+        if start is not None:
+            step = start.step
+        else:
+            if step_learning is None:
+                raise DataError(
+                    "there is no step reward to start from", remedy="say how to learn one: give step_learning"
+                )
+            step = _step_reward(taught, step_learning, rng)
+    reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, rng)
+    return Reward(step, learned.posterior, reference, history=learned.history)
+
+
+def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
+    """The reward of steps, from the same agents and memories."""
+    from astray.irl.learn import learn
+
+    some = rng.permutation(len(taught))[:STEP_TEACHERS]
+    both = [(taught[i].world.steps(len(taught[i].world.trips)), taught[i].others) for i in some]
+    able = [(world, others) for world, others in both if world is not None]
+    learning = replace(learning, imagined=STEP_IMAGINED * len(able))
+    return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
+
+
+def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
+    """What normal trips usually score: ``n`` of each band of history, of the trips that agents have shown."""
+    assert reward.trip is not None
+    n_bands = len(BANDS) + 1
+    parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
+    trips, prefixes, steps, typical = parts
+    moved: list[float] = []
+    for world in [*worlds, *_shortened(worlds, rng)]:
+        rows, known = world.demonstrations(), world.featurizer.statistics
+        ends = members(known, "end") & ~members(known, "population")  # which are missing in prefixes alone
+        band, whole = int(band_of(world.featurizer.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
+        mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
+        trips[band].append(mean[whole])
+        prefixes[band].append(mean[~whole])
+        typical[band].append(rows.features[whole])
+        stepped = world.steps(STEP_TRIPS)
+        if stepped is not None:
+            steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
+        moved += _moved(world, reward.trip, rng)
+    filled = [b for b in range(n_bands) if trips[b] and steps[b]]
+
+    def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
+        """What there is of each band; an empty one has the nearest one's, the shorter first."""
+        return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
+
+    def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
+        return np.stack([p[rng.choice(len(p), n, replace=len(p) < n)] for p in of_bands(parts)]).astype(np.float32)
+
+    with warnings.catch_warnings():  # a statistic that is always missing has no median
+        warnings.simplefilter("ignore", RuntimeWarning)
+        medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
+    medians = np.where(np.isnan(medians), reward.trip.mean, medians)  # as the reward sees what is missing
+    noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
+    return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
+
+
+def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[TripWorld]:
+    """The same agents with shorter memories, for bands of history that few of the memories lie in."""
+    band = band_of(np.array([world.featurizer.memory.history for world in worlds]))
+    found = []
+    for b, (low, high) in enumerate(zip((SHORTEST, *BANDS[:-1]), BANDS, strict=True)):
+        longer = np.flatnonzero(band > b)
+        lacking = max(IN_A_BAND - int((band == b).sum()), 0)
+        for i in rng.permutation(longer)[:lacking].tolist():
+            ids = worlds[i].featurizer.memory.trip_ids
+            order, kept = rng.permutation(len(ids)), int(rng.integers(int(low), int(high)))
+            found.append(replace(worlds[i], featurizer=worlds[i].featurizer.forget(ids[k] for k in order[kept:])))
+    return found
+
+
+def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
+    """How far rewards move from one half of a memory to the other, squared, times the trips in a half."""
+    ids = list(world.featurizer.memory.trip_ids)
+    half = len(ids) // 2
+    if half < 2:
+        return []
+    order = rng.permutation(len(ids))
+    both = []
+    for part in (order[:half], order[half : 2 * half]):
+        featurizer = world.featurizer.forget([ids[i] for i in order if i not in set(part.tolist())])
+        rows = world.rows[np.arange(min(world.rows.n_trips, 20))]
+        number = featurizer.memory.number_of(world.names[: rows.n_trips])
+        statistics = featurizer.measure(rows, number)[1]
+        both.append(over_heads(trip_rewards(reward, statistics), [1.0] * len(reward.aspects)))
+    apart = both[0] - both[1]
+    # The difference of two scores that are equally uncertain has twice the variance of one.
+    return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
+
+
+@dataclass(frozen=True)
+class GoingOnConfig(SharingConfig):
+    """How agents teach a reward that goes on learning."""
+
+    least_agents: int = 12  # few would teach their own ways as everybody's
+    memories: int = 4
+    demonstrations: int = 60
+    short_demonstrations: int = 40
+    imagined: int = 8
+    iterations: int = 24  # N of Algorithm 1
+    prior_variance: float = 0.05  # of the prior, whose mean is what was learned before, for the least number of agents
+    slowing: float = 0.5  # of the learning rate, against learning from the beginning
+
+    def variance(self, n_agents: int) -> float:
+        """The prior's variance for so many agents: it grows with their square, for few know only their own ways.
+
+        >>> [round(GoingOnConfig().variance(n), 2) for n in (12, 24, 48)]
+        [0.05, 0.2, 0.8]
+        """
+        return self.prior_variance * (min(n_agents, self.max_agents) / self.least_agents) ** 2
+
+
+def go_on(
+    reward: Reward,
+    population: Trajectories,
+    config: FeaturizerConfig,
+    sharing: GoingOnConfig | Mapping[str, Any] | None,
+    rng: np.random.Generator,
+    iterations: int | None = None,
+    progress: Progress | None = None,
+) -> Reward | None:
+    """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
+    from astray.irl.learn_config import TRIPS
+
+    going_on = configured(GoingOnConfig(), sharing)
+    # The prior holds the reward back: nobody needs to be held out to say when to stop.
+    learning = replace(
+        TRIPS,
+        reward=replace(TRIPS.reward, prior_variance=going_on.variance(max(len(able_agents(population, going_on)), 1))),
+        learning_rate=going_on.slowing * TRIPS.learning_rate,
+        iterations=iterations or going_on.iterations,
+        held_out=0.0,
+    )
+    found = share([population], config, learning, going_on, rng, start=reward, progress=progress)
+    return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
+
+
+def popularity_of(trips: Trajectories, config: FeaturizerConfig) -> Popularity:
+    """Where the agents of trips go."""
+    return Featurizer.of(trips, config, np.random.default_rng(0)).among(trips).popularity

@@ -1,0 +1,60 @@
+"""Runs that overlap: the same steps in two runs are one piece of evidence, not two."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from astray.core.errors import OverlapWarning
+from astray.core.trajectories import Trajectories
+from astray.features.hashing import mix
+
+SPAN = 10  # steps in a row that stand in two runs are the same steps
+SHARE = 0.05  # of all steps: fewer may be how runs begin
+DISTINCT = 0.5  # of the steps of a run: in a world of few states and actions runs are alike without overlapping
+
+
+def warn_of_overlap(runs: Trajectories) -> None:
+    """Warn if runs of states and actions share steps: sliding windows of one recording, or a run given twice."""
+    shared, example = overlap(runs)
+    if shared > SHARE:
+        one, other = (str(runs.ids[i]) for i in example)
+        warnings.warn(
+            f"{shared:.0%} of the steps stand in two runs or more, such as {one} and {other}. What is held out is then "
+            "learned from as well, and p-values promise too much. Cut a recording into runs that do not overlap",
+            OverlapWarning,
+            stacklevel=6,  # where fit was called
+        )
+
+
+def overlap(runs: Trajectories) -> tuple[float, tuple[int, int]]:
+    """The share of the steps that stand in another run as well, in spans of several; and two such runs.
+
+    >>> recording = np.random.default_rng(0).normal(size=(120, 2))
+    >>> windows = [recording[i : i + 40] for i in (0, 20, 80)]  # the first two share twenty steps
+    >>> shared, example = overlap(Trajectories.from_steps(windows, windows))
+    >>> round(shared, 2), example
+    (0.33, (0, 1))
+    """
+    run, length = runs.trajectory_of_row, int(min(SPAN, runs.lengths.min()))
+    steps = np.zeros(len(run), np.uint64)
+    for name in ("state", "action"):
+        for column in np.ascontiguousarray(runs.columns[name], np.float64).view(np.uint64).T:
+            steps = mix(steps, column)
+    if len(np.unique(mix(run.astype(np.uint64), steps))) < DISTINCT * len(steps):
+        return 0.0, (0, 0)
+    starts = np.flatnonzero(run[: len(run) - length + 1] == run[length - 1 :])
+    spans = steps[starts]
+    for k in range(1, length):
+        spans = mix(spans, steps[starts + k])
+    order = np.lexsort((run[starts], spans))
+    spans, starts = spans[order], starts[order]
+    again = np.flatnonzero((spans[1:] == spans[:-1]) & (run[starts[1:]] != run[starts[:-1]]))
+    if not len(again):
+        return 0.0, (0, 0)
+    begins = np.zeros(len(run) + 1, np.int64)
+    for of in (starts[again], starts[again + 1]):
+        np.add.at(begins, of, 1)
+        np.add.at(begins, of + length, -1)
+    return float((np.cumsum(begins[:-1]) > 0).mean()), (int(run[starts[again[0]]]), int(run[starts[again[0] + 1]]))

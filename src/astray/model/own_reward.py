@@ -1,0 +1,204 @@
+"""Learning a reward of the agent's own, by Algorithm 1 of the paper, and setting the scales of its scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.dynamics import Dynamics, LearnedDynamics
+from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld
+from astray.model.configuration import own_explorers, scale_config
+from astray.model.overlap import warn_of_overlap
+from astray.model.parameters import AgentParameters
+from astray.model.resuming import Generated
+from astray.model.trained import Trained
+from astray.model.training import drawn, sample, thin
+from astray.model.updating import check_steps
+from astray.scoring.normality import Calibration, calibrate, out_of_bag
+from astray.scoring.scale_config import ScaleConfig
+from astray.scoring.scores import CHUNK_FIXES
+
+if TYPE_CHECKING:
+    from astray.irl.learn import Learned
+    from astray.irl.learn_config import LearnConfig
+
+WINDOW = 120.0  # seconds of the worst window
+WINDOW_STEPS = 10.0  # and steps, where there is no time
+
+
+# -------------------------------------------------------------------- the worlds that it is learned in
+
+
+def geo_world(
+    parameters: AgentParameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
+) -> GeoWorld:
+    """The world of GPS trips."""
+    some = past[drawn(len(past.trips), parameters.max_trips, rng)]
+    return GeoWorld.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
+
+
+def step_world(
+    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> StepWorld:
+    """The world of states and actions."""
+    some = sample(trips, parameters.max_trips, rng)
+    dynamics = _dynamics(parameters, some, config, rng)
+    return StepWorld.of(some, dynamics, rng, config.waves, config.capacity, own_explorers(parameters.explorers))
+
+
+def further_steps(
+    parameters: AgentParameters, known: StepWorld, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> StepWorld:
+    """A known world of states and actions with other trips."""
+    dynamics = _dynamics(parameters, trips, config, rng)
+    explorers = own_explorers(parameters.explorers)
+    return replace(known, trajectories=trips, dynamics=dynamics, most=config.capacity, explorers=explorers)
+
+
+def _dynamics(
+    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> Dynamics:
+    """Those that were given, or learned from the runs that are not held out."""
+    warn_of_overlap(trips)
+    if parameters.dynamics is not None:
+        return parameters.dynamics
+    return LearnedDynamics.fit(_not_held_out(trips, config), rng)
+
+
+def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
+    from astray.irl.learn import held_out
+
+    out = held_out(trips.ids, np.arange(len(trips)), config.held_out)
+    return trips[~np.isin(np.arange(len(trips)), out)]
+
+
+def _background(
+    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> Trajectories | None:
+    """What a background of one's own makes of the trips that are not held out."""
+    if parameters.background is None:
+        return None
+    made = parameters.background(_not_held_out(trips, config), rng)
+    if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
+        raise DataError(f"the background gave {made!r}", remedy="return Trajectories of the kind that it was given")
+    if not made.is_gps:
+        check_steps(made, trips, "the background's ")
+    return made
+
+
+# -------------------------------------------------------------------- learning, then the scales, then what is kept
+
+
+def train(
+    parameters: AgentParameters,
+    world: GeoWorld | StepWorld,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    population: Trajectories | None,
+    start: Learned | None = None,
+) -> Trained:
+    """Learn a reward from the trips of a world, told from a population; ``start`` is an earlier one to go on from."""
+    from astray.irl.learn import learn
+
+    trips = world.fixes if isinstance(world, GeoWorld) else world.trajectories
+    given = _background(parameters, trips, config, rng)
+    progress = parameters.progress
+    with one_thread():
+        learned = learn(world, config, rng, population=population, given=given, start=start, progress=progress)
+    calibration = calibrated(parameters, world, config, learned)
+    reward, generated = Reward(learned.posterior, history=learned.history), Generated.of(learned)
+    kept = sample(trips, parameters.keep, rng)
+    if isinstance(world, GeoWorld):
+        thinned = thin(world.featurizer.prepare(kept), world.featurizer)
+        return Trained(reward, calibration, world.featurizer, None, thinned, generated)
+    return Trained(reward, calibration, None, replace(world, trajectories=kept), kept, generated)
+
+
+def calibrated(
+    parameters: AgentParameters, world: GeoWorld | StepWorld, config: LearnConfig, learned: Learned
+) -> Calibration:
+    """The scales of the scores.
+
+    Held-out trips set them. Every trip, by the rewards of the heads that it was held out from (out of bag, Breiman
+    1996), tells what the length of a trip does to its score, and sets the scales where too few are held out. The heads
+    share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and of few
+    trips they promise little.
+    """
+    from astray.irl.learn import held_out
+
+    scaling, timed = scale_config(parameters), isinstance(world, GeoWorld)
+    scale = "step" if parameters.preset == "kdd19" else "trip"
+    present = np.unique(world.paths.context["trip"]) if isinstance(world, GeoWorld) else np.arange(len(world.names))
+    heads = held_out_heads(learned.unseen, present, scaling)
+    if scale == "step" and not config.held_out:  # the paper's own
+        heads = np.ones_like(heads)
+    steps = held_out_steps(world, learned.posterior, heads)
+    return calibrate(
+        *steps,
+        aspects=learned.posterior.aspects,
+        held_out=np.isin(steps.trip, held_out(world.names, present, config.held_out)),
+        robust=parameters.robust,
+        scale=scale,
+        window_length=parameters.window or (WINDOW if timed else WINDOW_STEPS),
+        least_segment=scaling.least_segment if timed else scaling.least_segment_steps,
+        config=scaling,
+    )
+
+
+def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scaling: ScaleConfig) -> NDArray[np.bool_]:
+    """Which heads reward each demonstration, from (trips, heads) that say which it was held out from.
+
+    A trip that nearly every head has learned from is rewarded by none: one or two heads are noisy. But of a handful of
+    trips the spread cannot be told: then all heads reward all.
+
+    >>> held_out = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
+    >>> held_out_heads(held_out, np.arange(12), ScaleConfig()).sum(axis=1).tolist()
+    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 0]
+    >>> held_out_heads(held_out[-3:], np.arange(3), ScaleConfig()).sum(axis=1).tolist()
+    [4, 4, 4]
+    """
+    enough = held_out.sum(axis=1) >= min(scaling.least_heads, held_out.shape[1])
+    if np.count_nonzero(enough[present]) < scaling.least_held_out:
+        return np.ones_like(held_out)
+    return np.asarray(held_out & enough[:, None])
+
+
+class HeldOutSteps(NamedTuple):
+    """The steps of demonstrations, whole trips one after the other."""
+
+    rewards: NDArray[np.float64]  # (steps, aspects, 1): by the heads that the trip was held out from
+    trip: NDArray[np.int64]
+    time: NDArray[np.float64]  # seconds, or steps where there is no time
+    weight: NDArray[np.float64]  # how long a step takes, likewise
+
+
+def held_out_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, heads: NDArray[np.bool_]) -> HeldOutSteps:
+    """How some heads of each trip, of (trips, heads), reward its steps; trips without a head are not among them."""
+    wanted = np.asarray(heads.any(axis=1))
+    if isinstance(world, GeoWorld):
+        rows = world.demonstrations()
+        rows = rows[wanted[rows.trip]]
+        assert rows.steps is not None
+        rewards = out_of_bag(posterior(rows.features), heads[rows.trip])
+        weight = np.full(len(rows), world.featurizer.config.interval)
+        return HeldOutSteps(rewards, rows.trip, rows.steps.time, weight)
+    runs = world.trajectories[wanted]
+    trip = np.flatnonzero(wanted)[runs.trajectory_of_row]
+    step = np.arange(runs.n_rows) - np.repeat(runs.offsets[:-1], runs.lengths)
+    states, actions = runs.columns["state"], runs.columns["action"]
+    rewards = np.empty((len(trip), len(posterior.aspects), 1))
+    # Runs may be long, so their features are not held all at once.
+    for start in range(0, len(trip), CHUNK_FIXES):
+        some = slice(start, start + CHUNK_FIXES)
+        rewards[some] = out_of_bag(posterior(world.encode(states[some], actions[some])), heads[trip[some]])
+    return HeldOutSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))

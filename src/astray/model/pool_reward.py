@@ -1,0 +1,105 @@
+"""Learning a reward from a pool: trips of many agents, such as the taxis of a town, that are looked at as one agent's.
+
+A pool has no habits as a person has them, so the reward that serves everybody says little of it. That reward goes on
+learning from the pool itself: its trips are told from what they might have been, in another place, by another way, at
+another pace or hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.population import Population
+from astray.irl.shared import Reward
+from astray.irl.trip_world import TripWorld
+from astray.model.fleet_training import refer
+from astray.model.parameters import AgentParameters
+from astray.model.resuming import revive
+from astray.model.shared_reward import enrol
+from astray.model.trained import Trained
+from astray.model.training import drawn
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """How a pool teaches a reward."""
+
+    held_out: float = 0.2  # share of the trips that nothing is learned from: they say what a normal trip scores
+    max_trips: int = 2000  # that the reward of trips learns from
+    step_trips: int = 400  # that the reward of steps learns from
+    imagined: int = 1  # counterfactual trips of each aspect for each trip that is learned from
+    least_imagined: int = 600  # and at least so many of each aspect
+    reference: int = 200  # normal trips that say what is usual
+
+
+def enrol_pool(
+    parameters: AgentParameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: Trajectories | None,
+    rng: np.random.Generator,
+    reward: Reward,
+    weights: tuple[float, ...],
+) -> Trained:
+    """A shared reward, which goes on learning from a pool, and what the pool's held-out trips score by it."""
+    others = None
+    if population is not None:
+        featurizer = featurizer.among(population)
+        others = Population.of(population, featurizer)
+    learned = pool_reward(parameters, past, featurizer, others, rng, reward)
+    if learned is not None:
+        reward, past = learned
+    return enrol(parameters, past, featurizer, None, rng, reward, weights)
+
+
+class PoolReward(NamedTuple):
+    """A reward that has learned from a pool, and the pool's trips that it has not learned from."""
+
+    reward: Reward
+    held_out: Prepared
+
+
+def pool_reward(
+    parameters: AgentParameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: Population | None,
+    rng: np.random.Generator,
+    start: Reward,
+) -> PoolReward | None:
+    """A shared reward that goes on learning from a pool, whose trips are remembered; None if these are too few."""
+    from astray.irl.learn import held_out, learn
+    from astray.irl.learn_config import POOL, STEPS
+
+    assert start.trip is not None
+    pool = PoolConfig()
+    whole = Population.of(past.trips, featurizer, past.paths)
+    present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
+    out = held_out(past.trips.ids, present, pool.held_out)
+    shown = np.setdiff1d(present, out)
+    shown = shown[drawn(len(shown), pool.max_trips, rng)]
+    some = out[drawn(len(out), pool.reference, rng)]
+    world, reference = (
+        TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
+    )
+    steps = None if world is None else world.steps(pool.step_trips)
+    if world is None or reference is None or steps is None:
+        return None
+    imagined = max(pool.imagined * len(shown), pool.least_imagined)
+    learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
+    step_learning = replace(STEPS, iterations=parameters.iterations or STEPS.iterations)
+    with one_thread():
+        begun, told = revive(start.trip, None, learning, rng), parameters.progress
+        learned = learn(
+            [world], learning, rng, population=[population], start=begun, groups=world.groups, progress=told
+        )
+        step = learn([steps], step_learning, rng, population=[population]).posterior
+    reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
+    reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
+    return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])

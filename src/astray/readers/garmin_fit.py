@@ -1,0 +1,86 @@
+"""FIT, the files of Garmin's and others' devices, decoded by fitdecode: one trajectory a file.
+
+By the FIT protocol and the profile of the FIT SDK: ``record`` messages hold ``timestamp`` and, in semicircles,
+``position_lat`` and ``position_long``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from astray.core.errors import DataError, Place
+from astray.readers.positions import Position
+from astray.readers.refusals import Intake, Progress, refusing
+
+DEGREES = 180.0 / 2**31
+"""Of a semicircle."""
+
+_OF_DECODING = (struct.error, ValueError, TypeError, LookupError, AssertionError, OverflowError)
+"""What fitdecode raises of damaged files beside its own errors."""
+
+_KINDS = ("activity", "segment", None)
+
+
+def is_fit(head: bytes) -> bool:
+    """Whether a file begins as FIT does."""
+    return len(head) >= 12 and head[8:12] == b".FIT"
+
+
+def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
+    """The records of a file that have a position; the others (a pause, a hall) are left out and counted.
+
+    Several FIT files may be joined in one; those that are no recordings are passed over. Of a damaged file, what comes
+    before the damage is read if bad data are to be left out.
+    """
+    fitdecode = _decoder()
+    row, kinds = 0, []
+    # What the checksum has proved whole is read, though devices put fields of their own into it.
+    lenient = {"check_crc": True, "error_handling": fitdecode.ErrorHandling.IGNORE}
+    try:
+        with (
+            refusing(file, "the file could not be read", "check it"),
+            fitdecode.FitReader(str(file), **lenient) as messages,
+        ):
+            for message in messages:
+                if not isinstance(message, fitdecode.FitDataMessage):
+                    continue
+                if message.name == "file_id":
+                    kinds.append(message.get_value("type", fallback=None))
+                if message.name != "record" or (kinds and kinds[-1] not in _KINDS):
+                    continue
+                row += 1
+                names = ("position_lat", "position_long", "timestamp")
+                lat, lon, time = (message.get_value(name, fallback=None) for name in names)
+                if not isinstance(lat, int) or not isinstance(lon, int):
+                    intake.leave_out(file, row, "a record without a position", unit="record")
+                    continue
+                seconds = time.timestamp() if isinstance(time, datetime) else time
+                yield Position(row, None, file.stem, seconds, lat * DEGREES, lon * DEGREES)
+    except (fitdecode.FitError, *_OF_DECODING) as error:
+        if isinstance(error, DataError):
+            raise
+        intake.break_off(
+            DataError(
+                f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})",
+                place=Place(str(file), row, "after record"),
+                remedy="copy the file from the device again",
+            ),
+            something_before=row > 0,
+        )
+    if not row and kinds and not set(kinds) & set(_KINDS):
+        raise DataError(f"a FIT file of type {kinds[0]}, which is no recording", remedy="give an activity")
+    if not row:
+        raise DataError("no records in it", remedy="give an activity that was recorded outdoors")
+
+
+def _decoder() -> Any:
+    try:
+        return importlib.import_module("fitdecode")
+    except ImportError as error:
+        remedy = "pip install 'astray[fit]', or export the file as GPX"
+        raise DataError("FIT files need fitdecode, which is not installed", remedy=remedy) from error

@@ -1,0 +1,160 @@
+"""Text files of any size and encoding, as blocks of whole lines in UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from astray.core.errors import DataError, Option, Place
+from astray.readers import packed
+from astray.readers.refusals import Intake, Progress, refusing
+
+BLOCK_BYTES = 2 << 20
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def opening(path: Path, n_bytes: int = 1 << 16) -> bytes:
+    """The first bytes of a file; an empty file is refused, and so is a packed one."""
+    with refusing(path, "the file could not be opened", "check it"), open(path, "rb") as file:
+        head = file.read(n_bytes)
+    if not head:
+        place = Place(str(path))
+        raise DataError("the file is empty (0 bytes)", place=place, remedy="write it again or leave it out")
+    if packed.magic_of(head) is not None:
+        remedy = "unpack it first, or give it to astray.read"
+        raise DataError("the file is packed", place=Place(str(path)), remedy=remedy)
+    return head
+
+
+def marked_encoding(head: bytes) -> str | None:
+    """The encoding that a byte-order mark at the beginning gives away."""
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+
+
+def decoded(path: Path, head: bytes, encoding: str | None) -> str:
+    """The beginning of a file as text, for a first look; a character cut in two at its end is no matter."""
+    chosen = encoding or marked_encoding(head) or "utf-8"
+    try:
+        return _decoder(path, chosen).decode(head)
+    except UnicodeDecodeError:
+        return head.decode("latin-1")
+
+
+def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
+    try:
+        return codecs.getincrementaldecoder(encoding)()
+    except LookupError as error:
+        remedy = "give one such as 'utf-8' or 'latin-1'"
+        raise DataError(f"encoding={encoding!r} is unknown", place=Place(str(path)), remedy=remedy) from error
+
+
+def only_returns(text: bytes) -> bool:
+    """Whether lines end with carriage returns alone, as spreadsheets on a Mac may still write them."""
+    return b"\r" in text[:-1] and b"\n" not in text
+
+
+def blocks_of_lines(
+    path: Path,
+    intake: Intake,
+    *,
+    encoding: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    progress: Progress | None = None,
+) -> Iterator[bytes]:
+    """The file as UTF-8, in blocks that end where a line ends and, if they can, outside quotation marks.
+
+    Without a mark or a name the encoding is UTF-8, or latin-1 as soon as a byte says that it is not.
+    """
+    with refusing(path, "the file could not be read", "check it"), open(path, "rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        head = file.read(3)
+        chosen = encoding or marked_encoding(head)
+        file.seek(0)
+        decoder = _decoder(path, chosen) if chosen not in (None, "utf-8", "utf8") else None
+        text = _Utf8(path, intake)
+        rest, done, returns = b"", 0, None
+        while chunk := file.read(block_bytes):
+            done += len(chunk)
+            more = chunk if decoder is None else _recoded(path, decoder, chunk, text.line)
+            if returns is None:
+                returns = only_returns(more)
+            rest += more.replace(b"\r", b"\n") if returns else more
+            cut = _cut(rest, block_bytes)
+            if cut:
+                block, rest = rest[:cut], rest[cut:]
+                yield text.checked(block)
+            if progress is not None:
+                progress(min(done, total), max(done, total))
+        if decoder is not None:
+            rest += _recoded(path, decoder, b"", text.line, final=True)
+        if rest:
+            yield text.checked(rest if rest.endswith(b"\n") else rest + b"\n")
+
+
+def _recoded(path: Path, decoder: codecs.IncrementalDecoder, chunk: bytes, line: int, *, final: bool = False) -> bytes:
+    try:
+        return decoder.decode(chunk, final).encode("utf-8")
+    except UnicodeError as error:
+        reason = getattr(error, "reason", "bytes that cannot be decoded")
+        raise DataError(
+            reason,
+            place=Place(str(path), line, "after row"),
+            remedy=("name the encoding with ", Option("encoding", "latin-1"), ", or write it in UTF-8"),
+        ) from error
+
+
+def _cut(buffer: bytes, block_bytes: int) -> int:
+    """Where to cut after a line that leaves no quotation open; 0 if there is no such place yet."""
+    end = buffer.rfind(b"\n") + 1
+    quotes = buffer.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = buffer.rfind(b"\n", 0, end - 1) + 1
+        quotes -= buffer.count(b'"', before, end)
+        end = before
+    if not end and len(buffer) > 4 * block_bytes:
+        # A stray mark, not a long quotation: go on, the parser will name the line.
+        return buffer.rfind(b"\n") + 1
+    return end
+
+
+class _Utf8:
+    """Decides between UTF-8 and latin-1 at the first byte that tells, and refuses a file that is neither."""
+
+    def __init__(self, path: Path, intake: Intake) -> None:
+        self.path, self.intake = path, intake
+        self.encoding: str | None = None
+        self.line = 1
+
+    def checked(self, block: bytes) -> bytes:
+        if b"\0" in block:
+            line = self.line + block.count(b"\n", 0, block.index(b"\0"))
+            remedy = "give a CSV, Parquet, GPX or GeoJSON file"
+            raise DataError("not text (a zero byte)", place=Place(str(self.path), line), remedy=remedy)
+        line, self.line = self.line, self.line + block.count(b"\n")
+        if block.isascii():
+            return block
+        if self.encoding != "latin-1":
+            try:
+                block.decode("utf-8")
+            except UnicodeDecodeError as error:
+                if self.encoding == "utf-8":
+                    row = line + block.count(b"\n", 0, error.start)
+                    raise DataError(
+                        "the file begins in UTF-8 and goes on in another encoding",
+                        place=Place(str(self.path), row),
+                        remedy=("write it again in UTF-8, or name the encoding: ", Option("encoding", "latin-1")),
+                    ) from error
+                self.encoding = "latin-1"
+                other = ("name another if that is wrong: ", Option("encoding", "cp1252"))
+                self.intake.report.assume(self.path, "not UTF-8, read as latin-1", other)
+            else:
+                self.encoding = "utf-8"
+                return block
+        return block.decode("latin-1").encode("utf-8")

@@ -1,0 +1,103 @@
+"""What a watch keeps across restarts: one file, whole or not there, versioned and checked; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from astray.core.errors import DataError
+from astray.core.snapshot import ANEW, Snapshot
+from astray.model.container import read
+from astray.model.files import pack_text, write
+from astray.model.fleet_file import FleetFile
+from astray.runtime.position import Position
+
+if TYPE_CHECKING:
+    from astray.model.estimator import Detector
+
+KIND = "watch"
+VERSION = 6
+
+
+@dataclass
+class State:
+    """How far a watch has come: the lines taken in, the events written, and every agent's open trip."""
+
+    model: str
+    position: Position = field(default_factory=Position)
+    sequence: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    agents: dict[str, Snapshot] = field(default_factory=dict)  # from the least to the most recent one
+
+    def save(self, path: Path) -> None:
+        """Write the state; a file of that name is replaced at once or not at all."""
+        numbers = [snapshot.numbers for snapshot in self.agents.values()]
+        values = {
+            "state": VERSION,
+            "model": self.model,
+            "lines": self.position.lines,
+            "sequence": self.sequence,
+            "counts": self.counts,
+        }
+        arrays = {
+            **pack_text("agents", list(self.agents)),
+            "agents.offsets": np.cumsum([0, *map(len, numbers)], dtype=np.int64),
+            "agents.held": [np.frombuffer(held, np.float64) for held in numbers] or np.zeros(0),
+            "lines.head": np.array(self.position.head, np.uint64),
+            "lines.tail": np.array(self.position.tail, np.uint64),
+        }
+        write(path, KIND, values, arrays)
+
+    @classmethod
+    def load(cls, path: Path, model: str) -> State:
+        """The state in a file; one that belongs to another model is refused."""
+        file = None if FleetFile.open(path) else read(path)
+        if file is None or file.kind != KIND:
+            raise DataError("a model, not the state of a watch", place=path, remedy="name another file for the state")
+        version = file.value("state", int)
+        if version > VERSION:
+            raise DataError("written by a newer astray", place=path, remedy=f"upgrade astray, or {ANEW}")
+        if version < VERSION:
+            raise DataError("written by an earlier astray", place=path, remedy=ANEW)
+        if file.value("model", str) != model:
+            reason = "this state belongs to another model (or to this one before it was fitted again)"
+            raise DataError(reason, place=path, remedy=f"give the model that it was made with, or {ANEW}")
+        names = file.text("agents")
+        held = file.array("agents.held", np.float64, None, unbounded=True)
+        offsets = file.offsets("agents.offsets", len(held), len(names)).tolist()
+        snapshots = [Snapshot(held[a:b]) for a, b in pairwise(offsets)]
+        position = Position(
+            file.value("lines", int),
+            file.array("lines.head", np.uint64, None).tolist(),
+            file.array("lines.tail", np.uint64, None).tolist(),
+        )
+        counts: Mapping[str, int] = file.value("counts", dict[str, int])
+        return cls(model, position, file.value("sequence", int), dict(counts), dict(zip(names, snapshots, strict=True)))
+
+
+def fingerprint(model: Detector) -> str:
+    """What tells one reward and its features from another; enrolling further trips does not change it."""
+    agent_model = model.agent_model("", (0.0, 0.0))
+    rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
+
+    def parts() -> Iterable[bytes]:
+        yield repr((model.KIND, agent_model.featurizer.config)).encode()
+        for reward in rewards:
+            yield repr((reward.clip, reward.aspects)).encode()
+            for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):
+                yield np.ascontiguousarray(array).tobytes()
+        if model.reward_.trip is None:
+            c = agent_model.calibration
+            yield repr((c.step, c.trip, c.by_length, c.weights, c.window_length, c.scale)).encode()
+            yield c.normal.scores.tobytes()
+
+    told = hashlib.blake2b(digest_size=16)
+    for part in parts():
+        told.update(part)
+    return told.hexdigest()

@@ -1,0 +1,273 @@
+"""A stream: the fixes of many agents, each agent with its session; what happens is written as events."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from astray.core.errors import DataError
+from astray.core.snapshot import Snapshot
+from astray.core.times import moment
+from astray.runtime.events import Events, of_alert, of_fix, of_trip
+from astray.runtime.json_fixes import Line, Message, Refused, parse
+from astray.runtime.live_scores import Score, TripScore
+from astray.runtime.session import LATE, Session
+from astray.runtime.state import State
+from astray.scoring.decisions import ByContext, Threshold
+
+if TYPE_CHECKING:
+    from astray.model.agent import IRLDetector
+    from astray.model.estimator import Detector
+    from astray.model.fleet import FleetDetector
+
+
+class Needed(NamedTuple):
+    """The context that every fix must bring, because the model or a threshold looks at it."""
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Detector, *thresholds: Threshold | None) -> Needed:
+        """What a model and thresholds look at."""
+        spec = model.agent_model("", (0.0, 0.0)).featurizer.context.spec
+        asked = [t.column for t in (model.eps, model.gamma, *thresholds) if isinstance(t, ByContext)]
+        return cls(spec.numeric, tuple(dict.fromkeys((*spec.categorical, *asked))))
+
+    @property
+    def blank(self) -> dict[str, Any]:
+        """A context in which nothing is said."""
+        return dict.fromkeys(self.numeric, 0.0) | dict.fromkeys(self.categorical, "")
+
+    def context(self, said: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The context of a fix, and what is wrong with it."""
+        found: dict[str, Any] = {}
+        for name in self.numeric:
+            value = said.get(name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                return {}, f"{name} is not a finite number; the model looks at it"
+            found[name] = float(value)
+        for name in self.categorical:
+            if not isinstance(said.get(name), (str, int, float)):
+                return {}, f"{name} is missing; the model or a threshold looks at it"
+            found[name] = str(said[name])
+        return found, ""
+
+
+class _Agent(Session):
+    """What is kept of one agent: its session, and what has been said of its open trip."""
+
+    alerts = 0  # of the open trip
+    alerting = False
+    last_score = -math.inf  # when a score was said last
+
+    def snapshot(self) -> Snapshot:
+        snapshot = super().snapshot()
+        snapshot.put(self.alerts, self.alerting, self.last_score)
+        return snapshot
+
+    def restore(self, snapshot: Snapshot) -> None:
+        super().restore(snapshot)
+        self.alerts, self.alerting, self.last_score = snapshot.count(), bool(snapshot.take()), snapshot.take()
+
+    def at(self, time: float) -> dict[str, str]:
+        """A time as an event tells it."""
+        return {"time": self.zone.iso(time), "zone": str(self.zone)}
+
+
+class Summary(NamedTuple):
+    """What a watch has seen, all its runs counted that shared a state file."""
+
+    lines: int
+    fixes: int
+    refused: int
+    faults: int
+    trips: int
+    alerts: int
+    closed: int  # agents closed to make room
+    agents: int  # open now
+    sequence: int  # the number of the last event
+
+
+class Stream:
+    """The agents whose fixes come in one stream; deterministic, but for the clock ``now``.
+
+    ``session`` are the arguments of every agent's :class:`~astray.runtime.Session`; the others are those of
+    :func:`~astray.runtime.watcher`.
+    """
+
+    def __init__(
+        self,
+        model: IRLDetector | FleetDetector,
+        events: Events,
+        kept: State,
+        session: Mapping[str, Any],
+        *,
+        max_agents: int,
+        max_early: float,
+        scores: float | None,
+        strangers: bool,
+        now: Callable[[], float],
+    ) -> None:
+        self.model, self.events, self.state, self.session = model, events, kept, session
+        self.max_agents, self.max_early, self.scores = max_agents, max_early, scores
+        self.strangers, self.now = strangers, now
+        self.known = frozenset(model.agents)
+        self.only = next(iter(self.known)) if len(self.known) == 1 else None
+        self.needed = Needed.of(model, session["eps"], session["gamma"])
+        self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
+        self.urgent = False
+        # Those whose last fix is oldest first; strangers apart, for they make room first.
+        self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
+        self.foreign: OrderedDict[str, _Agent] = OrderedDict()
+        for agent, snapshot in kept.agents.items():
+            self._room(agent)[agent] = self._opened(agent, self.needed.blank)
+            self._room(agent)[agent].restore(snapshot)
+        self.state.agents = {}
+
+    def _opened(self, agent: str, context: Mapping[str, Any]) -> _Agent:
+        return _Agent(self.model, agent, context=context, **self.session)
+
+    @property
+    def summary(self) -> Summary:
+        """What has been seen so far."""
+        agents = len(self.enrolled) + len(self.foreign)
+        return Summary(self.state.position.lines, **self.counts, agents=agents, sequence=self.events.sequence)
+
+    def snapshot(self) -> State:
+        """All that a restart needs."""
+        everybody = [*self.foreign.items(), *self.enrolled.items()]
+        agents = {agent: state.snapshot() for agent, state in everybody}
+        return replace(self.state, sequence=self.events.sequence, counts=dict(self.counts), agents=agents)
+
+    # ---------------------------------------------------------------- lines
+
+    def take(self, line: Line) -> bool:
+        """Take in a line; whether something happened that should not be written twice."""
+        self.urgent = False
+        self.state.position.advance(line)
+        message = parse(line, self.model.time_zone)
+        if isinstance(message, Refused):
+            self._refuse(*message)
+        elif message.kind == "clock":
+            self._close_all("gap", lambda agent: agent.silent_since(message.time))
+        else:
+            self._take_message(message)
+        self.events.flush()
+        return self.urgent
+
+    def _take_message(self, message: Message) -> None:
+        agent = message.agent or self.only
+        if agent is None:
+            return self._refuse("agent is missing, and the model knows more than one")
+        if self.known and agent not in self.known and not self.strangers:
+            return self._refuse("the model does not know this agent", agent)
+        if message.kind == "end":
+            state = self._room(agent).pop(agent, None)
+            return None if state is None else self._close(state, "closed")
+        if message.time > self.now() + self.max_early:
+            return self._refuse(f"the fix is from the future ({moment(message.time)})", agent)
+        context, wrong = self.needed.context(message.context)
+        if wrong:
+            return self._refuse(wrong, agent)
+        try:
+            state = self._of(agent, context)
+        except DataError as error:
+            return self._refuse(error.reason, agent)
+        fix = message.time, message.lat, message.lon
+        for score in state.push(fix, message.trip, message.destination):
+            self._report(state, score)
+        return None
+
+    def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
+        """What is kept of the agent that sent a fix; others are closed if there is no room."""
+        room = self._room(agent)
+        state = room.get(agent)
+        if state is not None:
+            room.move_to_end(agent)
+            state.context = dict(context)
+            return state
+        state = self._opened(agent, context)
+        most = self.max_agents if room is self.enrolled else max(1, self.max_agents // 4)
+        while len(room) >= most or len(self.enrolled) + len(self.foreign) >= self.max_agents:
+            full = room if len(room) >= most else self.foreign or self.enrolled
+            oldest, gone = full.popitem(last=False)
+            self._close(gone, "evicted")
+            self.counts["closed"] += 1
+            self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; its last fix is the oldest")
+        room[agent] = state
+        if room is self.foreign:
+            self.events.say("agent_unknown", agent=agent, reason="no past trip of it: whatever it does is for review")
+        return state
+
+    def _room(self, agent: str) -> OrderedDict[str, _Agent]:
+        return self.foreign if self.known and agent not in self.known else self.enrolled
+
+    def _close_all(self, why: str, over: Callable[[_Agent], bool]) -> None:
+        for room in (self.foreign, self.enrolled):
+            for agent, state in list(room.items()):
+                if over(state):
+                    del room[agent]
+                    self._close(state, why)
+
+    def finish(self) -> None:
+        """The input is over, and so are the trips."""
+        self._close_all("closed", lambda agent: True)
+        self.events.flush()
+
+    # ---------------------------------------------------------------- events
+
+    def _refuse(self, reason: str, agent: str | None = None) -> None:
+        self.counts["refused"] += 1
+        self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
+
+    def _close(self, state: _Agent, why: str) -> None:
+        for score in state.settle():
+            self._report(state, score)
+        final = state.close(why)
+        if final is not None:
+            self._end(state, final)
+
+    def _report(self, state: _Agent, score: Score) -> None:
+        """Write what a settled fix has brought about."""
+        if score.fault == LATE:
+            when = state.zone.iso(score.time)
+            return self._refuse(f"the fix is late ({when}); newer ones are settled", state.agent)
+        self.counts["fixes"] += 1
+        at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
+        if score.ended is not None and not at_once:
+            self._end(state, score.ended)
+        if score.fault:
+            self.counts["faults"] += 1
+            return self.events.say("fault", agent=state.agent, **state.at(score.time), fault=score.fault)
+        if self.scores is not None and score.time - state.last_score >= self.scores:
+            state.last_score = score.time
+            self.events.say("score", **of_fix(state.agent, score, state.zone))
+        if score.trip is not None and bool(score.alert) != state.alerting:
+            state.alerting = bool(score.alert)
+            self._alert(state, score, score.trip)
+        if score.ended is not None and at_once:
+            self._end(state, score.ended)
+        return None
+
+    def _alert(self, state: _Agent, score: Score, trip: TripScore) -> None:
+        self.urgent = True
+        fields = of_alert(score, trip, state.zone)
+        if state.alerting:
+            state.alerts += 1
+            self.counts["alerts"] += 1
+            self.events.say("alert_opened", alert=state.alerts, **fields, words=state.describe())
+        else:
+            self.events.say("alert_closed", alert=state.alerts, **fields, why="back to normal")
+
+    def _end(self, state: _Agent, trip: TripScore) -> None:
+        self.urgent = True
+        self.counts["trips"] += 1
+        if state.alerting:
+            fields = {"alert": state.alerts, "agent": trip.agent, "trip": trip.trip, **state.at(trip.end)}
+            self.events.say("alert_closed", **fields, why="trip ended")
+        state.alerting, state.alerts = False, 0
+        self.events.say("trip_ended", **of_trip(trip, state.zone))

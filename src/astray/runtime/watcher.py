@@ -1,0 +1,199 @@
+"""Many agents from one stream of JSON lines: fixes in, events out, memory bounded, and no line can stop it.
+
+``docs/how-to/live.md`` says what a restart guarantees. It rests on this: the state holds the position in the input, the
+number of the last event and every open trip; it is saved whole, and after the events that it knows of are flushed. The
+same lines give the same events under the same numbers, so that events that stand in a file already are found there and
+not written again. The one thing that is not in the input is the clock: a fix refused for being "from the future" may
+be accepted when it is read again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time as clock
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from astray.core.atomic import alone, check_target, keep_from, lock_of
+from astray.core.errors import DataError
+from astray.core.threads import one_thread
+from astray.model.files import FilePath
+from astray.runtime.events import Events, reopened
+from astray.runtime.json_fixes import Line, bounded
+from astray.runtime.state import State, fingerprint
+from astray.runtime.stream import Stream, Summary
+from astray.scoring.decisions import Threshold, level
+
+if TYPE_CHECKING:
+    from astray.model.agent import IRLDetector
+    from astray.model.fleet import FleetDetector
+
+SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
+
+
+def watch(
+    model: IRLDetector | FleetDetector,
+    lines: Iterable[Line],
+    out: TextIO | FilePath,
+    *,
+    state: FilePath | None = None,
+    eps: Threshold | None = None,
+    gamma: Threshold | None = None,
+    false_alarm_rate: float | None = None,
+    max_agents: int = 10_000,
+    max_late: float = 0.0,
+    max_early: float = 60.0,
+    stay: float | None = 1200.0,
+    stay_radius: float = 150.0,
+    scores: float | None = None,
+    strangers: bool | None = None,
+    finish: bool | None = None,
+    save_every: float = 1.0,
+    now: Callable[[], float] = clock.time,
+) -> Summary:
+    """Score the fixes of any number of agents as they come, and write what happens as JSON lines.
+
+    Events are ``score``; ``alert_opened`` and ``alert_closed``; ``trip_ended`` with its final scores; ``fault`` (a fix
+    that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why);
+    ``agent_unknown`` (the model has no past trip of it); and ``agent_closed`` (to make room for others). Each has a
+    ``sequence`` number. An alert opens when the trip so far scores low, measured against past trips that were as
+    unfinished, and closes half-way back to normal or with the trip. A trip is looked at about every interval of the
+    model, so a normal one has several chances of an alert: a few more of them have one than are called low in the end.
+
+    Parameters
+    ----------
+    model
+        A fitted detector; it is only read.
+    lines
+        Fixes as JSON lines (see :func:`astray.runtime.json_fixes.parse`): an open file, or anything that gives lines. A
+        line without an agent is of the model's own, if it knows only one.
+    out
+        Where events go: an open file; or the name of one, to which they are appended.
+    state
+        A file that is kept up to date, to go on from after a restart.
+    eps, gamma, false_alarm_rate
+        Other thresholds than the model's own.
+    max_agents
+        Open trips are kept of at most so many agents; those whose last fix is oldest are closed for others, and said.
+        At most a quarter of them are strangers, so that a flood of new names cannot push out those the model knows.
+    max_late
+        A fix may come so many seconds after a newer one of its agent and is put in its place; scores wait for that
+        long. What comes later is refused.
+    max_early
+        A fix may be so many seconds ahead of this machine's clock.
+    stay, stay_radius
+        As for :class:`~astray.runtime.Session`.
+    scores
+        Say the score of every fix (0), or of an agent at most every so many seconds; None: never.
+    strangers
+        Whether agents that the model does not know are scored. By default a fleet does: with no history behind it,
+        every trip is for review. A model of one agent refuses them, for it can say nothing of others.
+    finish
+        Whether trips still open at the end of the input are ended. By default only without a state: with one, the
+        input may go on later.
+    save_every
+        Seconds between two saves of the state, while lines come in; more where saving takes long.
+    now
+        The clock that says what lies in the future, in seconds since 1970.
+
+    Examples
+    --------
+    >>> import io
+    >>> from astray import IRLDetector
+    >>> from astray.simulate import city
+    >>> trips = city(people=1, days=10, seed=0).trips
+    >>> model = IRLDetector().fit(trips[:-1])
+    >>> fixes = zip(*(trips[-1:].columns[name].tolist() for name in ("time", "lat", "lon")))
+    >>> lines = ['{"agent": "p00", "time": %r, "lat": %r, "lon": %r}' % fix for fix in fixes]
+    >>> out = io.StringIO()
+    >>> summary = watch(model, [*lines, "not JSON"], out)
+    >>> summary.fixes == len(lines), summary.refused, summary.trips
+    (True, 1, 1)
+    >>> "trip_ended" in out.getvalue().splitlines()[-1]
+    True
+    """
+    model._require_fitted()
+    if false_alarm_rate is not None:
+        level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)  # if it can be promised
+    if max_agents < 1:
+        raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
+    for name, seconds in (("scores", scores), ("max_late", max_late)):
+        if seconds is not None and not 0 <= seconds < math.inf:
+            raise DataError(f"{name} is {seconds}", remedy="give seconds, 0 or more")
+    kept_in = None if state is None else Path(state)
+    told = "" if kept_in is None else fingerprint(model)
+    with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
+        kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
+        session: dict[str, Any] = {"reorder": max_late, "stay": stay, "stay_radius": stay_radius}
+        session |= {"eps": eps, "gamma": gamma, "false_alarm_rate": false_alarm_rate}
+        if isinstance(out, str | os.PathLike):
+            _check_output(Path(out), kept_in)
+        with (
+            reopened(Path(out), None if state is None else kept.sequence)
+            if isinstance(out, str | os.PathLike)
+            else nullcontext(Events(out, kept.sequence)) as events,
+        ):
+            stream = Stream(
+                model,
+                events,
+                kept,
+                session,
+                max_agents=max_agents,
+                max_early=max_early,
+                scores=scores,
+                strangers=model.KIND == "fleet" if strangers is None else strangers,
+                now=now,
+            )
+            saving = _Saving(kept_in, save_every)
+            whole = True  # whether the last line was taken in to its end
+            try:
+                for line in kept.position.unread(bounded(lines)):
+                    whole = False
+                    urgent = stream.take(line)
+                    whole = True
+                    if saving.due(urgent):
+                        saving.save(stream)
+                if finish or (finish is None and state is None):
+                    whole = False
+                    stream.finish()
+                    whole = True
+            finally:
+                # An interruption while waiting for input leaves everything in order; within a line it does not.
+                if whole:
+                    saving.save(stream)
+        return stream.summary
+
+
+def _check_output(out: Path, state: Path | None) -> None:
+    """Refuse to append events to what is no file of events."""
+    if out.exists() and not out.is_file():
+        raise DataError("no file that events could be appended to", place=out, remedy="name a file")
+    check_target(out)
+    if state is not None:
+        keep_from(out, (state, lock_of(state)), "this is the file of the state, or its lock")
+
+
+class _Saving:
+    """When the state is saved: now and then, and at once after an alert, but not more often than it can be afforded."""
+
+    def __init__(self, path: Path | None, every: float) -> None:
+        self.path, self.every = path, every
+        self.last, self.cost = clock.monotonic(), 0.0
+
+    def due(self, urgent: bool) -> bool:
+        if self.path is None:
+            return False
+        least = self.cost / SAVING_SHARE
+        return clock.monotonic() - self.last >= (least if urgent else max(self.every, least))
+
+    def save(self, stream: Stream) -> None:
+        if self.path is None:
+            return
+        begin = clock.monotonic()
+        stream.events.flush(durable=True)
+        stream.snapshot().save(self.path)
+        self.last = clock.monotonic()
+        self.cost = self.last - begin

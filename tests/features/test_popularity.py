@@ -1,0 +1,267 @@
+"""Popularity: how many others go to a place; nobody is an other to itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import astray
+from astray import FleetDetector, IRLDetector, Trajectories
+from astray.core.errors import DataError
+from astray.features.familiarity import Habit, keys_of
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.memory import Memory
+from astray.features.paths import make_paths
+from astray.features.popularity import Counted, Popularity, Visits
+from astray.features.steps import Steps, steps_of
+from astray.model.fleet_training import popularity_of
+from astray.model.pretrained import pretrained
+from astray.simulate import city
+from conftest import claimed
+
+QUICK: dict[str, Any] = {
+    "iterations": 1,
+    "sharing": {"least_agents": 2, "memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
+    "seed": 0,
+}
+HABITS = (Habit(cell=100), Habit(cell=1000))
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    return city(people=6, days=5, seed=0).trips
+
+
+@pytest.fixture(scope="module")
+def mine(people: Trajectories) -> Trajectories:
+    return people.agent("p00")
+
+
+@pytest.fixture(scope="module")
+def others(people: Trajectories) -> Trajectories:
+    return people.without("p00")
+
+
+@pytest.fixture(scope="module")
+def detector(mine: Trajectories, others: Trajectories) -> IRLDetector:
+    return IRLDetector(**QUICK).fit(mine[:-5], population=others)
+
+
+@pytest.fixture(scope="module")
+def fleet(people: Trajectories) -> FleetDetector:
+    return FleetDetector(**QUICK).fit(people)
+
+
+def places(*metres: float) -> Steps:
+    """Places so far to the north."""
+    xy = np.column_stack([np.full(len(metres), 10.0), metres])
+    return steps_of(make_paths(np.arange(float(len(metres))), xy, np.array([0, len(metres)])), 30.0)
+
+
+def keys(*metres: float) -> np.ndarray[Any, Any]:
+    return keys_of(places(*metres), HABITS)
+
+
+def seen(popularity: Popularity, north: float, maker: str | None = None) -> list[int]:
+    """How many agents go there, by each size of cell."""
+    number = None if maker is None else popularity.number_of([maker])
+    return [round(float(np.expm1(log))) for log in popularity.encode(keys(north), HABITS, number)[0]]
+
+
+class TestCounting:
+    """In a street that ann, bob and cid share; cid keeps to its far end."""
+
+    popularity = Popularity((100.0, 1000.0)).visited(
+        {"ann": keys(10, 11, 12).ravel(), "bob": keys(10).ravel(), "cid": keys(310).ravel()}
+    )
+
+    def test_agents_are_counted_once_by_each_size_of_cell(self) -> None:
+        assert seen(self.popularity, 10) == [2, 3]
+        assert seen(self.popularity, 310) == [1, 3]
+        assert seen(self.popularity, 90_000) == [0, 0]
+
+    def test_who_made_the_trip_and_who_looks_do_not_count(self) -> None:
+        assert seen(self.popularity, 10, "ann") == [1, 2]
+        assert seen(self.popularity, 10, "cid") == [2, 2]
+        assert seen(self.popularity, 10, "dot") == [2, 3]
+        by_ann = self.popularity.excluding("ann")
+        assert seen(by_ann, 10) == [1, 2]
+        assert seen(by_ann, 10, "bob") == [0, 1]
+        assert seen(by_ann, 10, "ann") == [1, 2]  # once, and not twice
+        assert seen(self.popularity.excluding("dot"), 10) == [2, 3]
+
+    def test_further_places_of_an_agent_are_added(self) -> None:
+        both = self.popularity.visited({"ann": keys(90_000).ravel(), "cid": keys(10).ravel()})
+        assert seen(both, 10) == [3, 3]
+        assert seen(both, 90_000) == [1, 1]
+        assert seen(both, 90_000, "ann") == [0, 0]
+
+    def test_what_is_taken_out_leaves_nothing(self) -> None:
+        left = self.popularity.without(["ann", "nobody"])
+        again = Popularity((100.0, 1000.0)).visited({"bob": keys(10).ravel(), "cid": keys(310).ravel()})
+        assert left.agents.trip_ids == again.agents.trip_ids
+        assert np.array_equal(left.agents.keys, again.agents.keys)
+        assert np.array_equal(left.agents.trips, again.agents.trips)
+
+
+class TestInAView:
+    """A reward sees it beside what its agent remembers."""
+
+    @staticmethod
+    def statistics(featurizer: Featurizer, trips: Trajectories) -> np.ndarray[Any, Any]:
+        found = featurizer.featurize(trips, every=False).statistics
+        assert found is not None
+        return found
+
+    def test_nobody_is_an_other_to_itself(self, mine: Trajectories, others: Trajectories) -> None:
+        featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).among(others)
+        theirs = others.agent("p03")
+        rest = replace(featurizer, popularity=featurizer.popularity.without(["p03"]))
+        assert np.array_equal(self.statistics(featurizer, theirs), self.statistics(rest, theirs))
+        # But in another's name it is.
+        passed = claimed(theirs, "p00")
+        assert not np.array_equal(self.statistics(featurizer, passed), self.statistics(rest, passed))
+
+    def test_who_has_no_name_does_not_count(self, mine: Trajectories, others: Trajectories) -> None:
+        featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0))
+        both = featurizer.among(Trajectories.concat([others, claimed(others, "")])).popularity
+        assert both.agents.trip_ids == featurizer.among(others).popularity.agents.trip_ids
+        assert np.array_equal(both.agents.keys, featurizer.among(others).popularity.agents.keys)
+
+    def test_a_view_may_do_without(self, mine: Trajectories, others: Trajectories) -> None:
+        for config in (FeaturizerConfig(popularity=()), FeaturizerConfig(encoder="raw")):
+            featurizer = Featurizer.of(mine, config, np.random.default_rng(0)).among(others)
+            assert not len(featurizer.popularity.agents)
+
+
+class TestADetector:
+    """Kept, updated, forgotten."""
+
+    def test_a_file_holds_it(self, detector: IRLDetector, others: Trajectories, tmp_path: Path) -> None:
+        assert detector.featurizer_ is not None
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
+        detector.save(tmp_path / "model")
+        back = astray.load(tmp_path / "model")
+        assert back.score(others[:9]).equals(detector.score(others[:9]))
+
+    def test_where_others_go_is_known_even_if_they_are_too_few_to_teach(
+        self, mine: Trajectories, others: Trajectories
+    ) -> None:
+        few = Trajectories.concat([others.agent(a)[:3] for a in ("p01", "p02")])
+        alone, among = IRLDetector(**QUICK).fit(mine[:-5]), IRLDetector(**QUICK).fit(mine[:-5], population=few)
+        assert among.reward_ is alone.reward_ is pretrained()
+        assert not np.allclose(alone.score_samples(others[:9]), among.score_samples(others[:9]))
+
+    def test_an_update_puts_others_in_and_whoever_joins_out(self, mine: Trajectories, others: Trajectories) -> None:
+        known, new = others.without("p05"), others.agent("p05")
+        detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
+        detector.partial_fit(mine[-5:], population=new)
+        assert detector.featurizer_ is not None
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
+        detector.partial_fit(others.agent("p04")[:5])
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p04"}
+        # Who has joined is an other neither now nor later.
+        detector.partial_fit(others.agent("p03")[:5], population=others)
+        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
+        assert np.isfinite(detector.score_samples(mine)).all()
+
+
+class TestForgetting:
+    """Somebody of the population leaves a model that is another's."""
+
+    @pytest.fixture
+    def named(self, mine: Trajectories, others: Trajectories) -> IRLDetector:
+        """A model that holds somebody, whose name others' begin with, in every place that it can."""
+        trips = Trajectories.concat([others.without("p02"), claimed(others.agent("p02"), "zoë")])
+        trips = Trajectories.concat([trips, claimed(others.agent("p03")[:9], "zoë/b")])
+        detector = IRLDetector(**QUICK).fit(mine[:-5], population=trips)
+        return detector.partial_fit(claimed(others.agent("p02")[:2], "zoë"), y=-1)
+
+    def test_no_byte_of_the_name_or_of_the_places_is_left(
+        self, named: IRLDetector, mine: Trajectories, others: Trajectories, tmp_path: Path
+    ) -> None:
+        assert named.featurizer_ is not None
+        before = named.featurizer_.popularity.agents
+        number = before.trip_ids.index("zoë")
+        elsewhere = np.union1d(before.keys[before.trips != number], named.featurizer_.memory.keys)
+        only_there = np.setdiff1d(before.keys[before.trips == number], elsewhere)
+        assert len(only_there) > 10
+        named.save(tmp_path / "model")
+        assert holds(tmp_path / "model", "zoë", only_there)
+        named.forget("zoë/b")
+        named.forget("zoë")
+        named.save(tmp_path / "model")
+        assert not holds(tmp_path / "model", "zoë", only_there)
+        never = IRLDetector(**QUICK).fit(mine[:-5], population=others.without("p02"))
+        assert never.featurizer_ is not None
+        assert named.featurizer_.popularity.agents.trip_ids == never.featurizer_.popularity.agents.trip_ids
+        assert np.array_equal(named.featurizer_.popularity.agents.keys, never.featurizer_.popularity.agents.keys)
+        assert np.isfinite(astray.load(tmp_path / "model").score_samples(mine[-5:])).all()
+
+    def test_whose_name_only_begins_so_stays(self, named: IRLDetector, others: Trajectories) -> None:
+        assert named.featurizer_ is not None
+        named.partial_fit(claimed(others.agent("p03")[:1], "zoë/b"), y=-1)
+        named.forget("zoë")
+        assert "zoë/b" in named.featurizer_.popularity.agents.trip_ids
+        assert {trip.agent for trip in named.anomalous_} == {"zoë/b"}
+
+    def test_a_member_of_a_pool_leaves_with_its_trips(self, people: Trajectories, tmp_path: Path) -> None:
+        pool = people[np.isin(people.agent_ids, ["p00", "p01", "p02"])]
+        detector = IRLDetector(**QUICK).fit(pool, population=people.agent("p03"))
+        detector.forget("p02")
+        detector.save(tmp_path / "model")
+        assert b"p02" not in (tmp_path / "model").read_bytes()
+        assert detector.agents == ["p00", "p01"]
+        assert detector.n_trips_ == len(pool.without("p02"))
+        assert detector.featurizer_ is not None
+        assert len(detector.featurizer_.memory) == len(detector.own_.trips)
+
+    def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: IRLDetector, tmp_path: Path) -> None:
+        named.save(tmp_path / "before")
+        with pytest.raises(DataError, match="knows nobody named 'nobody'"):
+            named.forget("nobody")
+        with pytest.raises(DataError, match="of 'p00' alone; delete its file"):
+            named.forget("p00")
+        named.save(tmp_path / "after")
+        assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def holds(file: Path, name: str, keys: NDArray[Any]) -> bool:
+    """Whether a file holds a name, or a key, anywhere."""
+    data = file.read_bytes()
+    encodings = (name.encode(), name.encode("unicode_escape"), json.dumps(name).strip('"').encode())
+    return any(text in data for text in encodings) or any(key.tobytes() in data for key in keys.astype("<u8"))
+
+
+class TestAFleet:
+    """What all see, each without itself."""
+
+    def test_agents_that_taught_do_not_count_for_themselves(self, fleet: FleetDetector, people: Trajectories) -> None:
+        assert len(fleet.popularity_.agents) == len(people.agents)
+        one, featurizer = people.agent("p02"), fleet.agent_model("p02").featurizer
+        visits = featurizer.popularity.agents
+        assert isinstance(visits, Visits)
+        fewer = Visits(visits.counted.without(visits.cells))
+        rest = replace(featurizer, popularity=replace(featurizer.popularity, agents=fewer))
+        assert np.array_equal(TestInAView.statistics(featurizer, one), TestInAView.statistics(rest, one))
+
+    def test_a_file_holds_it_and_forgetting_takes_it_out(
+        self, fleet: FleetDetector, people: Trajectories, tmp_path: Path
+    ) -> None:
+        fleet.save(tmp_path / "fleet")
+        back = astray.load(tmp_path / "fleet")
+        assert isinstance(back, FleetDetector)
+        assert back.score(people[:20]).equals(fleet.score(people[:20]))
+        back.forget("p04")
+        others = popularity_of(people.without("p04"), fleet.featurizer_config_)
+        assert isinstance(back.popularity_.agents, Visits)
+        assert isinstance(others.agents, Memory)
+        assert len(back.popularity_.agents) == len(people.agents) - 1
+        left, counted = back.popularity_.agents.counted, Counted.of(others.agents)
+        assert np.isin(left.keys, counted.keys).mean() > 0.99  # the projection has another centre

@@ -1,0 +1,140 @@
+"""One reward for everybody: who teaches, with which memories, and what goes on from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from astray import Trajectories
+from astray.core.errors import DataError
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.irl.learn_config import STEPS, TRIPS
+from astray.irl.shared import BANDS, Reward, band_of
+from astray.model.fleet_training import (
+    GoingOnConfig,
+    SharingConfig,
+    _shortened,
+    go_on,
+    popularity_of,
+    share,
+    teachers,
+)
+from astray.model.pretrained import pretrained
+from astray.scoring.own_scale import fits
+from astray.simulate import city
+
+LITTLE = SharingConfig(memories=3, demonstrations=12, short_demonstrations=8, imagined=4, reference=30)
+A_LITTLE_MORE = GoingOnConfig(
+    least_agents=2, memories=3, demonstrations=12, short_demonstrations=8, imagined=4, reference=30
+)
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return city(people=4, days=14, seed=0).trips
+
+
+def arrays(reward: Reward) -> list[np.ndarray]:
+    assert reward.trip is not None
+    assert reward.reference is not None
+    r = reward.reference
+    of = [a for part in (reward.step, reward.trip) for layer in part.layers for a in layer]
+    return [*of, r.trips, r.prefixes, r.steps, r.typical, np.array(r.noise)]
+
+
+class TestTeachers:
+    def test_each_has_one_whole_memory_and_shorter_ones(self, trips: Trajectories) -> None:
+        taught = teachers(trips, FeaturizerConfig(), LITTLE, np.random.default_rng(0))
+        assert len(taught) == 12
+        for i, (world, others) in enumerate(taught):
+            own = len(trips.agent(world.agent))
+            remembered = set(world.featurizer.memory.trip_ids)
+            if i % 3 == 0:
+                assert len(remembered) == own
+                assert set(world.names) <= remembered
+            else:
+                assert LITTLE.shortest <= len(remembered) < own
+                # Half of what is shown is new to a shorter memory.
+                assert 1 <= len(set(world.names) - remembered) <= LITTLE.short_demonstrations // 2
+            assert world.agent not in others.agents
+            assert len(others) == pytest.approx(2 * len(world.names), abs=1)
+            assert world.featurizer.popularity.excluded == world.agent
+
+    def test_who_has_few_trips_or_no_name_does_not_teach(self, trips: Trajectories) -> None:
+        few = Trajectories.concat([trips.agent("p00"), trips.agent("p01"), trips.agent("p02")[:9]])
+        assert {t.world.agent for t in teachers(few, FeaturizerConfig(), LITTLE, np.random.default_rng(0))} == {
+            "p00",
+            "p01",
+        }
+        unnamed = trips.agent("p03")
+        unnamed = Trajectories(unnamed.columns, unnamed.offsets, [""] * len(unnamed), unnamed.trajectory_ids)
+        both = Trajectories.concat([few, unnamed])
+        assert "" not in {t.world.agent for t in teachers(both, FeaturizerConfig(), LITTLE, np.random.default_rng(0))}
+        # Nobody can be told from nobody.
+        assert teachers(trips.agent("p00"), FeaturizerConfig(), LITTLE, np.random.default_rng(0)) == []
+
+    def test_no_more_than_so_many(self, trips: Trajectories) -> None:
+        two = replace(LITTLE, max_agents=2, memories=1)
+        assert len(teachers(trips, FeaturizerConfig(), two, np.random.default_rng(0))) == 2
+
+    def test_memories_are_shortened_where_a_band_of_history_has_few(self, trips: Trajectories) -> None:
+        whole = [
+            t.world for t in teachers(trips, FeaturizerConfig(), replace(LITTLE, memories=1), np.random.default_rng(0))
+        ]
+        longest = band_of(np.array([w.featurizer.memory.history for w in whole]))
+        assert longest.min() == 2
+        found = _shortened(whole, np.random.default_rng(0))
+        history = np.array([w.featurizer.memory.history for w in found])
+        # All four agents in both bands below, and in the next those who have more.
+        assert np.bincount(band_of(history), minlength=3).tolist() == [4, 4, (longest > 2).sum()]
+        assert history.min() >= 3
+        assert {w.agent for w in found} == set(trips.agents)
+        # Where there are enough, nobody is asked again.
+        assert _shortened([*whole, *found] * 10, np.random.default_rng(0)) == []
+
+
+class TestSharing:
+    def test_going_on_changes_the_trip_reward_and_keeps_that_of_steps(self, trips: Trajectories) -> None:
+        begun = pretrained()
+        first, again = (
+            go_on(begun, trips, FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(3), 1) for _ in range(2)
+        )
+        assert first is not None
+        assert again is not None
+        assert first.step is begun.step
+        assert all(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(again), strict=True))
+        assert not all(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(begun), strict=False))
+        assert fits(first, Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)))
+
+    def test_too_few_teach_nothing(self, trips: Trajectories) -> None:
+        assert (
+            go_on(pretrained(), trips.agent("p00"), FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(0), 1)
+            is None
+        )
+
+    def test_a_first_reward_needs_to_know_how_steps_are_learned(self, trips: Trajectories) -> None:
+        quick = replace(TRIPS, iterations=1, updates=1)
+        rng = np.random.default_rng(0)
+        with pytest.raises(DataError, match="say how to learn one"):
+            share([trips], FeaturizerConfig(), quick, LITTLE, rng)
+        reward = share(
+            [trips], FeaturizerConfig(), quick, LITTLE, rng, step_learning=replace(STEPS, iterations=1, updates=1)
+        )
+        assert reward is not None
+        assert reward.reference is not None
+        assert reward.reference.trips.shape == (len(BANDS) + 1, LITTLE.reference, len(reward.aspects))
+        assert np.isfinite(reward.reference.trips).all()
+        assert np.isfinite(reward.reference.prefixes).all()
+        assert reward.reference.noise > 0
+        assert reward.aspects == reward.step.aspects == ("place", "route", "manner", "time")
+
+    def test_where_agents_go(self, trips: Trajectories) -> None:
+        popularity = popularity_of(trips, FeaturizerConfig())
+        assert set(popularity.agents.trip_ids) == set(trips.agents)
+        assert popularity.excluded is None
+
+
+def test_bands_of_history() -> None:
+    assert band_of(np.array([0, 4.9, 5, 19, 20, 50, 199, 200, 1e6])).tolist() == [0, 0, 1, 1, 2, 3, 3, 4, 4]

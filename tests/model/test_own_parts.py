@@ -1,0 +1,175 @@
+"""Parts of one's own: encoders, explorers and backgrounds as objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import astray
+from astray import IRLDetector, Trajectories
+from astray.core.errors import DataError, ModelFileError
+from astray.irl import counterfactuals
+from astray.simulate import city
+
+Array = NDArray[Any]
+
+QUICK = {"updates": 5, "rollouts": 4, "clone_updates": 5, "imagined": 40}
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return city(people=2, days=8, seed=0).trips
+
+
+def runs(n: int = 30, seed: int = 0) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(n, 25, 2))
+    return Trajectories.from_steps(list(states), list(states[:, :, :1] + 0.1 * rng.normal(size=(n, 25, 1))))
+
+
+class Speed:
+    """The speed of a step; two columns if it is told to be wrong."""
+
+    names = ("speed",)
+
+    def __init__(self, columns: int = 1, value: float = 0.0) -> None:
+        self.columns, self.value = columns, value
+
+    def encode(self, steps: Any, without: Array | None = None) -> Array:
+        return np.repeat(np.hypot(*steps.velocity.T)[:, None] + self.value, self.columns, axis=1)
+
+
+def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories, tmp_path: Path) -> None:
+    mine = trips.agent("p00")
+    detector = IRLDetector(encoder=Speed(), iterations=1, config=QUICK).fit(mine)
+    assert not detector.is_shared
+    assert detector.featurizer_ is not None
+    assert detector.featurizer_.names == ["speed"]
+    assert len(detector.posterior_.mean) == 1
+    assert detector.score(mine[:3])["score"].is_finite().all()
+    session = detector.open("p00")
+    fixes = mine[0].columns
+    for time, lat, lon in zip(fixes["time"], fixes["lat"], fixes["lon"], strict=True):
+        session.update((time, lat, lon))
+    assert detector.explain(mine, 0).normality.shape == fixes["time"].shape
+    with pytest.raises(ModelFileError, match="object of your own"):
+        detector.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "said"),
+    [
+        (Speed(columns=2), r"encoder Speed gave features of the shape \(\d+, 2\)"),
+        (Speed(value=np.nan), "features that are not finite"),
+        (object(), "the encoder object has no names"),
+        ("fast", "encoder is 'fast'; give one of familiarity"),
+    ],
+)
+def test_an_encoder_that_is_none_is_refused(trips: Trajectories, encoder: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        IRLDetector(encoder=encoder, iterations=1, config=QUICK).fit(trips.agent("p00"))
+
+
+def test_an_explorer_of_ones_own_is_in_the_background(trips: Trajectories, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def to_the_pole(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> counterfactuals.Path:
+        seen.append(len(others))
+        return counterfactuals.Path(time, xy + np.array([0.0, 1e6]), (-np.inf, np.inf))
+
+    mine = trips.agent("p00")
+    detector = IRLDetector(explorers=["shift", to_the_pole], iterations=1, config=QUICK).fit(mine)
+    assert seen
+    assert not detector.is_shared
+    assert detector.config_["explorers"] == ["shift", "to_the_pole"]
+    detector.save(tmp_path / "m")
+    loaded = astray.load(tmp_path / "m")
+    assert isinstance(loaded, IRLDetector)
+    assert np.array_equal(loaded.score_samples(mine[:3]), detector.score_samples(mine[:3]))
+    again = mine[:2]
+    with pytest.raises(DataError, match="no counterfactual named 'to_the_pole'"):
+        loaded.partial_fit(again)
+    before = len(seen)
+    loaded.set_params(explorers=["shift", to_the_pole]).partial_fit(again)
+    assert len(seen) > before
+
+
+def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
+    def backwards(states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        return states, -actions
+
+    fitted = IRLDetector(explorers=(backwards,), iterations=6, seed=0).fit(runs(60))
+    new = runs(20, seed=1)
+    columns = new.columns
+    turned = Trajectories(columns | {"action": -columns["action"]}, new.offsets, new.agent_ids, new.trajectory_ids)
+    assert np.median(fitted.score_samples(turned)) < np.median(fitted.score_samples(new)) - 2.0
+
+
+@pytest.mark.parametrize(
+    ("explorer", "said"),
+    [
+        (lambda states, actions, rng: states, r"gave arrays of the shapes \[\(25, 2\)\]"),
+        (lambda states, actions, rng: (states, actions[1:]), r"\(24, 1\)"),
+        (lambda states, actions, rng: (states * np.nan, actions), "finite"),
+        (7, "the explorer 'int' is no function"),
+    ],
+)
+def test_an_explorer_of_runs_that_is_none_is_refused(explorer: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        IRLDetector(explorers=(explorer,), iterations=1, config=QUICK).fit(runs())
+
+
+def test_an_explorer_of_trips_that_gives_no_path_is_refused(trips: Trajectories) -> None:
+    def nowhere(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Any:
+        return time, xy
+
+    def ago(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Any:
+        return counterfactuals.Path(-time, xy, (-np.inf, np.inf))
+
+    for wrong in (nowhere, ago):
+        with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' gave no path"):
+            IRLDetector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
+
+
+def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
+    given: list[Trajectories] = []
+
+    def opposite(past: Trajectories, rng: np.random.Generator) -> Trajectories:
+        given.append(past)
+        return Trajectories.from_steps([r.columns["state"] for r in past], [-r.columns["action"] for r in past])
+
+    only = {"policy": 0, "explore": 0, "given": 1}
+    mine = runs(60)
+    fitted = IRLDetector(background=opposite, weights=only, iterations=6, seed=0).fit(mine)
+    (past,) = given
+    assert 0 < len(past) < len(mine)  # what is held out is not shown
+    new = runs(20, seed=1)
+    columns = new.columns
+    turned = Trajectories(columns | {"action": -columns["action"]}, new.offsets, new.agent_ids, new.trajectory_ids)
+    assert np.median(fitted.score_samples(turned)) < np.median(fitted.score_samples(new)) - 2.0
+    fitted.save(tmp_path / "m")
+    assert np.array_equal(astray.load(tmp_path / "m").score_samples(turned), fitted.score_samples(turned))
+
+
+def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectories) -> None:
+    mine, other = trips.agent("p00"), trips.agent("p01")
+    fitted = IRLDetector(background=lambda past, rng: other, iterations=1, config=QUICK).fit(mine)
+    assert not fitted.is_shared
+
+
+@pytest.mark.parametrize(
+    ("background", "said"),
+    [
+        (lambda past, rng: None, "the background gave None"),
+        (lambda past, rng: runs(3), "background's states have 2 columns, not 3"),
+    ],
+)
+def test_a_background_that_is_none_is_refused(background: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        IRLDetector(background=background, iterations=1, config=QUICK).fit(
+            Trajectories.from_steps(list(np.random.default_rng(0).normal(size=(9, 20, 3))), [np.zeros((20, 1))] * 9)
+        )

@@ -1,0 +1,95 @@
+"""The shipped reward: it is what its recipe says, small, and the same whenever it is made."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from astray import IRLDetector
+from astray.core.errors import DataError, ModelFileError
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.irl.shared import BANDS
+from astray.model.files import plain, read
+from astray.model.fleet_training import SharingConfig
+from astray.model.pretrained import KIND, pretrained, read_reward, write_reward
+from astray.model.pretraining import Recipe, pretrain
+from astray.scoring.own_scale import fits
+from astray.simulate import city
+
+SHIPPED = Path(str(files("astray.model") / "pretrained.safetensors"))
+TINY = Recipe(
+    towns=1,
+    cities=1,
+    people=3,
+    days=21,
+    iterations=1,
+    sharing=SharingConfig(memories=2, demonstrations=8, short_demonstrations=6, imagined=4, reference=20),
+)
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Recipe)])
+def test_the_file_was_made_by_the_recipe(field: str) -> None:
+    assert pretrained().made[field] == plain(Recipe())[field]
+
+
+def test_nothing_else_is_said_of_how_it_was_made() -> None:
+    assert set(pretrained().made) == {f.name for f in fields(Recipe)}
+
+
+def test_it_is_a_reward_of_four_aspects_that_fits_the_view() -> None:
+    assert read(SHIPPED).kind == KIND == "reward"
+    reward = pretrained()
+    assert reward.aspects == ("place", "route", "manner", "time")
+    assert reward.trip is not None
+    featurizer = Featurizer.of(city(people=1, days=3, seed=0).trips, FeaturizerConfig(), np.random.default_rng(0))
+    assert len(reward.trip.mean) == len(featurizer.statistics)
+    assert fits(reward, featurizer)
+    assert reward.trip.n_heads >= 5
+
+
+def test_it_says_what_is_usual() -> None:
+    reference = pretrained().reference
+    assert reference is not None
+    for part in (reference.trips, reference.prefixes, reference.steps):
+        assert part.shape[0] == len(BANDS) + 1
+        assert part.shape[1] >= 100
+        assert np.isfinite(part).all()
+    # The more past trips, the surer one's own are told from others'.
+    place = reference.trips[:, :, 0].mean(axis=1)
+    assert (np.diff(place[:3]) > 0).all()
+    assert reference.noise > 0
+
+
+def test_it_is_small() -> None:
+    assert SHIPPED.stat().st_size < 300_000
+
+
+def test_a_recipe_makes_the_same_bytes_again(tmp_path: Path) -> None:
+    shares: list[float] = []
+    for name in ("a", "b"):
+        write_reward(tmp_path / name, pretrain(TINY, shares.append))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert read_reward(tmp_path / "a").made == plain(TINY)
+    assert all(0 < s <= 1 for s in shares)
+    # One's own file serves as the shipped one does.
+    trips = city(people=1, days=10, seed=0).trips
+    detector = IRLDetector(reward=str(tmp_path / "a")).fit(trips[:-3])
+    assert detector.reward_.made["towns"] == 1
+    assert np.isfinite(detector.score_samples(trips[-3:])).all()
+    detector.save(tmp_path / "detector")
+    with pytest.raises(ModelFileError, match="a detector, not a reward"):
+        read_reward(tmp_path / "detector")
+    with pytest.raises(DataError, match="other habits"):
+        IRLDetector(reward=str(tmp_path / "a"), featurizer={"context": {"weekday": True}}).fit(trips)
+
+
+def test_another_seed_makes_another_reward() -> None:
+    rewards = [pretrain(replace(TINY, cities=0, seed=seed)) for seed in (0, 1)]
+    one, other = (r.trip for r in rewards)
+    assert one is not None
+    assert other is not None
+    assert not np.array_equal(one.layers[0][0], other.layers[0][0])

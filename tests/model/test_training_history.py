@@ -1,0 +1,60 @@
+"""What a detector tells of how its reward was learned, for each kind of reward and out of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from astray import FleetDetector, IRLDetector, Trajectories, load
+from astray.model.container import read, write
+from astray.model.pretrained import pretrained, read_reward, write_reward
+from astray.simulate import city
+
+FEW = {"least_agents": 2, "memories": 1, "demonstrations": 8, "imagined": 4, "reference": 20}
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return city(people=4, days=14, seed=0).trips
+
+
+def test_a_shared_reward_that_went_on_tells_its_loss_in_every_iteration(trips: Trajectories, tmp_path: Path) -> None:
+    mine, rest = trips.agent("p00"), trips.without("p00")
+    one = IRLDetector(iterations=3, sharing=FEW).fit(mine, population=rest)
+    fleet = FleetDetector(iterations=3, sharing=FEW).fit(trips)
+    for detector in (one, fleet):
+        told = detector.training_history_
+        assert told["iteration"].to_list() == [0, 1, 2]
+        assert told["loss"].is_finite().all()
+        assert told["held_out_loss"].is_finite().all()
+        detector.save(tmp_path / "m.astray")
+        assert load(tmp_path / "m.astray").training_history_.equals(told.cast(pl.Float64))
+
+
+def test_the_shipped_reward_tells_what_its_file_records(trips: Trajectories, tmp_path: Path) -> None:
+    alone = IRLDetector().fit(trips.agent("p00"))
+    assert alone.training_history_.equals(pretrained().history)
+    went_on = IRLDetector(iterations=2, sharing=FEW).fit(trips.agent("p00"), population=trips.without("p00"))
+    write_reward(tmp_path / "r.safetensors", went_on.reward_)
+    assert read_reward(tmp_path / "r.safetensors").history.height == 2
+    assert IRLDetector(reward=str(tmp_path / "r.safetensors")).fit(trips.agent("p00")).training_history_.height == 2
+
+
+def test_a_reward_of_ones_own_tells_its_updates_too_and_those_of_earlier_files(
+    trips: Trajectories, tmp_path: Path
+) -> None:
+    own = IRLDetector(preset="kdd19", iterations=3).fit(trips.agent("p00")[:10])
+    assert own.training_history_.height == 3
+    own.partial_fit(trips.agent("p00")[10:15])
+    assert own.training_history_.height == 4
+    own.save(tmp_path / "now.astray")
+    file = read(tmp_path / "now.astray")
+    values, arrays = (
+        {name.replace("reward.history", "history"): part for name, part in parts.items()}
+        for parts in (file.values, file.arrays)
+    )
+    assert "history" in values
+    write(tmp_path / "then.astray", file.kind, values, arrays)  # where files of version 4 have it
+    assert load(tmp_path / "then.astray").training_history_.equals(load(tmp_path / "now.astray").training_history_)

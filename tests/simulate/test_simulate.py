@@ -1,0 +1,513 @@
+"""The made city: believable people on believable streets, and anomalies whose truth is known fix by fix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
+
+import astray.simulate as simulate
+from astray import Trajectories
+from astray.core.errors import DataError
+from astray.simulate import ANOMALY_KINDS, EPOCH, Simulation
+from astray.simulate.movement import CRUISE, HOUR, move
+from astray.simulate.recording import SLOW_NOISE, WHITE_NOISE, record
+from astray.simulate.routes import DRIVE, MODES, NOWHERE, Journey, Route
+from astray.simulate.streets import arcs_of, cheapest_ways, follow_back, grow, to_metres
+from astray.simulate.ways import IMPROVISED, Traveller
+
+NOISE = 25.0
+"""Metres that no fix is off: eight standard deviations of the GPS error of one axis."""
+
+
+@pytest.fixture(scope="module")
+def sim() -> Simulation:
+    return simulate.city(people=8, days=42, seed=3)
+
+
+@pytest.fixture(scope="module")
+def wrong(sim: Simulation) -> dict[str, Trajectories]:
+    """For each kind the trips that were made anomalous."""
+    injected = {kind: sim.inject(sim.trips, (kind,), rate=0.06, seed=5) for kind in ANOMALY_KINDS}
+    return {kind: trips[trips.context["kind"] == kind] for kind, trips in injected.items()}
+
+
+def metres(trips: Trajectories) -> np.ndarray:
+    return to_metres(trips.columns["lat"], trips.columns["lon"])
+
+
+def off(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Distance from each point to the nearest of the segments from ``a`` to ``b``."""
+    along = b - a
+    nearest = np.empty(len(points))
+    for i in range(0, len(points), 2000):
+        part = points[i : i + 2000, None, :] - a
+        share = np.clip((part * along).sum(2) / np.maximum((along**2).sum(1), 1e-9), 0, 1)
+        nearest[i : i + 2000] = np.linalg.norm(part - share[..., None] * along, axis=2).min(axis=1)
+    return nearest
+
+
+def off_route(sim: Simulation, trip: Trajectories) -> np.ndarray:
+    """Distance of a trip's fixes from the way that the normal trip of the same name took."""
+    way = to_metres(*sim.route(str(trip.trajectory_ids[0])))
+    return off(metres(trip), way[:-1], way[1:])
+
+
+def original(sim: Simulation, trip: Trajectories) -> Trajectories:
+    return sim.trips[sim.trips.trajectory_ids == trip.trajectory_ids[0]]
+
+
+def departures(trips: Trajectories) -> np.ndarray:
+    return trips.columns["time"][trips.offsets[:-1]] - EPOCH
+
+
+def durations(trips: Trajectories) -> np.ndarray:
+    return trips.columns["time"][trips.offsets[1:] - 1] - trips.columns["time"][trips.offsets[:-1]]
+
+
+def plan_of(sim: Simulation, trip: Trajectories) -> int:
+    return int(np.flatnonzero(sim.trips.trajectory_ids == trip.trajectory_ids[0])[0])
+
+
+# ---------------------------------------------------------------- streets and ways
+
+
+def test_streets_are_connected_and_few_bridges_cross_the_river():
+    for seed in range(5):
+        streets = grow(np.random.default_rng(seed))
+        least, _ = cheapest_ways(streets, [1.0] * (2 * len(streets.edges)), 0)
+        assert np.isfinite(least).all()
+        a, b = streets.xy[streets.edges[:, 0]], streets.xy[streets.edges[:, 1]]
+        p, q = streets.river[:-1], streets.river[1:]
+
+        def side(o: np.ndarray, d: np.ndarray, x: np.ndarray) -> np.ndarray:
+            """On which side of the lines from o to d the points x lie."""
+            u, v = d - o, x - o
+            return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
+
+        a, b, p, q = a[:, None], b[:, None], p[None], q[None]
+        bridges = ((side(a, b, p) != side(a, b, q)) & (side(p, q, a) != side(p, q, b))).any(axis=1)
+        assert 3 <= bridges.sum() <= 5
+
+
+def test_cheapest_ways_satisfy_the_optimality_conditions_of_shortest_paths():
+    streets = grow(np.random.default_rng(1))
+    n = len(streets.edges)
+    cost = np.random.default_rng(2).uniform(1, 9, 2 * n)
+    least, before = cheapest_ways(streets, cost.tolist(), 7)
+    distance = np.array(least)
+    tail = np.concatenate([streets.edges[:, 0], streets.edges[:, 1]])
+    head = np.concatenate([streets.edges[:, 1], streets.edges[:, 0]])
+    assert (distance[head] <= distance[tail] + cost + 1e-9).all()
+    way = follow_back(before, 7, 400)
+    assert cost[arcs_of(streets, way)].sum() == pytest.approx(distance[400])
+    closed = set(way[1:-1])
+    longer, round_about = cheapest_ways(streets, cost.tolist(), 7, 400, closed=closed)
+    assert longer[400] > distance[400]
+    assert not closed & set(follow_back(round_about, 7, 400))
+
+
+def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
+    travellers = [Traveller(sim.town, who) for who in sim.people]
+    doors = np.random.default_rng(0).choice(sim.places.of_kind("home"), (40, 2))
+    doors = doors[sim.places.distance(doors[:, 0], doors[:, 1]) > 2000]
+    assert len(doors) >= 10
+    same = [
+        a.way(*sim.places.node[pair].tolist(), DRIVE) == b.way(*sim.places.node[pair].tolist(), DRIVE)
+        for pair in doors
+        for i, a in enumerate(travellers)
+        for b in travellers[:i]
+    ]
+    assert np.mean(same) < 0.25
+
+
+# ---------------------------------------------------------------- movement
+
+
+def test_motion_keeps_to_limits_of_speed_and_acceleration_and_arrives():
+    streets = grow(np.random.default_rng(0))
+    cost = (np.tile(streets.length, 2)).tolist()
+    way = follow_back(cheapest_ways(streets, cost, 0)[1], 0, 500)
+    edge = np.array([arc % len(streets.edges) for arc in arcs_of(streets, way)])
+    route = Route(streets.xy[way], np.array(way), np.append(edge, -1))
+    journeys = [Journey(route, mode, 3 * HOUR, 1.0) for mode in range(3) for _ in range(4)]
+    motion = move(streets, journeys, np.random.default_rng(1))
+    for k, journey in enumerate(journeys):
+        t = np.arange(0, motion.duration[k], 0.25)
+        position, arc = motion.at(motion.begin[k] + t)
+        speed = np.diff(arc) / 0.25
+        assert (speed >= -1e-6).all()
+        assert speed.max() < 1.5 * CRUISE[journey.mode].max()
+        assert np.abs(np.diff(speed)).max() / 0.25 < 2.0
+        np.testing.assert_allclose(position[0], route.xy[0], atol=1e-6)
+        end, far = motion.at(motion.begin[[k]] + motion.duration[k])
+        np.testing.assert_allclose(end[0], route.xy[-1], atol=1e-3)
+        assert far[0] - motion.origin[k] == pytest.approx(route.arc[-1], abs=1e-3)
+
+
+def test_every_normal_fix_lies_within_gps_noise_of_its_own_way_and_of_a_street(sim: Simulation):
+    for trip in sim.trips[::40]:
+        assert off_route(sim, trip).max() < NOISE
+    a, b = sim.streets.xy[sim.streets.edges[:, 0]], sim.streets.xy[sim.streets.edges[:, 1]]
+    distance = off(metres(sim.trips)[::89], a, b)
+    assert distance.max() < NOISE
+    assert 1.0 < np.median(distance) < 4.0
+
+
+def test_gps_error_is_correlated_over_seconds_and_independent_over_minutes():
+    route = Route(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.full(3, -1), np.array([0, 0, -1]))
+    waiting = Journey(route, 0, 0.0, 1.0, halt=(1, 40_000.0))
+    motion = move(grow(np.random.default_rng(0)), [waiting], np.random.default_rng(0))
+    error = record(motion, [5.0], [NOWHERE], np.random.default_rng(3)).xy[:, 1]
+    assert error.std() == pytest.approx(np.hypot(SLOW_NOISE, WHITE_NOISE), rel=0.1)
+    assert np.corrcoef(error[:-1], error[1:])[0, 1] > 0.5
+    assert abs(np.corrcoef(error[:-30], error[30:])[0, 1]) < 0.1
+
+
+def test_speeds_are_plausible_by_mode_and_lower_in_the_rush(sim: Simulation):
+    trips = sim.trips[::4]
+    ways = [to_metres(*sim.route(str(name))) for name in trips.trajectory_ids]
+    length = np.array([np.linalg.norm(np.diff(way, axis=0), axis=1).sum() for way in ways])
+    speed, mode = length / durations(trips), trips.context["mode"]
+    for name, low, high in (("walk", 0.8, 1.7), ("cycle", 2.0, 5.5), ("drive", 2.5, 13.0)):
+        assert (mode == name).sum() >= 10
+        assert ((speed > low) & (speed < high))[mode == name].mean() > 0.97
+    hour, weekday = departures(trips) / HOUR % 24, departures(trips) // 86_400 % 7 < 5
+    busy = weekday & ((np.abs(hour - 8) < 0.7) | (np.abs(hour - 17.3) < 0.7))
+    quiet = ~weekday | (np.abs(hour - 12.5) < 2.5) | (hour > 20)
+    drives = mode == "drive"
+    assert np.median(speed[drives & busy]) < 0.8 * np.median(speed[drives & quiet])
+
+
+def test_loggers_are_irregular_have_their_own_pace_and_lose_minutes_now_and_then(sim: Simulation):
+    gaps = [np.diff(trip.columns["time"]) for trip in sim.trips]
+    owner = sim.plans.person
+    pace = [np.median(np.concatenate([gaps[k] for k in np.flatnonzero(owner == i)])) for i in range(8)]
+    np.testing.assert_allclose(pace, [who.interval for who in sim.people], rtol=0.15)
+    assert max(pace) > 2 * min(pace)
+    assert all(gap.std() > 0 for gap in gaps)
+    longest = np.array([gap.max() for gap in gaps])
+    assert 0.02 < (longest > 80).mean() < 0.12
+    assert longest.max() < 330
+
+
+# ---------------------------------------------------------------- habits
+
+
+def test_people_make_two_to_four_trips_a_day_of_typical_length(sim: Simulation):
+    per_day = np.unique(sim.trips.agent_ids, return_counts=True)[1] / 42
+    assert ((per_day > 1.8) & (per_day < 4.5)).all()
+    minutes = durations(sim.trips) / 60
+    assert 10 < np.median(minutes) < 25
+    assert ((minutes > 3) & (minutes < 75)).mean() > 0.99
+    assert 100 < np.median(sim.trips.lengths) < 600
+
+
+def test_a_persons_trips_follow_each_other_in_time_and_place(sim: Simulation):
+    for i in range(len(sim.people)):
+        mine = sim.plans.of(i)
+        assert mine.origin[0] == sim.people[i].home
+        assert (mine.destination[:-1] == mine.origin[1:]).all()
+        trips = sim.trips[sim.plans.person == i]
+        assert (departures(trips)[1:] > departures(trips)[:-1] + durations(trips)[:-1]).all()
+
+
+def test_commutes_dominate_and_their_hours_cluster(sim: Simulation):
+    shares = []
+    for i, who in enumerate(sim.people):
+        mine = sim.plans.of(i)
+        # A commute is what lies between home and work, errands on the way included; lunches are not.
+        anchors = np.flatnonzero((mine.destination == who.home) | (mine.destination == who.work))
+        ends = np.append(who.home, mine.destination[anchors])
+        shares.append(np.diff(anchors, prepend=-1)[ends[1:] != ends[:-1]].sum() / len(mine.origin))
+        if who.school < 0:
+            out = (mine.origin == who.home) & (mine.destination == who.work)
+            assert out.sum() > 15
+            assert np.std(mine.depart[out] / HOUR % 24) < 0.5
+            assert np.mean(mine.depart[out] / HOUR % 24) == pytest.approx(who.leaves, abs=0.3)
+    assert np.mean(shares) > 0.5
+
+
+def test_normal_life_has_a_usual_way_other_ways_and_new_places(sim: Simulation):
+    usual = (sim.plans.variant == 0).mean()
+    improvised = (sim.plans.variant >= IMPROVISED).mean()
+    assert 0.5 < usual < 0.75
+    assert 0.1 < improvised < 0.25
+    once = [(np.unique(sim.plans.of(i).destination, return_counts=True)[1] == 1).sum() for i in range(8)]
+    assert 2 <= np.mean(once) <= 0.2 * len(sim.trips) / 8
+
+
+# ---------------------------------------------------------------- reproducibility
+
+
+def test_the_same_seed_gives_the_same_city_bit_for_bit():
+    a, b, c = (simulate.city(people=3, days=5, seed=seed) for seed in (4, 4, 5))
+    for name in ("time", "lat", "lon"):
+        np.testing.assert_array_equal(a.trips.columns[name], b.trips.columns[name])
+    x, y, z = (sim.inject(sim.trips, rate=0.4, seed=1) for sim in (a, b, a))
+    for other in (y, z):
+        np.testing.assert_array_equal(x.columns["lat"], other.columns["lat"])
+        np.testing.assert_array_equal(x.context["kind"], other.context["kind"])
+    assert a.inject(a.trips, rate=0.4, seed=2).context["kind"].tolist() != x.context["kind"].tolist()
+    assert a.streets.xy.shape != c.streets.xy.shape or not np.array_equal(a.streets.xy, c.streets.xy)
+
+
+def test_a_person_is_the_same_whoever_else_is_there():
+    few, many, alone = (simulate.city(people=p, days=4, seed=2) for p in (3, 6, [1]))
+    for sim in (many, alone):
+        np.testing.assert_array_equal(sim.trips.agent("p01").columns["lat"], few.trips.agent("p01").columns["lat"])
+    assert alone.trips.agents == ["p01"]
+    assert alone.trips.trajectory_ids[0] == "p01-0000"
+
+
+def test_everybody_makes_two_to_four_trips_a_day():
+    sim = simulate.city(people=20, days=60, seed=0)
+    assert 20 * 60 * 2 < len(sim.trips) < 20 * 60 * 4
+
+
+# ---------------------------------------------------------------- splitting and injecting
+
+
+def test_split_is_chronological_per_person_or_random_on_request(sim: Simulation):
+    train, test = sim.split(0.25)
+    assert len(train) + len(test) == len(sim.trips)
+    for who in sim.trips.agents:
+        assert departures(train.agent(who)).max() < departures(test.agent(who)).min()
+        assert len(test.agent(who)) == round(0.25 * len(sim.trips.agent(who)))
+    mixed, rest = sim.split(0.25, random=1)
+    assert len(rest) == len(test)
+    assert departures(mixed.agent("p00")).max() > departures(rest.agent("p00")).min()
+    assert not set(mixed.trajectory_ids.tolist()) & set(rest.trajectory_ids.tolist())
+
+
+def test_rates_hold_kinds_are_in_equal_parts_and_people_share_evenly(sim: Simulation):
+    _, test = sim.split()
+    labelled = sim.inject(test, rate=0.2, seed=1)
+    kinds, counts = np.unique(labelled.context["kind"], return_counts=True)
+    assert set(kinds) == {"", *ANOMALY_KINDS}
+    assert counts[1:].sum() == round(0.2 * len(test))
+    assert np.ptp(counts[1:]) <= 1
+    even = sim.inject(test, ("speeding",), rate=0.1, seed=1)
+    for who in even.agents:
+        mine = even.agent(who)
+        assert abs((mine.context["kind"] != "").sum() - 0.1 * len(mine)) < 1
+
+
+def test_what_is_not_injected_stays_bit_for_bit_and_names_and_order_stay(sim: Simulation):
+    labelled = sim.inject(sim.trips, rate=0.1, seed=7)
+    assert labelled.trajectory_ids.tolist() == sim.trips.trajectory_ids.tolist()
+    assert labelled.agent_ids.tolist() == sim.trips.agent_ids.tolist()
+    normal = labelled.context["kind"] == ""
+    for name in ("time", "lat", "lon"):
+        np.testing.assert_array_equal(labelled[normal].columns[name], sim.trips[normal].columns[name])
+    assert not labelled[normal].columns["anomalous"].any()
+    marked = np.bincount(labelled.trajectory_of_row, labelled.columns["anomalous"])
+    assert (marked[~normal] >= 3).all()
+    for trip in labelled[~normal]:
+        before = original(sim, trip)
+        assert len(trip.columns["lat"]) != len(before.columns["lat"]) or not np.array_equal(
+            trip.columns["lat"], before.columns["lat"]
+        )
+
+
+def test_injecting_again_keeps_what_was_injected_before(sim: Simulation):
+    once = sim.inject(sim.trips, ("loiter",), rate=0.05, seed=1)
+    twice = sim.inject(once, ("speeding",), rate=0.05, seed=2)
+    before = once.context["kind"] == "loiter"
+    assert (twice.context["kind"][before] == "loiter").all()
+    np.testing.assert_array_equal(twice[before].columns["anomalous"], once[before].columns["anomalous"])
+    assert (twice.context["kind"] == "speeding").sum() == before.sum()
+
+
+def test_contamination_is_a_share_of_other_peoples_trips_with_the_truth_kept(sim: Simulation):
+    train, _ = sim.split()
+    dirty = sim.contaminate(train, rate=0.05, seed=2)
+    assert (dirty.context["kind"] == "agent-swap").sum() == round(0.05 * len(train))
+    assert dirty[dirty.context["kind"] != ""].columns["anomalous"].all()
+
+
+def test_one_persons_trips_can_be_swapped_with_those_of_the_others(sim: Simulation):
+    mine = sim.trips.agent("p02")
+    assert (sim.inject(mine, ("agent-swap",), rate=0.1).context["kind"] == "agent-swap").sum() == round(0.1 * len(mine))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda sim: simulate.city(people=0), "one or more"),
+        (lambda sim: simulate.city(people=[1, 1]), "nobody twice"),
+        (lambda sim: simulate.city(people=1, interval=(0, 5)), "interval"),
+        (lambda sim: sim.split(1.0), "test_share"),
+        (lambda sim: sim.inject(sim.trips, ("teleport",)), "agent-swap"),
+        (lambda sim: sim.inject(sim.trips, rate=1.5), "rate"),
+        (lambda sim: sim.route("p99-0000"), "not of this simulation"),
+        (lambda sim: simulate.city(people=1, days=3).inject(sim.trips), "not of this simulation"),
+        (
+            lambda sim: (one := simulate.city(people=1, days=3)).inject(one.trips, ("agent-swap",), 0.5),
+            "more people",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_remedy(sim: Simulation, call, text):
+    with pytest.raises(DataError, match=text):
+        call(sim)
+
+
+# ---------------------------------------------------------------- the truth of each kind
+
+
+def test_agent_swap_is_a_whole_trip_between_places_of_somebody_else(sim: Simulation, wrong):
+    places = sim.places
+    for trip in wrong["agent-swap"]:
+        assert trip.columns["anomalous"].all()
+        ends = metres(trip)[[0, -1]]
+        who = sim.trips.agent_ids[plan_of(sim, trip)]
+        others = sim.plans.person != int(who[1:])
+        fits = np.hypot(*(places.xy[sim.plans.origin] - ends[0]).T) < NOISE
+        fits &= np.hypot(*(places.xy[sim.plans.destination] - ends[1]).T) < NOISE
+        assert (fits & others).any()
+        # It keeps the day, and this person's logger.
+        assert departures(trip)[0] // 86_400 == departures(original(sim, trip))[0] // 86_400
+        assert np.median(np.diff(trip.columns["time"])) == pytest.approx(sim.people[int(who[1:])].interval, rel=0.3)
+
+
+def test_detour_leaves_the_own_way_and_comes_back_and_takes_longer(sim: Simulation, wrong):
+    growth = []
+    for trip in wrong["detour"]:
+        marked, distance = trip.columns["anomalous"], off_route(sim, trip)
+        assert distance[~marked].max() < NOISE
+        assert (distance[marked] > NOISE).mean() > 0.6
+        where = np.flatnonzero(marked)
+        assert (np.diff(where) == 1).all()
+        assert 0 < where[0] <= where[-1] < len(marked) - 1
+        before = original(sim, trip)
+        np.testing.assert_allclose(metres(trip)[[0, -1]], metres(before)[[0, -1]], atol=2 * NOISE)
+        assert departures(trip)[0] == pytest.approx(departures(before)[0])
+        growth.append(durations(trip)[0] / durations(before)[0])
+    assert np.median(growth) > 1.15
+    assert np.mean(np.array(growth) > 1) > 0.85
+
+
+def test_loiter_is_marked_while_standing_in_an_unusual_spot(sim: Simulation, wrong):
+    for trip in wrong["loiter"]:
+        marked, t = trip.columns["anomalous"], trip.columns["time"]
+        spot = metres(trip)[marked]
+        assert np.hypot(*np.ptp(spot, axis=0)) < 60
+        assert 400 < np.ptp(t[marked]) < 1550
+        assert off_route(sim, trip).max() < NOISE
+        mine = sim.plans.of(int(sim.plans.person[plan_of(sim, trip)]))
+        doors = sim.places.xy[np.concatenate([mine.origin, mine.destination])]
+        assert np.hypot(*(doors - spot.mean(axis=0)).T).min() > 170
+        moving = np.hypot(*(metres(trip)[~marked] - spot.mean(axis=0)).T)
+        assert (moving > 15).mean() > 0.9
+
+
+def test_reversed_is_the_same_way_backwards_at_the_same_hour(sim: Simulation, wrong):
+    for trip in wrong["reversed"]:
+        before = original(sim, trip)
+        assert trip.columns["anomalous"].all()
+        assert off_route(sim, trip).max() < NOISE
+        np.testing.assert_allclose(metres(trip)[[0, -1]], metres(before)[[-1, 0]], atol=2 * NOISE)
+        assert departures(trip)[0] == pytest.approx(departures(before)[0])
+
+
+def test_wrong_time_is_a_habitual_trip_at_an_hour_the_person_never_makes_it(sim: Simulation, wrong):
+    for trip in wrong["wrong-time"]:
+        assert trip.columns["anomalous"].all()
+        assert off_route(sim, trip).max() < NOISE
+        plan = plan_of(sim, trip)
+        mine = sim.plans.of(int(sim.plans.person[plan]))
+        same = (mine.origin == sim.plans.origin[plan]) & (mine.destination == sim.plans.destination[plan])
+        apart = np.abs(mine.depart[same] - departures(trip)[0]) % 86_400
+        assert same.sum() >= 3
+        assert np.minimum(apart, 86_400 - apart).min() >= 2.5 * HOUR - 1
+        assert departures(trip)[0] // 86_400 == sim.plans.depart[plan] // 86_400
+
+
+def test_speeding_is_the_same_way_two_to_three_times_faster(sim: Simulation, wrong):
+    ratio = []
+    for trip in wrong["speeding"]:
+        assert trip.columns["anomalous"].all()
+        assert off_route(sim, trip).max() < NOISE
+        before = original(sim, trip)
+        np.testing.assert_allclose(metres(trip)[[0, -1]], metres(before)[[0, -1]], atol=2 * NOISE)
+        ratio.append(durations(before)[0] / durations(trip)[0])
+    # Each drive meets lights of its own, so single ratios scatter; their mean does not.
+    assert min(ratio) > 1.1
+    assert 2.2 < np.mean(ratio) < 2.8
+
+
+def test_haste_shortens_the_same_drive_by_almost_its_factor(sim: Simulation):
+    traveller = Traveller(sim.town, sim.people[0])
+    usual = [sim.plans.journey(k, traveller) for k in range(60)]
+    hasty = [replace(journey, haste=2.5) for journey in usual]
+    # The same random numbers: the same lights, the same waits but for the haste.
+    before, after = (move(sim.streets, drives, np.random.default_rng(1)).duration for drives in (usual, hasty))
+    assert (before / after > 0.75 * 2.5).all()
+    assert (before / after <= 2.5).all()
+
+
+def test_new_destination_is_marked_from_where_the_ways_part_and_was_never_visited(sim: Simulation, wrong):
+    for trip in wrong["new-destination"]:
+        marked = trip.columns["anomalous"]
+        assert off_route(sim, trip)[~marked].max(initial=0) < NOISE
+        assert (np.diff(marked.astype(int)) >= 0).all()
+        assert marked[-1]
+        assert departures(trip)[0] == pytest.approx(departures(original(sim, trip))[0])
+        np.testing.assert_allclose(metres(trip)[0], metres(original(sim, trip))[0], atol=2 * NOISE)
+        mine = sim.plans.of(int(sim.plans.person[plan_of(sim, trip)]))
+        doors = sim.places.xy[np.concatenate([mine.origin, mine.destination])]
+        assert np.hypot(*(doors - metres(trip)[-1]).T).min() > 300 - NOISE
+
+
+def test_anomalous_trips_keep_to_the_streets_and_to_a_known_mode(sim: Simulation, wrong):
+    a, b = sim.streets.xy[sim.streets.edges[:, 0]], sim.streets.xy[sim.streets.edges[:, 1]]
+    for trips in wrong.values():
+        assert off(metres(trips)[::41], a, b).max() < NOISE
+        assert set(trips.context["mode"].tolist()) <= set(MODES)
+
+
+# ---------------------------------------------------------------- how hard it is
+
+
+def location_auroc(train: Trajectories, labelled: Trajectories) -> float:
+    """AUROC, averaged over people, of a trip's mean distance to the five nearest fixes of the past."""
+
+    def every_twenty_seconds(trips: Trajectories) -> np.ndarray:
+        tick = trips.columns["time"] // 20
+        return np.flatnonzero(np.r_[True, np.diff(tick) != 0])
+
+    areas = []
+    for who in train.agents:
+        past, now = train.agent(who), labelled.agent(who)
+        rows = every_twenty_seconds(now)
+        neighbours = NearestNeighbors(n_neighbors=5).fit(metres(past)[every_twenty_seconds(past)])
+        distance = neighbours.kneighbors(metres(now)[rows])[0].mean(axis=1)
+        trip = now.trajectory_of_row[rows]
+        score = np.bincount(trip, distance) / np.bincount(trip)
+        areas.append(roc_auc_score(now.context["kind"] != "", score))
+    return float(np.mean(areas))
+
+
+def test_location_alone_does_not_solve_it(sim: Simulation):
+    train, test = sim.split()
+    hard = ("agent-swap", "detour", "loiter", "reversed", "speeding", "wrong-time")
+    injected = {kind: sim.inject(test, (kind,), rate=0.3, seed=1) for kind in hard}
+    area = {kind: location_auroc(train, labelled) for kind, labelled in injected.items()}
+    for kind in ("loiter", "reversed", "speeding", "wrong-time"):
+        assert area[kind] < 0.65, area
+    assert area["detour"] < 0.9, area
+    assert 0.75 < area["agent-swap"] < 0.97, area
+
+    # Only habitual trips are made at a wrong time, so among all trips these look more usual than most.
+    # Against normal trips that are habitual too, their places say nothing either way.
+    labelled, habitual = injected["wrong-time"], []
+    for trip in labelled:
+        plan = plan_of(sim, trip)
+        mine = sim.plans.of(int(sim.plans.person[plan]))
+        same = (mine.origin == sim.plans.origin[plan]) & (mine.destination == sim.plans.destination[plan])
+        habitual.append(same.sum() >= 3)
+    assert 0.38 < location_auroc(train, labelled[np.array(habitual)]) < 0.62
