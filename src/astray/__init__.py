@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from astray import simulate
     from astray.core.trajectories import Trajectories
     from astray.core.trip_ids import TripId
+    from astray.deprecated import FleetDetector, IRLDetector
+    from astray.detector import Detector, load
     from astray.explain import Explanation
-    from astray.model.agent import IRLDetector
-    from astray.model.files import load
-    from astray.model.fleet import FleetDetector
     from astray.readers import read
     from astray.scoring.decisions import ByContext, ByHour
 
@@ -21,6 +20,7 @@ __version__ = "0.2.0"
 __all__ = [
     "ByContext",
     "ByHour",
+    "Detector",
     "Explanation",
     "FleetDetector",
     "IRLDetector",
@@ -36,12 +36,13 @@ __all__ = [
 _HOMES = {
     "ByContext": "astray.scoring.decisions",
     "ByHour": "astray.scoring.decisions",
+    "Detector": "astray.detector",
     "Explanation": "astray.explain",
-    "FleetDetector": "astray.model.fleet",
-    "IRLDetector": "astray.model.agent",
+    "FleetDetector": "astray.deprecated",
+    "IRLDetector": "astray.deprecated",
     "Trajectories": "astray.core.trajectories",
     "TripId": "astray.core.trip_ids",
-    "load": "astray.model.files",
+    "load": "astray.detector",
     "read": "astray.readers",
 }
 

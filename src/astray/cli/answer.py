@@ -14,8 +14,8 @@ from astray.core.settings import Settings
 from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 
 @o.with_settings()
@@ -49,7 +49,7 @@ def command(
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
-    from astray.model.files import load
+    from astray.detector import load
 
     if not trips:
         if mine is not None:
@@ -66,7 +66,7 @@ def command(
     say("\n".join(said), quiet=settings.quiet)
 
 
-def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
+def _list(detector: Detector, settings: Settings) -> None:
     """What is asked, and what else waits."""
     groups = {str(question): question.trips for question in detector.questions_}
     asked = {trip for trips in groups.values() for trip in trips}
@@ -79,7 +79,7 @@ def _list(detector: IRLDetector | FleetDetector, settings: Settings) -> None:
     say(f"{number_of(len(detector.questions_), 'question')}; {waiting} waiting", quiet=settings.quiet)
 
 
-def _answer(detector: IRLDetector | FleetDetector, trips: list[str], mine: bool) -> list[str]:
+def _answer(detector: Detector, trips: list[str], mine: bool) -> list[str]:
     """Let the model know the answer; gives what to say when it is saved."""
     from astray.core.trip_ids import find_trips
 

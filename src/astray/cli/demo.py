@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from astray.explain import Explanation
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
 
 WIDTH = 79
 CLOCKS = "UTC"
@@ -46,7 +46,7 @@ def command(
     """
     import polars as pl
 
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
     from astray.simulate import city
 
     say(f"simulating {people} people for {days} days", quiet=settings.quiet)

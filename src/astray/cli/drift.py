@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from astray.core.trajectories import Trajectories
     from astray.features.memory import Memory
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 LOOKED_AT = 500
 """So many trips are scored before and after they are learned; of many more, the first ones."""
@@ -47,7 +47,7 @@ class Drift:
     next one normal. So they are also scored by the older half of the agent's trips, in which the drip is not.
     """
 
-    def __init__(self, detector: IRLDetector | FleetDetector, model: Path, quiet: bool) -> None:
+    def __init__(self, detector: Detector, model: Path, quiet: bool) -> None:
         self.detector, self.model, self.quiet = detector, model, quiet
         self._new: set[str] = set()  # agents that the model did not know before anything was learned
         self._looked: list[_Looked] = []
@@ -63,7 +63,7 @@ class Drift:
         if len(some):
             self._looked.append(_Looked(some, *_seen(self.detector, some), *_seen(self._older(some.agents), some)))
 
-    def say(self, after: IRLDetector | FleetDetector) -> None:
+    def say(self, after: Detector) -> None:
         """Say how many of the trips, now learned, would have been flagged, and how normal they are ``after`` that."""
         import numpy as np
 
@@ -92,11 +92,11 @@ class Drift:
                 "astray update MODEL --anomalous TRIP takes one out"
             )
 
-    def _older(self, agents: Sequence[str]) -> IRLDetector | FleetDetector:
+    def _older(self, agents: Sequence[str]) -> Detector:
         """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
         from astray.features.memory import Memory
-        from astray.model.files import load
-        from astray.model.fleet import FleetDetector
+        from astray.detector import load
+        from astray.detector import Detector
 
         older = load(self.model)
         if isinstance(older, FleetDetector):
@@ -127,9 +127,9 @@ def newer(memory: Memory) -> list[int]:
     return order[(len(order) + 1) // 2 :] if len(order) >= FEW else []
 
 
-def _learned(detector: IRLDetector | FleetDetector, trips: Trajectories) -> NDArray[np.bool_]:
+def _learned(detector: Detector, trips: Trajectories) -> NDArray[np.bool_]:
     """Which trips a model has learned; not those that wait, are suspected, or proved anomalous under any name."""
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
 
     if isinstance(detector, FleetDetector):  # of which only who is asked for is read
         members = (detector.members_.counted(agent) for agent in trips.agents)
@@ -137,7 +137,7 @@ def _learned(detector: IRLDetector | FleetDetector, trips: Trajectories) -> NDAr
     return trips.isin(detector.known_trips_ - detector.anomalous_.union(detector.waiting_, detector.suspects_))
 
 
-def _seen(detector: IRLDetector | FleetDetector, trips: Trajectories) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _seen(detector: Detector, trips: Trajectories) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Which trips a model flags, and their normality."""
     table = detector.score(trips)
     return (table["decision"] != "normal").to_numpy(), table["normality"].to_numpy()

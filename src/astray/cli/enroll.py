@@ -37,8 +37,8 @@ def command(
     from astray.cli.enrolling import enrol, in_place
     from astray.cli.inputs import Source, read_part
     from astray.jobs.work import unfinished_work
-    from astray.model.files import load
-    from astray.model.fleet import FleetDetector
+    from astray.detector import load
+    from astray.detector import Detector
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):

@@ -10,7 +10,7 @@ from astray.cli.workers import at_work
 from astray.core.trajectories import Trajectories
 from astray.jobs.enrolment import enrolled
 from astray.jobs.slabs import Batch, in_part
-from astray.model.fleet import FleetDetector
+from astray.detector import Detector
 
 
 def in_place(fleet: FleetDetector, model: Path) -> None:

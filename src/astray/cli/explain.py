@@ -17,8 +17,8 @@ from astray.core.settings import Deciding, LocalTime, Reading, Settings
 if TYPE_CHECKING:
     from astray.cli.inputs import Source
     from astray.core.trajectories import Trajectories
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 
 @o.with_settings(Deciding, Reading, LocalTime, "whole")
@@ -57,7 +57,7 @@ def command(
     if output is not None:
         check_target(output, (".png", ".svg", ".html"))
     from astray.cli.inputs import Source
-    from astray.model.files import load
+    from astray.detector import load
 
     detector = load(model)
     source = Source.of(file, settings, detector, agent)
@@ -80,7 +80,7 @@ def command(
         say(f"drawn in {output}", quiet=settings.quiet)
 
 
-def _check_known(detector: IRLDetector | FleetDetector, one: Trajectories, settings: Settings) -> None:
+def _check_known(detector: Detector, one: Trajectories, settings: Settings) -> None:
     """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
     from astray.cli.inputs import only_agent, refuse_unknown
 
@@ -109,7 +109,7 @@ def _found(source: Source, trip: str) -> Trajectories:
     return candidates[position_of(candidates, trip)]
 
 
-def _lowest(detector: IRLDetector | FleetDetector, source: Source) -> Trajectories:
+def _lowest(detector: Detector, source: Source) -> Trajectories:
     """The trip that scores lowest, among those of agents that the model knows, if there are any."""
     import numpy as np
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from astray.cli.inputs import Source
     from astray.core.trajectories import Trajectories
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 
 @o.with_settings(*o.PANELS)
@@ -85,7 +85,7 @@ def command(
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
     from astray.cli.inputs import Source
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
 
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
@@ -141,8 +141,8 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
     from astray.cli.inputs import read_part
     from astray.jobs.slabs import part_of, sampled
     from astray.jobs.work import unfinished_work
-    from astray.model.files import load
-    from astray.model.fleet import FleetDetector
+    from astray.detector import load
+    from astray.detector import Detector
     from astray.readers import Report
 
     settings, chosen = source.settings, read_part(part)
@@ -210,7 +210,7 @@ def _one(
     settings: Settings,
 ) -> IRLDetector:
     from astray.core.trajectories import Trajectories
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
 
     mine, y = trips, marks
     if agent is not None:
@@ -226,7 +226,7 @@ def _one(
 
 
 def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> FleetDetector:
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
 
     what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
     with progress(what, quiet=settings.quiet) as done:

@@ -19,8 +19,8 @@ from astray.core.text import number_of
 
 if TYPE_CHECKING:
     from astray.core.zones import Zone
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
     from astray.scoring.decisions import Threshold
 
 NAMED = 5
@@ -40,7 +40,7 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.model.files import load
+    from astray.detector import load
 
     detector = load(model)
     about = _about(model, detector)
@@ -59,11 +59,11 @@ def command(
 # -------------------------------------------------------------------- everything there is
 
 
-def _about(file: Path, model: IRLDetector | FleetDetector) -> dict[str, Any]:
+def _about(file: Path, model: Detector) -> dict[str, Any]:
     """The file, and what the model has seen."""
     from astray import __version__
     from astray.model.files import VERSION
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
     from astray.model.fleet_file import VERSION as FLEET_VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
@@ -109,10 +109,10 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
     return [f"{zone.clock(t):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
 
 
-def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
+def _calibration(model: Detector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
     from astray.model.files import configured
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
     from astray.scoring.scale_config import ScaleConfig
 
     if isinstance(model, FleetDetector):
@@ -129,7 +129,7 @@ def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     return about | ({} if found.by_length is None else {"window_length": found.window_length})
 
 
-def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
+def _learning(model: Detector) -> dict[str, Any]:
     """How many iterations the reward was learned for, as far as that is known, and what the last of them measured."""
     history = model.training_history_
     if not history.height:
@@ -141,7 +141,7 @@ def _learning(model: IRLDetector | FleetDetector) -> dict[str, Any]:
 # -------------------------------------------------------------------- what a person wants to know of it
 
 
-def _facts(about: Mapping[str, Any], model: IRLDetector | FleetDetector) -> dict[str, str]:
+def _facts(about: Mapping[str, Any], model: Detector) -> dict[str, str]:
     """The model in a few words each, by heading; what is empty is not said."""
     fleet, period, others, updates = "names" not in about, about["period"], about["popularity"], about.get("updates")
     size, suspected = about["bytes"], [str(trip) for trip in getattr(model, "suspects_", ())]
@@ -180,7 +180,7 @@ def _whose(about: Mapping[str, Any]) -> str:
     return ", ".join(name or "an agent without a name" for name in names) + (f" and {rest:,} more" if rest else "")
 
 
-def _low(model: IRLDetector | FleetDetector, about: Mapping[str, Any]) -> str:
+def _low(model: Detector, about: Mapping[str, Any]) -> str:
     """What is called low."""
     from astray.scoring.decisions import PAPER_EPS
 

@@ -18,8 +18,8 @@ from astray.core.settings import TABLES, Settings
 from astray.core.trajectories import Trajectories
 from astray.core.zones import Zone, home_of
 from astray.jobs.slabs import Batch
-from astray.model.agent import IRLDetector
-from astray.model.fleet import FleetDetector
+from astray.detector import Detector
+from astray.detector import Detector
 from astray.readers import Report, iter_read, read, recognised_formats
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import SUFFIXES, listed
@@ -61,7 +61,7 @@ class Source:
         cls,
         path: Path | Sequence[Path],
         settings: Settings,
-        detector: IRLDetector | FleetDetector,
+        detector: Detector,
         agent: str | None = None,
     ) -> Source:
         """Trips for a model; what they do not say of themselves is as the model has it."""
@@ -217,13 +217,13 @@ def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
         yield batch
 
 
-def only_agent(detector: IRLDetector | FleetDetector) -> str | None:
+def only_agent(detector: Detector) -> str | None:
     """Whose model it is, if it is of one agent."""
     alone = not isinstance(detector, FleetDetector) and len(detector.agents) == 1
     return detector.agents[0] if alone else None
 
 
-def refuse_unknown(detector: IRLDetector | FleetDetector, trips: Trajectories) -> None:
+def refuse_unknown(detector: Detector, trips: Trajectories) -> None:
     """Refuse to let a model learn trips of agents that it does not know."""
     unknown = detector.unknown_agents(trips)
     if not unknown:

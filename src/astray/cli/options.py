@@ -19,8 +19,8 @@ from astray.core.atomic import changing, keep_from
 from astray.core.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 RUNNING = "Running"
 PANELS = {
@@ -157,7 +157,7 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def save(detector: IRLDetector | FleetDetector, model: Path, output: Path | None) -> None:
+def save(detector: Detector, model: Path, output: Path | None) -> None:
     """Write a model that was changed in its old place, or in a new one, when nobody else is changing what is there."""
     if output is None or (output.exists() and output.samefile(model)):
         detector.save(model)

@@ -16,8 +16,8 @@ from astray.core.text import number_of
 
 if TYPE_CHECKING:
     from astray.core.trajectories import Trajectories
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 
 @o.with_settings(Reading, LocalTime)
@@ -59,9 +59,9 @@ def command(
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn", remedy="give a FILE of trips, or --anomalous TRIP")
     from astray.cli.inputs import Source, refuse_unknown
-    from astray.model.agent import IRLDetector
-    from astray.model.files import load
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import load
+    from astray.detector import Detector
 
     detector = load(model)
     further: Trajectories | None = None

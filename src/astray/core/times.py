@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -69,6 +69,16 @@ _RARE_BODIES = (
 def moments(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """A table with some columns of seconds since 1970 made into date-times in UTC, to the microsecond."""
     return frame.with_columns((pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
+
+
+def as_moments(seconds: Sequence[float | None] | NDArray[np.float64]) -> pl.Series:
+    """Returns seconds since 1970 as a column of date-times in UTC, to the microsecond.
+
+    >>> as_moments([1.5, None]).to_list()
+    [datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=zoneinfo.ZoneInfo(key='UTC')), None]
+    """
+    column = pl.Series(seconds, dtype=pl.Float64)
+    return (column * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
 
 
 class Clock:

@@ -15,8 +15,8 @@ from astray.core.processes import Drain, spread
 from astray.core.trajectories import Trajectories
 from astray.jobs.slabs import Batch, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.model.files import load
-from astray.model.fleet import FleetDetector
+from astray.detector import load
+from astray.detector import Detector
 from astray.model.fleet_file import FleetFile, shard_of
 from astray.model.fleet_store import Row
 

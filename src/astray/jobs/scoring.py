@@ -24,11 +24,11 @@ from astray.core.settings import Settings
 from astray.core.trajectories import Trajectories
 from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Done, Result, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.model.files import load
-from astray.model.fleet import FleetDetector
+from astray.detector import load
+from astray.detector import Detector
 
 if TYPE_CHECKING:
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ class Scorer:
     fixes: bool = False
 
     @cached_property
-    def detector(self) -> IRLDetector | FleetDetector:
+    def detector(self) -> Detector:
         """The model."""
         keep_memory()
         return load(self.model).set_params(**self.settings.given(["min_history", "time_zone"]))

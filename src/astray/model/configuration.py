@@ -15,7 +15,7 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.irl.step_world import STEP_COUNTERFACTUALS
 from astray.model.files import configured
 from astray.model.inbox import ObservingConfig
-from astray.model.parameters import AgentParameters, Parameters
+from astray.model.parameters import Parameters
 from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def preset(name: str) -> LearnConfig:
     return PRESETS[name]
 
 
-def learn_config(given: AgentParameters, gps: bool) -> LearnConfig:
+def learn_config(given: Parameters, gps: bool) -> LearnConfig:
     """The preset, with the fields of ``config``, with the detector's own parameters.
 
     Of states and actions other counterfactuals are imagined than of GPS trips.

@@ -1,25 +1,17 @@
-"""The inbox of an agent: trips that were flagged and not learned from, until a person has spoken about them."""
+"""The inbox of an agent: flagged trips that the model has not learned from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.trip_ids import TripId
 from astray.features.memory import Memory
-from astray.model.files import ModelFile
-from astray.model.parts import Packed, pack_ids, restored_ids, unpack_ids
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class ObservingConfig:
-    """What becomes of flagged trips: when a question is asked, and when habits are said to drift."""
+    """Says when the model asks about flagged trips, and when it warns that habits drift."""
 
     alike: float = 0.1  # share of what is new about two trips that alike ones have in common
     together: int = 2  # alike trips, at least, that a question is about
@@ -57,97 +49,42 @@ class Inbox:
 
     @property
     def bits(self) -> int:
-        """The flags as a number: a leading one, then a bit for each."""
+        """The flags as a number: a leading one, then a bit for each flag."""
         return int("1" + "".join("1" if flag else "0" for flag in self.flags), 2)
 
     def with_flag(self, flagged: bool, config: ObservingConfig) -> Inbox:
-        """One more trip has come, flagged or not."""
+        """Returns the inbox after one more trip, flagged or not."""
         tokens = min(self.tokens + config.tokens_a_trip, config.most_tokens)
         return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-config.lately :])
 
     def without(self, trips: Collection[TripId]) -> Inbox:
-        """The same after somebody has decided on some waiting trips; a question that keeps one trip is closed."""
+        """Returns the inbox without some waiting trips; a question about fewer than two of them is closed."""
         gone = set(trips)
         left = [(group, tuple(t for t in group if t not in gone)) for group in self.asked]
         asked = tuple(now for before, now in left if now == before or len(now) > 1)
         return replace(self, waiting=self.waiting.remove(gone), asked=asked)
 
     def reject(self, trips: Collection[TripId]) -> Inbox:
-        """The same after some of the waiting trips proved not to be the agent's: what is alike is refused from then."""
+        """Returns the inbox after waiting trips proved not to be the agent's; it refuses trips like them."""
         proved = self.waiting.remove(set(self.waiting.trip_ids) - set(trips))
         return replace(self.without(trips), rejected=self.rejected.merge(proved))
 
     def know(self, proved: Memory) -> Inbox:
-        """The same, with further trips that proved not to be the agent's."""
+        """Returns the inbox with further trips that proved not to be the agent's."""
         return replace(self, rejected=self.rejected.merge(proved.remove(self.rejected.trip_ids)))
 
     def allow(self, names: Collection[TripId]) -> Inbox:
-        """The same after some trips, rejected or not, proved to be the agent's."""
+        """Returns the inbox after some trips, rejected or not, proved to be the agent's."""
         return replace(self, rejected=self.rejected.remove(names))
 
     def add(self, trip: Memory, config: ObservingConfig) -> Inbox:
-        """One more trip waits; the oldest may have to go."""
+        """Returns the inbox with one more waiting trip; drops the oldest if too many wait."""
         waiting = self.waiting.merge(trip)
         gone = set(waiting.trip_ids[: max(len(waiting) - config.most_waiting, 0)])
         asked = tuple(group for group in self.asked if not gone.intersection(group))
         return replace(self, waiting=waiting.remove(gone), asked=asked)
 
 
-# -------------------------------------------------------------------- as a file holds them
-
-
-KINDS = ("waiting", "rejected")
-
-
-def pack_inbox(name: str, inbox: Inbox) -> Packed:
-    """The inbox of one agent, whose number is 0: all trips that wait or were rejected, and which of the two."""
-    memories = [inbox.waiting, inbox.rejected]
-    keys, sizes = zip(*map(postings_by_trip, memories), strict=True)
-    arrays = {
-        **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
-        f"{name}.owner": np.zeros(sum(map(len, memories)), np.int64),
-        f"{name}.kind": np.repeat(np.arange(len(KINDS), dtype=np.int64), [len(m) for m in memories]),
-        f"{name}.times": np.concatenate([m.times for m in memories]),
-        f"{name}.keys": np.concatenate(keys),
-        f"{name}.sizes": np.concatenate(sizes),
-        f"{name}.tokens": np.array([inbox.tokens], np.float64),
-        f"{name}.flags": np.array([inbox.bits], np.int64),
-    }
-    return Packed({f"{name}.asked": {"0": inbox.asked} if inbox.asked else {}}, arrays)
-
-
-def postings_by_trip(memory: Memory) -> tuple[Array, Array]:
-    """The keys of a memory, trip by trip, and how many each trip has."""
-    return memory.keys[np.argsort(memory.trips, kind="stable")], np.bincount(memory.trips, minlength=len(memory))
-
-
 def flags_of(bits: int) -> tuple[bool, ...]:
-    """The flags that :attr:`Inbox.bits` made into a number."""
+    """Returns the flags that :attr:`Inbox.bits` made into a number."""
     return tuple(bit == "1" for bit in f"{bits:b}"[1:])
-
-
-def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
-    """The inboxes of ``n`` agents: of one, or of all of a fleet in a file up to version 5."""
-    ids = unpack_ids(model, f"{name}.trip_ids")
-    owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
-    times = model.array(f"{name}.times", np.float64, len(ids))
-    sizes = model.array(f"{name}.sizes", np.int64, len(ids))
-    keys = model.array(f"{name}.keys", np.uint64, None)
-    tokens = model.array(f"{name}.tokens", np.float64, n)
-    flags = model.array(f"{name}.flags", np.int64, n)
-    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[tuple[str, str] | str, ...], ...]])
-    whole = (sizes >= 0).all() and sizes.sum() == len(keys) and (flags > 0).all()
-    if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
-        raise model.wrong(f"the trips of {name} do not fit together")
-    cuts = np.r_[0, np.cumsum(sizes)]
-    inboxes = [Inbox(tokens=t, flags=flags_of(f)) for t, f in zip(tokens.tolist(), flags.tolist(), strict=True)]
-    trips = iter(restored_ids(model, [trip for groups in asked.values() for group in groups for trip in group]))
-    for i, groups in asked.items():
-        known = tuple(tuple(next(trips) for _ in group) for group in groups)
-        inboxes[int(i)] = replace(inboxes[int(i)], asked=known)
-    for k, trip in enumerate(ids):
-        inbox, which = inboxes[owner[k]], KINDS[kind[k]]
-        memory: Memory = getattr(inbox, which)
-        grown = memory.add({trip: keys[cuts[k] : cuts[k + 1]]}, {trip: float(times[k])})
-        inboxes[owner[k]] = replace(inbox, **{which: grown})
-    return inboxes

@@ -19,7 +19,7 @@ from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.model.configuration import own_explorers, scale_config
 from astray.model.overlap import warn_of_overlap
-from astray.model.parameters import AgentParameters
+from astray.model.parameters import Parameters
 from astray.model.resuming import Generated
 from astray.model.trained import Trained
 from astray.model.training import drawn, sample, thin
@@ -39,17 +39,13 @@ WINDOW_STEPS = 10.0  # and steps, where there is no time
 # -------------------------------------------------------------------- the worlds that it is learned in
 
 
-def geo_world(
-    parameters: AgentParameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
-) -> GeoWorld:
+def geo_world(parameters: Parameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator) -> GeoWorld:
     """The world of GPS trips."""
     some = past[drawn(len(past.trips), parameters.max_trips, rng)]
     return GeoWorld.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
 
 
-def step_world(
-    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
-) -> StepWorld:
+def step_world(parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> StepWorld:
     """The world of states and actions."""
     some = sample(trips, parameters.max_trips, rng)
     dynamics = _dynamics(parameters, some, config, rng)
@@ -57,7 +53,7 @@ def step_world(
 
 
 def further_steps(
-    parameters: AgentParameters, known: StepWorld, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+    parameters: Parameters, known: StepWorld, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> StepWorld:
     """A known world of states and actions with other trips."""
     dynamics = _dynamics(parameters, trips, config, rng)
@@ -65,9 +61,7 @@ def further_steps(
     return replace(known, trajectories=trips, dynamics=dynamics, most=config.capacity, explorers=explorers)
 
 
-def _dynamics(
-    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
-) -> Dynamics:
+def _dynamics(parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> Dynamics:
     """Those that were given, or learned from the runs that are not held out."""
     warn_of_overlap(trips)
     if parameters.dynamics is not None:
@@ -83,7 +77,7 @@ def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
 
 
 def _background(
-    parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+    parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> Trajectories | None:
     """What a background of one's own makes of the trips that are not held out."""
     if parameters.background is None:
@@ -100,7 +94,7 @@ def _background(
 
 
 def train(
-    parameters: AgentParameters,
+    parameters: Parameters,
     world: GeoWorld | StepWorld,
     config: LearnConfig,
     rng: np.random.Generator,
@@ -125,7 +119,7 @@ def train(
 
 
 def calibrated(
-    parameters: AgentParameters, world: GeoWorld | StepWorld, config: LearnConfig, learned: Learned
+    parameters: Parameters, world: GeoWorld | StepWorld, config: LearnConfig, learned: Learned
 ) -> Calibration:
     """The scales of the scores.
 

@@ -1,7 +1,7 @@
-"""The parameters of the detectors: the settings that they share with the command line, and those for programmers.
+"""The parameters of a detector: the settings that it shares with the command line, and those for programmers.
 
-These classes are the detectors' constructors. A parameter is declared once, here or in :mod:`astray.core.settings`, and
-its help becomes a paragraph of the detector's docstring.
+The class is the detector's constructor. A parameter is declared once, here or in :mod:`astray.core.settings`, and its
+help becomes a paragraph of the detector's docstring.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from astray.core.settings import Chance, Check, Deciding, FleetOnly, ItsOwn, Learning, LocalTime, OneAgent, OwnReward
+from astray.core.zones import Zone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +36,14 @@ def parameter(default: Any, help: str, check: Check | None = None) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Parameters(LocalTime, Chance, Deciding, Learning):
-    """What every detector takes."""
+class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, ItsOwn, FleetOnly):
+    """The parameters of a :class:`~astray.Detector`."""
 
+    pooled: bool = parameter(
+        False,
+        "Whether trips of several agents are one pool with one memory, such as the taxis of a town. By default each "
+        "agent has a memory of its own.",
+    )
     n_jobs: int = parameter(
         1,
         "Threads for scoring; -1 for as many as there are cores.",
@@ -58,52 +64,45 @@ class Parameters(LocalTime, Chance, Deciding, Learning):
     sharing: GoingOnConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.model.fleet_training.GoingOnConfig")
     )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AgentParameters(Parameters, OwnReward, OneAgent, ItsOwn):
-    """What an :class:`~astray.IRLDetector` takes."""
-
     suspect: bool = parameter(
         True,
         "Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); "
-        "only with a population can they be told.",
+        "only with a population can the model tell.",
     )
     weights: Mapping[str, float] | None = parameter(
         None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``, ``given``."
     )
     background: Callable[[Trajectories, np.random.Generator], Trajectories] | None = parameter(
         None,
-        "A function of past trips and a generator that gives trips to tell them from: further background, the source "
-        "``given``. A reward of the agent's own is learned then. A saved model does not hold it.",
+        "A function of past trips and a random generator that returns trips to compare them with: further background, "
+        "the source ``given``. The agent then learns a reward of its own. A saved model does not hold it.",
     )
     dynamics: Dynamics | None = parameter(
         None,
-        "For states and actions: the world the policy acts in (:class:`~astray.irl.dynamics.GymDynamics` or one's "
-        "own); by default it is learned from the demonstrations. A saved model does not hold it.",
+        "For states and actions: the world in which the policy acts (:class:`~astray.irl.dynamics.GymDynamics` or an "
+        "object of yours); by default it is learned from the demonstrations. A saved model does not hold it.",
     )
     config: LearnConfig | Mapping[str, Any] | None = parameter(
         None, EXPERT.format("astray.irl.learn_config.LearnConfig") + " The parameters above go first."
     )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class FleetParameters(Parameters, FleetOnly):
-    """What a :class:`~astray.FleetDetector` takes; landmarks and encoders of a featurizer are not for a fleet."""
-
     ways: int = parameter(
         20,
-        "How many past ways of each agent are kept to be shown.",
+        "How many past ways of an agent an explanation shows, where many agents share a model.",
         ((lambda value: isinstance(value, int) and value >= 0), "a whole number, 0 or more"),
     )
 
+    @property
+    def given_zone(self) -> Zone | None:
+        """The time zone that ``time_zone`` names; None if it names none."""
+        return None if self.time_zone is None else Zone.of(self.time_zone)
+
 
 def documented(doc: str, kind: type[Parameters]) -> str:
-    """A class's docstring with its parameters in a section before that of the attributes."""
-    own, said = {f.name for f in fields(OwnReward)}, []
+    """Returns a class's docstring with a section on its parameters before the one on its attributes."""
+    own, lines = {f.name for f in fields(OwnReward)}, []
     for f in fields(kind):
         whose = " (A reward of the agent's own.)" if f.name in own else ""
         words = f"{f.metadata['help']} {f.metadata.get('more', '')}".rstrip() + whose
-        said += [f.name, *textwrap.wrap(words, 116, initial_indent="    ", subsequent_indent="    ")]
-    section = "\n".join(["Parameters", "----------", *said, "", "Attributes\n"])
+        lines += [f.name, *textwrap.wrap(words, 116, initial_indent="    ", subsequent_indent="    ")]
+    section = "\n".join(["Parameters", "----------", *lines, "", "Attributes\n"])
     return inspect.cleandoc(doc).replace("Attributes\n", section, 1)

@@ -313,8 +313,8 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
     return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
 
-def unpack_calibration(model: ModelFile, name: str, least_segment: float) -> Calibration:
-    """What scores are measured on; ``least_segment`` is that of files which do not tell."""
+def unpack_calibration(model: ModelFile, name: str) -> Calibration:
+    """What scores are measured on."""
     inside = model.within(name)
     scores = model.array(f"{name}.scores", np.float64, None)
     by_length = inside.value("by_length", tuple[tuple[float, ...], ...] | None)
@@ -332,7 +332,7 @@ def unpack_calibration(model: ModelFile, name: str, least_segment: float) -> Cal
         inside.value("trip_noise", float),
         Location(*inside.value("lowest", tuple[float, float])),
         inside.value("step_weights", tuple[float, ...]),
-        inside.value("least_segment", float) if "least_segment" in inside.values else least_segment,
+        inside.value("least_segment", float),
     )
 
 

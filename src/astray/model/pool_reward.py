@@ -13,16 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from astray.core.threads import one_thread
-from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
 from astray.irl.population import Population
 from astray.irl.shared import Reward
 from astray.irl.trip_world import TripWorld
 from astray.model.fleet_training import refer
-from astray.model.parameters import AgentParameters
+from astray.model.parameters import Parameters
 from astray.model.resuming import revive
-from astray.model.shared_reward import enrol
-from astray.model.trained import Trained
 from astray.model.training import drawn
 
 
@@ -38,26 +35,6 @@ class PoolConfig:
     reference: int = 200  # normal trips that say what is usual
 
 
-def enrol_pool(
-    parameters: AgentParameters,
-    past: Prepared,
-    featurizer: Featurizer,
-    population: Trajectories | None,
-    rng: np.random.Generator,
-    reward: Reward,
-    weights: tuple[float, ...],
-) -> Trained:
-    """A shared reward, which goes on learning from a pool, and what the pool's held-out trips score by it."""
-    others = None
-    if population is not None:
-        featurizer = featurizer.among(population)
-        others = Population.of(population, featurizer)
-    learned = pool_reward(parameters, past, featurizer, others, rng, reward)
-    if learned is not None:
-        reward, past = learned
-    return enrol(parameters, past, featurizer, None, rng, reward, weights)
-
-
 class PoolReward(NamedTuple):
     """A reward that has learned from a pool, and the pool's trips that it has not learned from."""
 
@@ -66,7 +43,7 @@ class PoolReward(NamedTuple):
 
 
 def pool_reward(
-    parameters: AgentParameters,
+    parameters: Parameters,
     past: Prepared,
     featurizer: Featurizer,
     population: Population | None,

@@ -1,8 +1,8 @@
-"""All that a detector of one agent has after learning, and how a model file holds it."""
+"""All that learning a reward of steps gives, and how a model file holds it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,74 +10,59 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
 from astray.model.files import ModelFile
-from astray.model.inbox import Inbox, pack_inbox, unpack_inboxes
 from astray.model.parts import (
     Packed,
     pack_calibration,
     pack_featurizer,
-    pack_ids,
     pack_reward,
     pack_trips,
     unpack_calibration,
     unpack_featurizer,
-    unpack_ids,
     unpack_reward,
-    unpack_table,
     unpack_trips,
 )
 from astray.model.resuming import Generated
-from astray.scoring.normality import Calibration, Location
-from astray.scoring.own_scale import OwnScores
-from astray.scoring.scale_config import ScaleConfig
+from astray.scoring.normality import Calibration
 
 Array = NDArray[Any]
 
 
-class Unknown:
-    """The dynamics of a world that came out of a file: it can be looked at, but not acted in."""
+class NoDynamics:
+    """The dynamics of a world that came out of a file: a model file holds none, so nobody can act in it."""
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Refuse to begin."""
+        """Refuses to begin."""
         raise DataError(
             "a model file holds no dynamics", remedy="call set_params(dynamics=...) before letting a policy act"
         )
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
-        """Refuse to go on."""
+        """Refuses to go on."""
         return self.reset(len(states), rng), np.zeros(len(states), bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """All that a detector has after learning, and all that its file holds beside the parameters."""
+    """All that learning a reward of steps gives."""
 
     reward: Reward
-    calibration: Calibration | None  # of a reward of the agent's own; None: by its own past trips
-    featurizer: Featurizer | None  # for GPS
-    world: StepWorld | None  # for states and actions
-    kept: Trajectories
-    generated: Generated | None = None
-    own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
-    suspects: tuple[TripId, ...] = ()  # past trips that were taken for somebody else's
-    inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
+    calibration: Calibration  # what scores are measured on
+    featurizer: Featurizer | None  # of GPS trips
+    world: StepWorld | None  # of states and actions
+    kept: Trajectories  # some past trajectories, thinned
+    generated: Generated | None = None  # the policy and its critic
 
     def pack(self) -> Packed:
-        """As a model file holds it."""
+        """Returns it as a model file holds it."""
         parts = [
             pack_reward("reward", self.reward),
             pack_trips("kept", self.kept),
-            Packed({}, pack_ids("suspects", self.suspects)),
+            pack_calibration("calibration", self.calibration),
         ]
-        if self.calibration is not None:
-            parts.append(pack_calibration("calibration", self.calibration))
-        else:
-            parts.append(Packed({"own_step": self.own.step}, {"own_scores": self.own.trips}))
-            parts.append(pack_inbox("inbox", self.inbox))
         if self.featurizer is not None:
             parts.append(pack_featurizer("featurizer", self.featurizer))
         if self.world is not None:
@@ -89,38 +74,18 @@ class Trained:
 
     @classmethod
     def unpack(cls, model: ModelFile) -> Trained:
-        """Out of a model file."""
+        """Reads it from a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
-        if "history" in model.values:  # files of version 4 hold it beside the reward
-            reward = replace(reward, history=unpack_table(model, "history"))
-        featurizer = unpack_featurizer(model, "featurizer") if kept.is_gps else None
-        world, n_features = None, 0 if featurizer is None else len(featurizer.names)
-        if featurizer is None:
+        featurizer, world = None, None
+        if "featurizer" in model.values:
+            featurizer = unpack_featurizer(model, "featurizer")
+            n_features = len(featurizer.names)
+        else:
             width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
             mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
-            world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
+            world = StepWorld(kept, NoDynamics(), mean, scale, model.array("world.waves", np.float64, width, None))
             n_features = width + 2 * world.frequencies.shape[1]
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
-        own, calibration, inbox = OwnScores(), None, Inbox()
-        if "calibration" in model.values:
-            least_segment = ScaleConfig.least_segment if kept.is_gps else ScaleConfig.least_segment_steps
-            calibration = unpack_calibration(model, "calibration", least_segment)
-        else:
-            if featurizer is None or reward.trip is None or len(reward.trip.mean) != len(featurizer.statistics):
-                raise model.wrong("its trip reward and its featurizer do not fit together")
-            step = model.value("own_step", tuple[float, float] | None)
-            scores = model.array("own_scores", np.float32, len(featurizer.memory), 2, len(reward.aspects), gaps=True)
-            own = OwnScores(scores, None if step is None else Location(*step))
-            inbox = unpack_inboxes(model, "inbox", 1)[0]
-        return cls(
-            reward,
-            calibration,
-            featurizer,
-            world,
-            kept,
-            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
-            own,
-            tuple(unpack_ids(model, "suspects")),
-            inbox,
-        )
+        generated = Generated.unpack(model, "policy") if "policy.critic" in model.values else None
+        return cls(reward, unpack_calibration(model, "calibration"), featurizer, world, kept, generated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
+from astray.explain import HABITUAL
 from astray.features.memory import Memory
 from astray.model.training import sample
 
@@ -159,3 +160,12 @@ def sort_out(
     good = teachable(trips, y, refused, known)
     refused.update(trips[~good].ids)
     return Update(trips[good], frozenset(trips[good].ids), frozenset(refused))
+
+
+def kept_ways(kept: Trajectories | None, but: Trajectories) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Returns some past ways (lat, lon), to be shown: evenly spread over the kept trips, without some trips."""
+    if kept is None:
+        return []
+    shown = without(kept, but.ids)
+    shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
+    return [(way.columns["lat"], way.columns["lon"]) for way in shown]

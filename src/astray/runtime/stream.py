@@ -19,9 +19,9 @@ from astray.runtime.state import State
 from astray.scoring.decisions import ByContext, Threshold
 
 if TYPE_CHECKING:
-    from astray.model.agent import IRLDetector
+    from astray.detector import Detector
     from astray.model.estimator import Detector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
 
 
 class Needed(NamedTuple):
@@ -101,7 +101,7 @@ class Stream:
 
     def __init__(
         self,
-        model: IRLDetector | FleetDetector,
+        model: Detector,
         events: Events,
         kept: State,
         session: Mapping[str, Any],

@@ -28,14 +28,14 @@ from astray.runtime.stream import Stream, Summary
 from astray.scoring.decisions import Threshold, level
 
 if TYPE_CHECKING:
-    from astray.model.agent import IRLDetector
-    from astray.model.fleet import FleetDetector
+    from astray.detector import Detector
+    from astray.detector import Detector
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
 
 
 def watch(
-    model: IRLDetector | FleetDetector,
+    model: Detector,
     lines: Iterable[Line],
     out: TextIO | FilePath,
     *,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.faults import FAULT_NAMES
-from astray.core.times import moments
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurized, Featurizer
 from astray.features.steps import Steps
@@ -86,6 +85,7 @@ class Scores:
     chunk: Chunk
     reward: Reward
     calibrations: Sequence[Calibration]
+    whole: TripScores | None = None  # of the trips, where the chunk has a row for every fix
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -122,6 +122,8 @@ class Scores:
     @cached_property
     def of_trips(self) -> TripScores:
         """The scores of each trip."""
+        if self.whole is not None:
+            return self.whole
         chunk, n = self.chunk, len(self.trips)
         found = TripScores._make([*np.full((4, n), np.nan), np.full(n, -1)])
         whole = None
@@ -195,14 +197,25 @@ def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
     return worst
 
 
-def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
-    """One row a trip, without the decision."""
+class Columns(Protocol):
+    """What tables say about when and where the rows of trajectories are."""
+
+    def trip_columns(self, trips: Trajectories) -> Mapping[str, pl.Series]:
+        """Returns further columns of the table of trips."""
+
+    def fix_columns(self, trips: Trajectories) -> Mapping[str, Any]:
+        """Returns the columns that say which fix or step each row is."""
+
+    def when(self, seconds: Sequence[float | None]) -> pl.Series:
+        """Returns times of a trip as a column."""
+
+
+def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
+    """Returns a table with one row a trip, without the decision."""
     worst = worst_segments(scores, enter)
     time = scores.chunk.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
-    when = _as_moments if scores.trips.is_gps else partial(pl.Series, dtype=pl.Float64)
-    begins = scores.trips.columns["time"][scores.trips.offsets[:-1]].tolist() if scores.trips.is_gps else None
     return pl.DataFrame(
         {
             "agent": _texts(scores.trips.agent_ids),
@@ -210,19 +223,13 @@ def trip_table(scores: Scores, enter: Floats) -> pl.DataFrame:
             **scores.of_trips._asdict(),
             "aspect": _named(scores.aspects, scores.of_trips.aspect),
             "history": scores.chunk.history,
-            **({} if begins is None else {"start": when(begins)}),
-            "segment_start": when(starts),
-            "segment_end": when(ends),
+            **columns.trip_columns(scores.trips),
+            "segment_start": columns.when(starts),
+            "segment_end": columns.when(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
             "level": enter,
         }
     )
-
-
-def _as_moments(seconds: list[float | None]) -> pl.Series:
-    """Seconds since 1970 as date-times in UTC."""
-    whole = [None if s is None else round(s * 1e6) for s in seconds]
-    return pl.Series(whole, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
 
 
 def _texts(values: NDArray[np.str_]) -> pl.Series:
@@ -236,8 +243,8 @@ def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
     return names.gather(np.where(which < 0, len(aspects), which))
 
 
-def fix_table(scores: Scores) -> pl.DataFrame:
-    """One row a fix; a faulty fix has no scores."""
+def fix_table(scores: Scores, columns: Columns) -> pl.DataFrame:
+    """Returns a table with one row a fix; a faulty fix has no scores."""
     trips, chunk = scores.trips, scores.chunk
     fix = trips.trajectory_of_row
     normality, uncertainty, aspect = scores.of_steps
@@ -248,17 +255,13 @@ def fix_table(scores: Scores) -> pl.DataFrame:
     for name, values in zip(("normality", "uncertainty", "lo", "hi"), (normality, uncertainty, low, high), strict=True):
         scored[name] = np.full(trips.n_rows, np.nan)
         scored[name][chunk.row] = values
-    where = {name: trips.columns[name] for name in ("time", "lat", "lon")} if trips.is_gps else {}
-    step = {} if trips.is_gps else {"step": np.arange(trips.n_rows) - trips.offsets[:-1][fix]}
-    table = pl.DataFrame(
+    return pl.DataFrame(
         {
             "agent": _texts(trips.agent_ids).gather(fix),
             "trajectory": _texts(trips.trajectory_ids).gather(fix),
-            **where,
-            **step,
+            **columns.fix_columns(trips),
             **scored,
             "aspect": _named(scores.aspects, which),
             "fault": pl.Series(FAULT_NAMES).gather(chunk.fault.astype(np.int64)),
         }
     ).with_columns(pl.col(*scored).fill_nan(None))
-    return moments(table, "time") if trips.is_gps else table

@@ -21,8 +21,8 @@ from astray.features.memory import Memory
 from astray.features.popularity import Counted, Popularity, Visits
 from astray.model.agents import Codec, Member
 from astray.model.configuration import aspect_weights, featurizer_config
-from astray.model.files import load
-from astray.model.fleet import FleetDetector
+from astray.detector import load
+from astray.detector import Detector
 from astray.model.fleet_file import checksum
 from astray.model.fleet_store import Entry, Row
 from astray.model.inbox import Inbox

@@ -13,7 +13,7 @@ import numpy as np
 from astray.core.errors import UnknownAgentWarning
 from astray.core.threads import one_thread
 from astray.explain import Explanation
-from astray.model.fleet import FleetDetector
+from astray.detector import Detector
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service.scoring.event_rows import trip_name

@@ -16,7 +16,7 @@ import numpy as np
 
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
-from astray.model.fleet import FleetDetector
+from astray.detector import Detector
 from astray.model.fleet_features import measured
 from astray.model.fleet_training import GoingOnConfig, go_on
 from astray.service import memories

@@ -1,4 +1,4 @@
-"""The members of a fleet by name: read from where it is kept when asked for, held until they are saved if changed."""
+"""The memories of a model, by agent: read when they are asked for, and held until they are saved if they changed."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ from functools import cached_property
 
 from astray.core.errors import ModelFileError
 from astray.core.zones import Zone
-from astray.model.agents import Codec, Member
+from astray.model.agent_memory import AgentMemory
 from astray.model.fleet_store import FleetStore, Row
+from astray.model.memory_bytes import MemoryCodec
 
-HELD_BYTES = 256 << 20  # of members that were changed; what is more waits on the disk until it is saved
-READY_BYTES = 32 << 20  # of members that were read, and may be asked for again
+HELD_BYTES = 256 << 20  # of changed memories that are held in memory; others wait on the disk until they are saved
+READY_BYTES = 32 << 20  # of unchanged memories that stay in memory after they were read
 
-Measure = Callable[[str, Member], Member]
+Measure = Callable[[str, AgentMemory], AgentMemory]
 
 
-class Members(MutableMapping[str, Member]):
-    """Agent to what is known of it.
+class Memories(MutableMapping[str, AgentMemory]):
+    """Maps agents to what the model knows of them.
 
-    Only who is asked for is read. What is changed is held apart from the file until :meth:`save`, the most of it in
-    memory, and what is more in a temporary file without a name.
+    A memory is read from the store when somebody asks for it. Changed memories are held apart from the store until
+    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name.
 
     Parameters
     ----------
     codec
-        How members are written and read.
+        Writes memories as bytes and reads them back.
     measure
-        Gives a member whose trips were counted the scores of its trips; it is asked when the member is.
+        Scores the trips of a memory whose counts have changed; called when somebody asks for that memory.
     store
-        Where they are kept; None if they are nowhere yet.
+        Where the memories are kept; None if they were never saved.
     """
 
-    def __init__(self, codec: Codec, measure: Measure, store: FleetStore | None = None) -> None:
+    def __init__(self, codec: MemoryCodec, measure: Measure, store: FleetStore | None = None) -> None:
         self.codec, self.measure, self.store = codec, measure, store
         self._lock = threading.RLock()  # several threads may score
-        self._ready: OrderedDict[str, Member] = OrderedDict()
+        self._ready: OrderedDict[str, AgentMemory] = OrderedDict()
         self._ready_bytes = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._changed: OrderedDict[str, Member] = OrderedDict()
+        self._changed: OrderedDict[str, AgentMemory] = OrderedDict()
         self._changed_bytes = 0
         self._waiting = _Waiting()
         self._gone: set[str] = set()
-        self._known_as: dict[str, bytes | None] = {}  # the checksums of what was changed, before that
+        self._known_as: dict[str, bytes | None] = {}  # checksums of the changed memories before the change
 
     # ---------------------------------------------------------------- a mapping
 
-    def __getitem__(self, agent: str) -> Member:
+    def __getitem__(self, agent: str) -> AgentMemory:
         with self._lock:
-            found = self.counted(agent)
+            found = self.peek(agent)
             if found is None:
                 raise KeyError(agent)
             if not found.measured:
@@ -62,8 +63,8 @@ class Members(MutableMapping[str, Member]):
                     self._changed[agent] = found
         return found
 
-    def counted(self, agent: str) -> Member | None:
-        """A member whose trips may still have to be measured; None if there is none of this name."""
+    def peek(self, agent: str) -> AgentMemory | None:
+        """Returns the memory of an agent, measured or not; None if the agent is unknown."""
         if agent in self._changed:
             return self._changed[agent]
         if agent in self._waiting.rows:
@@ -79,49 +80,49 @@ class Members(MutableMapping[str, Member]):
         found = self.store.read(agent)
         if found is None:
             return None
-        member = self._unpacked(agent, found[0])
+        memory = self._unpacked(agent, found[0])
         self._known_as[agent] = found[1].checksum
-        self._keep_ready(agent, member)
-        return member
+        self._keep_ready(agent, memory)
+        return memory
 
-    def _keep_ready(self, agent: str, member: Member) -> None:
-        self._ready_bytes += member.nbytes
+    def _keep_ready(self, agent: str, memory: AgentMemory) -> None:
+        self._ready_bytes += memory.nbytes
         if agent in self._ready:
             self._ready_bytes -= self._ready.pop(agent).nbytes
-        self._ready[agent] = member
+        self._ready[agent] = memory
         while self._ready_bytes > READY_BYTES and len(self._ready) > 1:
             self._ready_bytes -= self._ready.popitem(last=False)[1].nbytes
 
-    def _unpacked(self, agent: str, data: bytes) -> Member:
+    def _unpacked(self, agent: str, data: bytes) -> AgentMemory:
         try:
-            return self.codec.unpack(agent, data)
+            return self.codec.unpack(data)
         except (LookupError, TypeError, ValueError) as error:
             assert self.store is not None
             raise self.store.wrong(f"what is known of agent {agent!r} does not fit together ({error})") from error
 
-    def __setitem__(self, agent: str, member: Member) -> None:
+    def __setitem__(self, agent: str, memory: AgentMemory) -> None:
         self._note(agent)
         if agent in self._changed:
             self._changed_bytes -= self._changed.pop(agent).nbytes
-        self._changed[agent] = member
-        self._changed_bytes += member.nbytes
+        self._changed[agent] = memory
+        self._changed_bytes += memory.nbytes
         if self._changed_bytes > HELD_BYTES:
             self._put_aside()
 
     def _note(self, agent: str) -> None:
-        """Remember what the file held when a member is changed for the first time."""
+        """Notes what the store held when a memory is changed for the first time."""
         if agent in self._gone or self._is_changed(agent):
             return
-        member = self._ready.pop(agent, None)
-        if member is not None:
-            self._ready_bytes -= member.nbytes
+        memory = self._ready.pop(agent, None)
+        if memory is not None:
+            self._ready_bytes -= memory.nbytes
         elif agent not in self._known_as:
             entry = None if self.store is None else self.store.entry(agent)
             self._known_as[agent] = None if entry is None else entry.checksum
 
     def _put_aside(self) -> None:
-        """Let the members that were changed wait on the disk."""
-        self._waiting.put((agent, self.codec.row(member)) for agent, member in self._changed.items())
+        """Moves the changed memories to the temporary file."""
+        self._waiting.put((agent, self.codec.row(memory)) for agent, memory in self._changed.items())
         self._changed.clear()
         self._changed_bytes = 0
 
@@ -148,7 +149,7 @@ class Members(MutableMapping[str, Member]):
         return iter(self.names())
 
     def names(self) -> list[str]:
-        """All agents by name, in the order of their names."""
+        """Returns all agents, sorted by name."""
         there = () if self.store is None else (agent for agent, _ in self.store.entries() if agent not in self._gone)
         return sorted({*self.changed, *there})
 
@@ -160,17 +161,17 @@ class Members(MutableMapping[str, Member]):
 
     @property
     def _removed(self) -> list[str]:
-        """Who is in the file, and is no longer to be."""
+        """The agents that are still in the store and are to be removed from it."""
         return [a for a in self._gone if self._known_as.get(a) is not None and not self._is_changed(a)]
 
     # ---------------------------------------------------------------- at a glance
 
     def rows(self) -> Iterator[tuple[str, Row]]:
-        """All agents with what the directory says of them, in the order of their names; blobs are left empty."""
+        """Returns all agents, sorted by name, with their rows; the bytes of the rows are left empty."""
         return ((agent, row) for agent in self.names() if (row := self.glance(agent)) is not None)
 
     def glance(self, agent: str) -> Row | None:
-        """What the directory says of an agent, its blob left empty; nothing is measured for it. None if it is gone."""
+        """Returns the row of an agent without its bytes and without measuring it; None if the agent is unknown."""
         with self._lock:
             if agent in self._changed:
                 return self.codec.glance(self._changed[agent])
@@ -180,12 +181,12 @@ class Members(MutableMapping[str, Member]):
             return None if entry is None else Row(b"", *entry[2:])
 
     def zone(self, agent: str) -> Zone | None:
-        """By which clocks an agent lives; None if it is not known."""
+        """Returns the time zone in which an agent lives; None if it is not known."""
         row = self.glance(agent)
         return Zone.of(row.zone) if row is not None and row.zone else None
 
     def with_waiting_trips(self) -> list[str]:
-        """The agents of whom flagged trips wait."""
+        """Returns the agents with flagged trips that wait for a person."""
         entries = () if self.store is None else self.store.entries()
         there = {agent for agent, entry in entries if entry.waiting} - self._gone - self.changed
         return sorted(there.union(a for a in self.changed if (row := self.glance(a)) is not None and row.waiting))
@@ -194,29 +195,29 @@ class Members(MutableMapping[str, Member]):
 
     @property
     def changed(self) -> set[str]:
-        """The agents that were changed since the file was read, and are still there."""
+        """The agents whose memories were changed or added since the last save."""
         return {*self._changed, *self._waiting.rows}
 
     def changes(self, *, measured: bool = True) -> Iterator[tuple[str, Row | None, bytes | None]]:
-        """What is to be written: agents with their rows, or None for who is gone, and the checksums they had.
+        """Yields what is to be written: agent, row (None if it was removed), and the checksum that it had before.
 
-        Without ``measured`` those whose trips are still to be measured stay so.
+        Without ``measured`` memories that were not measured yet are written as they are.
         """
         for agent in self._removed:
             yield agent, None, self._known_as[agent]
         for agent in sorted(self.changed):
-            member = self[agent] if measured else self.counted(agent)
-            assert member is not None
-            yield agent, self.codec.row(member), self._known_as.get(agent)
+            memory = self[agent] if measured else self.peek(agent)
+            assert memory is not None
+            yield agent, self.codec.row(memory), self._known_as.get(agent)
 
     def discard(self) -> None:
-        """Be as the store is: what was changed is lost."""
+        """Drops all changes: the memories are again as the store has them."""
         self._ready.clear()
         self._ready_bytes = 0
         self._clear()
 
     def everybody(self) -> Iterator[tuple[str, Row]]:
-        """All rows, in the order of the names; those that were not changed as the file has them."""
+        """Yields all rows, sorted by name; unchanged ones as the store has them."""
         changed = self.changed
         for agent in self.names():
             yield agent, self.codec.row(self[agent]) if agent in changed else self._as_it_is(agent)
@@ -234,24 +235,24 @@ class Members(MutableMapping[str, Member]):
         return Row(data, *entry[2:])
 
     def saved(self, store: FleetStore) -> None:
-        """Go on from a store that holds all this."""
+        """Goes on with a store to which all changes were written."""
         if store is not self.store:
             self.store = store
             self.discard()
             return
         changed, known_as = self._changed, self._known_as
         self._clear()
-        # Who was read from it, or written to it, need not be read again.
+        # What was read from the store or written to it need not be read again.
         self._known_as = {agent: known_as[agent] for agent in self._ready}
-        for agent, member in changed.items():
+        for agent, memory in changed.items():
             entry = store.entry(agent)
             if entry is not None:
                 self._known_as[agent] = entry.checksum
-                self._keep_ready(agent, member)
+                self._keep_ready(agent, memory)
 
 
 class _Waiting:
-    """Members that wait to be saved, in a temporary file that is gone when the process is."""
+    """Changed memories in a temporary file, which vanishes with the process."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}  # their blobs are on the disk
@@ -261,23 +262,23 @@ class _Waiting:
         connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-8192"):
             connection.execute(f"PRAGMA {setting}")
-        connection.execute("CREATE TABLE members (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
+        connection.execute("CREATE TABLE memories (name TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID")
         return connection
 
-    def put(self, members: Iterable[tuple[str, Row]]) -> None:
-        """Keep some members; those of the same names are replaced."""
+    def put(self, memories: Iterable[tuple[str, Row]]) -> None:
+        """Writes memories; replaces those of the same names."""
         self._connection.execute("BEGIN")
-        for agent, row in members:
-            self._connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?)", (agent, row.data))
+        for agent, row in memories:
+            self._connection.execute("INSERT OR REPLACE INTO memories VALUES (?, ?)", (agent, row.data))
             self.rows[agent] = row._replace(data=b"")
         self._connection.execute("COMMIT")
 
     def read(self, agent: str) -> bytes:
-        """What is known of an agent."""
-        (data,) = self._connection.execute("SELECT data FROM members WHERE name = ?", (agent,)).fetchone()
+        """Reads the bytes of a memory."""
+        (data,) = self._connection.execute("SELECT data FROM memories WHERE name = ?", (agent,)).fetchone()
         return bytes(data)
 
     def remove(self, agent: str) -> None:
-        """Keep an agent no longer."""
+        """Removes a memory."""
         if self.rows.pop(agent, None) is not None:
-            self._connection.execute("DELETE FROM members WHERE name = ?", (agent,))
+            self._connection.execute("DELETE FROM memories WHERE name = ?", (agent,))

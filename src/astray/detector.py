@@ -1,0 +1,748 @@
+"""Detector: learns what is normal for agents, scores new trips, and goes on learning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.core.errors import (
+    DataError,
+    InUseError,
+    ModelFileError,
+    NotFittedError,
+    Place,
+    UnknownAgentWarning,
+    some_names,
+)
+from astray.core.processes import cores
+from astray.core.settings import check_parameters
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId, find_trips
+from astray.core.zones import Zone, by_place
+from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
+from astray.model import fleet_file
+from astray.model.agent_memory import AgentMemory
+from astray.model.configuration import explorer_names
+from astray.model.container import packed, parse
+from astray.model.files import FilePath, ModelFile, plain
+from astray.model.fleet_file import FleetFile
+from astray.model.fleet_store import MODEL, FleetStore
+from astray.model.observing import Observed, Question
+from astray.model.parameters import Parameters, documented
+from astray.model.parts import plain_threshold, restore_threshold
+from astray.model.updating import first_lesson, sort_out
+from astray.model.worlds import World, world_named, world_of
+from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
+from astray.scoring.normality import Calibration
+from astray.scoring.scores import CHUNK_FIXES, AgentModel, Scores, chunks, fix_table, trip_table
+
+if TYPE_CHECKING:
+    from astray.explain import Explanation
+    from astray.runtime.session import Session
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Result = TypeVar("Result")
+
+UNSAVED = ("dynamics", "background", "progress")
+"""Parameters that no file can hold."""
+
+
+class Detector(Parameters):
+    """Sequential anomaly detection by inverse reinforcement learning.
+
+    A detector takes what an agent does for what it wants: it learns a reward under which the agent's own trips are
+    better than other people's and than what the agent might have done instead, with an uncertainty, and scores new
+    trips by it.
+
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward looks at how a trip compares with the
+    agent's past ones. So one reward serves everybody: it ships with astray, and fitting is counting.
+
+    - Trips of one agent make a model of that agent. With other people's trips (``population``) it also counts where
+      these go and, if a dozen of them or more have ten trips each, the reward goes on learning from them.
+    - Trips of many agents make a model with a memory for each agent. The reward goes on learning from them, and serves
+      agents that it has never met: :meth:`enroll` counts their trips.
+    - ``pooled=True`` makes one memory of all trips, such as those of the taxis of a town; the reward then goes on
+      learning from the pool's own trips.
+
+    For states and actions of any kind (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the
+    preset ``kdd19``, where the featurizer gives what the shared reward does not know (other habits, another encoder, a
+    context), and with your own explorers or background, the detector learns the agent's own reward by Algorithm 1 of
+    the paper.
+
+    Attributes
+    ----------
+    reward_
+        The reward of steps and of trips (:class:`~astray.irl.shared.Reward`); ``posterior_`` are its step heads.
+    memories_
+        Agent to :class:`~astray.model.agent_memory.AgentMemory`: all that the model knows of the agent. Those of a
+        loaded model are read from its file when they are asked for.
+    agents
+        The agents whose trips it has learned from.
+    training_history_
+        How the reward was learned: a table with one row an iteration, as far as that is known.
+    anomalous_
+        The trips that proved anomalous, which the model never learns from.
+    suspects_
+        Past trips that look like other agents' rather than this one's, and are not remembered. Name those that proved
+        anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
+    waiting_, questions_
+        The flagged trips that wait for a person, and what the model asks about them.
+    n_trips_, n_updates_
+        How many trips the model has learned from, and how often it went on learning.
+    world_
+        How the model looks at trajectories of its kind (:class:`~astray.model.worlds.World`).
+
+    Examples
+    --------
+    >>> from astray.simulate import city
+    >>> trips = city(people=4, days=14, seed=0).trips
+    >>> mine, others = trips.agent("p00"), trips.without("p00")
+    >>> detector = Detector().fit(mine[:-5])
+    >>> detector.score_samples(mine[-5:]).mean() > detector.score_samples(others[-5:]).mean()
+    np.True_
+    >>> detector.score(others[-1]).columns[:4]
+    ['agent', 'trajectory', 'normality', 'uncertainty']
+
+    Many agents, and one who comes later:
+
+    >>> fleet = Detector(iterations=1).fit(trips.without("p03"))
+    >>> new = trips.agent("p03")
+    >>> fleet.enroll(new[:30])
+    30
+    >>> fleet.score(new[30:33])["history"].to_list()
+    [30.0, 30.0, 30.0]
+    >>> fleet.forget("p03")
+    >>> "p03" in fleet.agents
+    False
+    """
+
+    world_: World
+
+    # ---------------------------------------------------------------- parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Returns the parameters given to the constructor, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes parameters; thresholds, ``scaling`` and ``observing`` count at once, the others at the next fit."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise DataError(
+                    f"{type(self).__name__} has no parameter {name!r}", remedy=f"give one of {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        values = ((f.name, repr(getattr(self, f.name)), repr(f.default)) for f in fields(self))
+        return f"{type(self).__name__}({', '.join(f'{n}={value}' for n, value, usual in values if value != usual)})"
+
+    # ---------------------------------------------------------------- learning
+
+    @one_thread()
+    def fit(self, trips: Trajectories, y: ArrayLike | None = None, population: Trajectories | None = None) -> Self:
+        """Learns what is normal.
+
+        Parameters
+        ----------
+        trips
+            Past trips of one agent, or of many.
+        y
+            By default the detector learns from all trips; those marked -1 (not +1) are known to be anomalous, and it
+            does not learn from them.
+        population
+            Other agents' trips, for a model of one agent or a pool: what else people do, and where they go. Trips of
+            agents in ``trips`` are left out.
+        """
+        check_parameters(self)
+        good = first_lesson(trips, y)
+        world = world_of(trips).fit(self, trips[good], trips[~good], population)
+        # Nothing has been changed so far; now everything is, at once.
+        self.world_, self._store, self._model_there = world, None, b""
+        return self
+
+    @one_thread()
+    def partial_fit(
+        self,
+        trips: Trajectories | None = None,
+        y: ArrayLike | None = None,
+        *,
+        anomalous: Sequence[TripId | str] = (),
+        population: Trajectories | None = None,
+    ) -> Self:
+        """Goes on learning with further trips; a loaded model can, too.
+
+        The trips are remembered. A reward of the agent's own goes on from where it was, for a third of the iterations,
+        on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
+        others. A trip that a model of one agent remembers under the same name is replaced.
+
+        The model never learns from trips confirmed as anomalous: it takes them out of its memory and knows them from
+        then on. If they come again without a mark, under whatever name, it refuses them.
+
+        Parameters
+        ----------
+        trips
+            New trips; None if only ``anomalous`` is given.
+        y
+            +1 for normal trips (the default), -1 for anomalous ones.
+        anomalous
+            Trips, new or past, that proved anomalous: their ids, or names: ``"agent/trajectory"``, or ``"trajectory"``
+            where only one agent has it. A trip that is neither given nor known is refused.
+        population
+            Other agents' trips. The model adds where they go to what it knows of that.
+        """
+        if not self._is_fitted:
+            if trips is None:
+                raise DataError("there is nothing to learn from", remedy="give trips")
+            refused = sort_out(trips, y, anomalous).refused
+            return self.fit(trips, np.where(trips.isin(refused), -1, 1), population)
+        self.world_.update(trips, y, anomalous, population)
+        return self
+
+    @one_thread()
+    def enroll(self, trips: Trajectories) -> int:
+        """Counts trips of new agents, or further trips of known ones; trains nothing.
+
+        Leaves out trips that are remembered already, or confirmed as anomalous under whatever name. Returns how many
+        were counted.
+        """
+        return self.fitted.enroll(trips)
+
+    @one_thread()
+    def observe(self, trips: Trajectories) -> Observed:
+        """Scores trips in the order of time, and learns from each of them that is not flagged.
+
+        Flagged trips wait (``waiting_``), and so do trips that are not clearly normal while many are flagged. Waiting
+        trips that are alike become a question (:meth:`answer`): a new habit, or somebody else? The model learns nothing
+        flagged unasked.
+
+        Examples
+        --------
+        >>> from astray.simulate import city
+        >>> mine = city(people=2, days=21, seed=0).trips.agent("p00")
+        >>> detector = Detector().fit(mine[:40])
+        >>> observed = detector.observe(mine[40:45])
+        >>> observed.table.columns
+        ['agent', 'trajectory', 'score', 'p_value', 'became']
+        >>> detector.n_trips_ == 40 + (observed.table["became"] == "learned").sum()
+        True
+        """
+        return self.fitted.observe(trips, self.level)
+
+    def answer(self, question: Question | Sequence[TripId | str], mine: bool) -> None:
+        """Says whether waiting trips were the agent's own: then the model learns them, else it refuses trips like them.
+
+        Parameters
+        ----------
+        question
+            One of ``questions_``, or ``waiting_`` trips of one agent: their ids, or names (``"agent/trajectory"``).
+        mine
+            Whether they were.
+        """
+        asked = question.trips if isinstance(question, Question) else question
+        trips = find_trips(asked, self.fitted.waiting, among="trips that wait for an answer")
+        self.world_.answer(list(dict.fromkeys(trips)), mine)
+
+    def forget(self, agent: str) -> None:
+        """Removes an agent, or somebody of the population, and all that is known of it.
+
+        What was learned from its trips together with others' stays: the numbers of a reward, which hold no places.
+
+        Raises
+        ------
+        DataError
+            If nobody of this name is known, or the model is of this agent alone; nothing was changed.
+        """
+        self.fitted.forget(agent)
+
+    def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
+        """Takes trips out of an agent's memory; with ``anomalous`` they proved so, and are never learned again.
+
+        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` removes that.
+        """
+        return self.fitted.forget_trips(agent, trajectories, anomalous=anomalous)
+
+    # ---------------------------------------------------------------- what was learned
+
+    @property
+    def _is_fitted(self) -> bool:
+        return "world_" in vars(self)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._is_fitted
+
+    @property
+    def fitted(self) -> World:
+        """What was learned; raises a NotFittedError before anything was."""
+        if not self._is_fitted:
+            raise NotFittedError(
+                f"this {type(self).__name__} has not been fitted",
+                remedy="call fit(trips) first, or astray.load(path)",
+            )
+        return self.world_
+
+    @property
+    def reward_(self) -> Reward:
+        """The reward of steps and of trips."""
+        return self.fitted.reward
+
+    @property
+    def posterior_(self) -> RewardPosterior:
+        """The heads that reward steps, as arrays."""
+        return self.reward_.step
+
+    @property
+    def training_history_(self) -> pl.DataFrame:
+        """How the reward was learned, the last time: one row an iteration; empty if that is not known."""
+        return self.reward_.history
+
+    @property
+    def aspect_weights_(self) -> tuple[float, ...]:
+        """How much each aspect of the reward counts."""
+        return self.fitted.weights
+
+    @property
+    def memories_(self) -> Mapping[str, AgentMemory]:
+        """What the model knows of each agent; empty where it remembers no trips."""
+        return self.fitted.memories
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose trips the model has learned from."""
+        return self.fitted.agents
+
+    @property
+    def anomalous_(self) -> frozenset[TripId]:
+        """The trips that proved anomalous."""
+        return self.fitted.anomalous
+
+    @property
+    def suspects_(self) -> tuple[TripId, ...]:
+        """Past trips that look like somebody else's, and are not remembered."""
+        return self.fitted.suspects
+
+    @property
+    def waiting_(self) -> tuple[TripId, ...]:
+        """The flagged trips that wait for a person."""
+        return self.fitted.waiting
+
+    @property
+    def questions_(self) -> tuple[Question, ...]:
+        """What the model asks a person: groups of flagged trips of an agent that are alike."""
+        return self.fitted.questions
+
+    @property
+    def known_trips_(self) -> set[TripId]:
+        """The trips that the model knows: remembered, kept, waiting, or known as anomalous."""
+        return self.fitted.known_trips
+
+    @property
+    def n_trips_(self) -> int:
+        """How many trips the model has learned from."""
+        return self.fitted.n_trips
+
+    @property
+    def n_updates_(self) -> int:
+        """How often the model went on learning."""
+        return self.fitted.updates
+
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """Returns the agents of these trips that the model does not know: it has no past trip to measure them by."""
+        return self.fitted.unknown_agents(trips)
+
+    def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
+        """Returns how one agent's GPS trips are seen and measured fix by fix; for a stranger, around (lat, lon)."""
+        return self.fitted.agent_model(agent, near)
+
+    # ---------------------------------------------------------------- local time
+
+    def zones(self, trips: Trajectories) -> list[Zone]:
+        """Returns the time zone in which each trip is told.
+
+        That is ``time_zone``, if it is given; else the offset in the trip's file; else the zone where the agent's past
+        trips were made, or for an agent without any the trip's own.
+        """
+        return self.fitted.zones(trips) or []
+
+    def zone(self, agent: str, near: tuple[float, float] | None = None) -> Zone:
+        """Returns the time zone in which an agent's live trips are told; for a stranger, that of a place (lat, lon)."""
+        return self.given_zone or self.fitted.home(agent) or by_place(*(near or (0.0, 0.0)))
+
+    # ---------------------------------------------------------------- scoring
+
+    def open(self, agent: str = "", **settings: Any) -> Session:
+        """Returns a session that scores one agent's live trips fix by fix; the model is never changed by it.
+
+        ``settings`` are those of :class:`astray.runtime.Session`: ``reorder``, ``stay``, ``eps``, ``gamma``, ...
+        """
+        from astray.runtime.session import Session
+
+        return Session(self, agent, **settings)
+
+    def _score(self, trips: Trajectories, every: bool = False) -> Scores:
+        world = self.fitted
+        return Scores(trips, world.featurize(trips, every), world.reward, world.calibrations(trips))
+
+    def _map(
+        self, trips: Trajectories, what: Callable[[Scores, Array], Result], every: bool = False
+    ) -> list[tuple[Array, Result]]:
+        """Calls ``what`` with the scores of each chunk and the positions of its trips; returns both, chunk by chunk."""
+        order = self.fitted.order(trips)
+        ordered = trips if order is None else trips[order]
+        position = np.arange(len(trips)) if order is None else order
+
+        def of(chunk: slice) -> tuple[Array, Result]:
+            with one_thread():
+                return position[chunk], what(self._score(ordered[chunk], every), position[chunk])
+
+        found = chunks(ordered.lengths, CHUNK_FIXES)
+        threads = cores(self.n_jobs)
+        if threads <= 1:
+            return [of(chunk) for chunk in found]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(of, found))
+
+    def level(self, trip: Trajectories, calibration: Calibration) -> float:
+        """Returns the threshold of one trip that is measured on a calibration."""
+        eps = self.fitted.eps
+        return level(self.false_alarm_rate, calibration.normal) if eps is None else float(threshold(eps, trip)[0])
+
+    def _levels(
+        self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None
+    ) -> Callable[[Scores, Array], Floats]:
+        """Returns a function that gives the thresholds of a chunk of trips, by their positions."""
+        if eps is not None and false_alarm_rate is not None:
+            raise DataError(
+                "eps and false_alarm_rate are each a threshold by itself", remedy="give one of them, not both"
+            )
+        by = eps if eps is not None or false_alarm_rate is not None else self.fitted.eps
+        if by is None:
+            rate = self.false_alarm_rate if false_alarm_rate is None else false_alarm_rate
+            return lambda scores, at: scores.levels(rate)
+        given = threshold(by, trips)  # of all trips at once, as they were given
+        return lambda scores, at: given[at]
+
+    def score_samples(self, trips: Trajectories) -> Floats:
+        """Returns the score that decides, one a trip; high is normal. A trip without a usable fix is not a number."""
+        return self._scored(trips, lambda scores, _: scores.of_trips.score)
+
+    def decision_function(self, trips: Trajectories) -> Floats:
+        """Returns how far each trip scores above its threshold."""
+        levels = self._levels(trips, None, None)
+        return self._scored(trips, lambda scores, at: scores.of_trips.score - levels(scores, at))
+
+    def _scored(self, trips: Trajectories, what: Callable[[Scores, Array], Floats]) -> Floats:
+        found = np.full(len(trips), np.nan)
+        for position, values in self._map(trips, what):
+            found[position] = values
+        return found
+
+    def predict(self, trips: Trajectories) -> NDArray[np.int64]:
+        """Returns +1 for normal trips, -1 for those that score low, however sure that is; see :meth:`decide`."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.decision_function(trips) <= 0.0, -1, 1)
+
+    def decide(
+        self,
+        trips: Trajectories,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> NDArray[np.str_]:
+        """Returns ``normal``, ``anomaly`` or ``review`` for each trip.
+
+        A trip that scores low is an anomaly if the heads agree (uncertainty at most ``gamma``) and enough history
+        (``min_history`` trips) stands behind it; otherwise a person should look at it.
+
+        Parameters
+        ----------
+        trips
+            New trips.
+        eps, gamma
+            Other thresholds than the detector's own: numbers, or functions of the trips
+            (:class:`astray.scoring.decisions.ByHour`, :class:`astray.scoring.decisions.ByContext`, or your own).
+        false_alarm_rate
+            Instead of ``eps``: call low what about this share of normal trips would be (by conformal p-values).
+        """
+        return self.score(trips, eps=eps, gamma=gamma, false_alarm_rate=false_alarm_rate)["decision"].to_numpy()
+
+    def score(
+        self,
+        trips: Trajectories,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> pl.DataFrame:
+        """Returns a table with one row a trip.
+
+        Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
+        deviation over the heads, wider where the history is short), score (what decides: N(tau) or, for a reward that
+        was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect (which side of the
+        trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score),
+        start (when the trip began), zone (the time zone in which it is told, see :meth:`zones`), and the segment in
+        which the trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
+        Date-times are in UTC; files of text have them in the zone, with the offset. States and actions have no start
+        and no zone.
+
+        Trips of an agent that the model does not know have no history and are for review, whatever they score; an
+        :class:`~astray.core.errors.UnknownAgentWarning` names these agents.
+        """
+        world, levels = self.fitted, self._levels(trips, eps, false_alarm_rate)
+        parts = self._map(trips, lambda scores, at: trip_table(scores, levels(scores, at), world))
+        if not parts:
+            raise DataError("no trajectories were given", remedy="give at least one")
+        position = pl.Series("position", np.concatenate([p for p, _ in parts]))
+        table = pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
+        self._warn_of_unknown(trips)
+        decision = decide(
+            (table["score"] <= table["level"]).to_numpy(),
+            table["uncertainty"].to_numpy(),
+            table["history"].to_numpy(),
+            gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),
+            min_history=self.min_history,
+        )
+        scores = ("normality", "uncertainty", "score", "p_value")
+        return (
+            table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None), *self._zones(trips))
+            .select(
+                "agent", "trajectory", *scores, "aspect", "decision", "history", "^start$", "^zone$", "^segment_.*$"
+            )
+            .rechunk()
+        )
+
+    def _zones(self, trips: Trajectories) -> list[pl.Series]:
+        """Returns the zones of trips as a column; none where there is no time."""
+        zones = self.fitted.zones(trips)
+        return [] if zones is None else [pl.Series("zone", [str(zone) for zone in zones], pl.String)]
+
+    def score_fixes(self, trips: Trajectories) -> pl.DataFrame:
+        """Returns a table with one row a fix.
+
+        Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
+        lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest),
+        fault (what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text), and zone,
+        as in :meth:`score`.
+        """
+        world = self.fitted
+        parts = self._map(trips, lambda scores, _: fix_table(scores, world), every=True)
+        if not parts:
+            raise DataError("no trajectories were given", remedy="give at least one")
+        table = pl.concat([t for _, t in parts])
+        trip = np.concatenate([p for p, _ in parts])
+        position = np.repeat(trip, trips.lengths[trip])
+        table = table.with_columns(column.gather(position) for column in self._zones(trips))
+        if (np.diff(trip) > 0).all():
+            return table.rechunk()
+        order = pl.Series("position", position)
+        return table.with_columns(order).sort("position", maintain_order=True).drop("position")
+
+    def explain(
+        self,
+        trips: Trajectories,
+        trajectory: TripId | str | int = 0,
+        *,
+        eps: Threshold | None = None,
+        gamma: Threshold | None = None,
+        false_alarm_rate: float | None = None,
+    ) -> Explanation:
+        """Explains why a trip scored as it did: its segments, in words, and where the agent would rather have gone.
+
+        Parameters
+        ----------
+        trips
+            Some trips.
+        trajectory
+            Which of them: its id, its name (``"agent/trajectory"``, or ``"trajectory"`` where only one agent has it) or
+            its position; the first by default.
+        eps, gamma, false_alarm_rate
+            The thresholds by which it decides, as in :meth:`decide`.
+
+        Examples
+        --------
+        >>> from astray.simulate import city
+        >>> trips = city(people=2, days=10, seed=0).trips
+        >>> mine, other = trips.agent("p00"), trips.agent("p01")
+        >>> detector = Detector(iterations=3, seed=0).fit(mine, population=other[:20])
+        >>> explanation = detector.explain(other, "p01-0030")
+        >>> print(explanation)  # doctest: +ELLIPSIS
+        Trip p01-0030 of p01: ...
+        >>> len(explanation.normality) == len(explanation.time), len(explanation.habitual) == len(mine)
+        (True, True)
+        """
+        from astray.explain import position_of
+
+        world = self.fitted
+        trip = world.check(trips)[position_of(trips, trajectory)]
+        self._warn_of_unknown(trip)
+        with one_thread():
+            whole = self._score(trip)
+            scores = replace(self._score(trip, every=True), whole=whole.of_trips)
+            low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
+            unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
+            bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
+            explanation = world.explain(trip, scores, whole, bounds)
+        zones = world.zones(trip)
+        return explanation if zones is None else replace(explanation, zone=zones[0])
+
+    def _warn_of_unknown(self, trips: Trajectories) -> None:
+        unknown = self.unknown_agents(trips)
+        if unknown:
+            text = f"the model does not know {some_names(unknown)}: such trips are for review"
+            warnings.warn(text, UnknownAgentWarning, stacklevel=3)
+
+    # ---------------------------------------------------------------- keeping
+
+    def save(self, path: FilePath) -> None:
+        """Writes the model to a file; :func:`astray.load` opens it again.
+
+        In the file that the model was opened from it writes only what was changed, all at once or not at all; another
+        file it writes whole. The file is an SQLite database, holds no code, and equal models, written whole, give equal
+        bytes. It grows with the trips that are remembered, and is as private as they are. Functions given as parameters
+        are not saved.
+
+        Raises
+        ------
+        InUseError
+            If another process is changing the file, or has changed the same agents since this model was opened;
+            nothing was written.
+        """
+        world = self.fitted
+        if isinstance(self._store, FleetFile) and self._store.is_at(path):
+            self.save_changes()
+            return
+        if isinstance(self._store, FleetFile) and Path(path).resolve() == self._store.path and Path(path).exists():
+            raise InUseError(
+                "another process has put another file in its place since it was opened",
+                place=Place(str(path)),
+                remedy="open it again, or save this one under another name",
+            )
+        model = self._model()
+        fleet_file.write(path, {MODEL: model, **world.parts()}, world.rows())
+        if self._store is None:
+            store = FleetFile.open(path)
+            assert store is not None
+            self._opened_with(store, model)
+
+    def save_changes(self) -> None:
+        """Writes what was changed to the store that the model was opened from, all at once or not at all.
+
+        Raises
+        ------
+        InUseError
+            If somebody else is changing the store, or has changed the same agents since they were read; nothing was
+            written.
+        """
+        world, store = self.fitted, self._store
+        if store is None:
+            raise ModelFileError("this model was not opened from anywhere", remedy="save it to a file first")
+        model = self._model()
+        with store.changing() as change:
+            if model != self._model_there:
+                if store.shared(MODEL) != self._model_there:
+                    raise InUseError(
+                        "another process has changed the settings of this model since it was opened",
+                        place=Place(store.name),
+                        remedy="open the model again, and repeat the change",
+                    )
+                change.share(MODEL, model)
+            committed = world.write_changes(store, change)
+        committed()
+        self._opened_with(store, model)
+
+    def to_store(self, store: FleetStore) -> None:
+        """Writes the whole model to an empty store; the detector itself stays with the store that it has."""
+        world = self.fitted
+        with store.changing() as change:
+            for part, data in {MODEL: self._model(), **world.parts()}.items():
+                change.share(part, data)
+            for agent, row in world.rows():
+                change.put(agent, row, None)
+
+    @classmethod
+    def from_store(cls, store: FleetStore) -> Self:
+        """Returns the model that a store holds, such as a file; see :func:`astray.load`."""
+        data = store.shared(MODEL)
+        model = parse(BytesIO(data), len(data), Path(store.name))
+        with model.fitting_together():
+            detector = cls._of_parameters(model)
+            detector.world_ = world_named(model).unpack(detector, model, store)
+            detector._opened_with(store, data)
+        return detector
+
+    @property
+    def store_(self) -> FleetStore | None:
+        """Where the model was opened from or saved to; None if it is nowhere yet."""
+        return self._store
+
+    def _opened_with(self, store: FleetStore, model: bytes) -> None:
+        self._store, self._model_there = store, model
+        self.world_.opened_with(store)
+
+    def _model(self) -> bytes:
+        """Returns reward and settings as bytes."""
+        whole = self.fitted.pack()
+        values = {"parameters": self.saved_parameters} | whole.values
+        return b"".join(packed(self.world_.kind, values, whole.arrays))
+
+    @property
+    def saved_parameters(self) -> dict[str, Any]:
+        """The parameters as a file holds them: plain values, without those that no file can hold."""
+        params = self.get_params() | dict.fromkeys(UNSAVED)
+        params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma") if params[name] is not None}
+        if params.get("explorers") is not None:
+            params["explorers"] = explorer_names(params["explorers"])
+        saved: dict[str, Any] = plain(params)
+        return saved
+
+    @classmethod
+    def _of_parameters(cls, model: ModelFile) -> Self:
+        """Returns a detector that is not fitted, with the parameters that a file holds."""
+        inside = model.within("parameters")
+        thresholds = {
+            name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
+        }
+        found = cls(**{**inside.values, **thresholds})
+        check_parameters(found)
+        return found
+
+
+Detector.__doc__ = documented(Detector.__doc__ or "", Detector)
+
+
+def load(path: FilePath) -> Detector:
+    """Opens a saved model; it scores at once, and needs the training library only to learn a reward.
+
+    It reads an agent's memory when somebody asks for that agent.
+
+    Parameters
+    ----------
+    path
+        A file that :meth:`Detector.save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not whole, not a model, or of another version.
+    """
+    file = FleetFile.open(path)
+    if file is None:
+        raise ModelFileError(
+            "not a model of this version of astray", place=Path(path), remedy="fit it again with astray fit"
+        )
+    return Detector.from_store(file)

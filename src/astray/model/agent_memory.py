@@ -1,0 +1,221 @@
+"""What a model knows of one agent, and what all agents of a model share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.core.zones import Zone
+from astray.features.context import Context
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import Frame
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.memory import Memory
+from astray.features.popularity import NO_KEYS, Keys, Popularity, Visits
+from astray.irl.shared import Reward
+from astray.model.inbox import Inbox, ObservingConfig
+from astray.scoring.own_scale import OwnScale, OwnScores, own_scale
+from astray.scoring.scale_config import ScaleConfig
+
+Array = NDArray[Any]
+Degrees = tuple[Array, Array]
+
+RECENT = 300  # of an agent's trips, the newest, are kept as they are, and set its scale
+PER_DEGREE, PER_SECOND = 1e7, 1e3  # precision of kept trips: centimetres and milliseconds
+CENTRES = 2.0, 1.0  # to a degree of latitude and of longitude: where metres begin
+SOLAR_SECONDS = 240.0  # that the sun is earlier a degree further east
+FARTHEST = 89.0  # degrees of latitude: at a pole there is no east
+
+
+def centre_of(lat: float, lon: float) -> Projection:
+    """Returns where the metres of a trip begin that starts here: the nearest of a few places all over the earth.
+
+    The centre depends on the trip alone, not on what else is known of its agent, so the same trips give the same
+    counts in whatever batches they come.
+
+    >>> centre_of(45.3, 7.6), centre_of(45.2, 7.4)
+    (Projection(lat=45.5, lon=8.0), Projection(lat=45.0, lon=7.0))
+    """
+    north = min(max(round(lat * CENTRES[0]) / CENTRES[0], -FARTHEST), FARTHEST)
+    return Projection(north, round(lon * CENTRES[1]) / CENTRES[1])
+
+
+def centres(trips: Trajectories) -> list[Projection]:
+    """Returns where the metres of each trip begin."""
+    first = trips.offsets[:-1]
+    return [
+        centre_of(*place) for place in zip(*(trips.columns[c][first].tolist() for c in ("lat", "lon")), strict=True)
+    ]
+
+
+def started(trips: Trajectories) -> list[tuple[float, str]]:
+    """Returns when each trip began and its name: the order of an agent's trips."""
+    starts = trips.columns["time"][trips.offsets[:-1]].tolist()
+    return list(zip(starts, trips.trajectory_ids.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """What all agents of a model share.
+
+    Attributes
+    ----------
+    featurizer, context
+        How trips become features.
+    reward, weights
+        What rewards them, and how much each aspect of the reward counts.
+    popularity
+        How many agents go where.
+    scaling, observing
+        How scores are scaled, and when a person is asked.
+    """
+
+    featurizer: FeaturizerConfig
+    context: Context
+    reward: Reward
+    weights: tuple[float, ...]
+    popularity: Popularity = field(default_factory=Popularity)
+    scaling: ScaleConfig = ScaleConfig()
+    observing: ObservingConfig = ObservingConfig()
+
+    def frame_at(self, centre: Projection) -> Frame:
+        """Returns the frame of trips that begin near a place."""
+        # By the sun, a little later every degree: whole hours would split a habit where one ends and the next begins.
+        offset = self.featurizer.utc_offset
+        return Frame(centre, SOLAR_SECONDS * centre.lon if offset is None else offset)
+
+    def seen_from(self, frame: Frame, memory: Memory, popularity: Popularity) -> Featurizer:
+        """Returns the featurizer of trips in a frame, with this memory and popularity."""
+        config = self.featurizer
+        encoder = FamiliarityEncoder(memory, config.habits, config.lags, frame)
+        context = replace(self.context, utc_offset=frame.utc_offset)
+        return Featurizer(config, frame.projection, encoder, context, popularity)
+
+
+@dataclass(frozen=True, eq=False)
+class AgentMemory:
+    """What a model knows of one agent, or of one pool of agents: the only state of an agent.
+
+    Attributes
+    ----------
+    counts
+        The trips that are remembered, as sparse counts.
+    kept
+        Some of these trips, to measure, to show and to go on learning from; None if there are none. Of an agent with a
+        ``frame`` a thinned sample, of others the newest ones as they are, in the order of time.
+    own
+        What the remembered trips score, each held out of the memory.
+    measured
+        Whether ``own`` was measured since the counts changed.
+    inbox
+        Flagged trips that the model has not learned from.
+    cells
+        Where the agent counts among those that others are compared with.
+    zone
+        The time zone in which the agent lives.
+    frame
+        Where its metres begin and what local time is there; None: each trip has the frame of the place where it begins.
+    suspects
+        Past trips that look like somebody else's and are not remembered.
+    """
+
+    counts: Memory = field(default_factory=Memory)
+    kept: Trajectories | None = None
+    own: OwnScores = field(default_factory=OwnScores)
+    measured: bool = True
+    inbox: Inbox = field(default_factory=Inbox)
+    cells: Keys = field(default_factory=lambda: NO_KEYS)
+    zone: Zone | None = None
+    frame: Frame | None = None
+    suspects: tuple[TripId, ...] = ()
+
+    @classmethod
+    def blank(cls, common: Common) -> AgentMemory:
+        """Returns the memory of an agent of whom nothing is known."""
+        counts = Memory(forgetting=common.featurizer.forgetting)
+        return cls(counts, inbox=Inbox(tokens=common.observing.tokens))
+
+    @property
+    def history(self) -> float:
+        """The number of trips that stand behind the counts, by weight."""
+        # Of a copy, here and below: what a memory keeps ready for look-ups would be larger than the memory.
+        return replace(self.counts).history
+
+    @property
+    def nbytes(self) -> int:
+        """The room that it takes, about."""
+        fixes = 0 if self.kept is None else self.kept.n_rows
+        return 12 * len(self.counts.keys) + 24 * fixes + 8 * len(self.cells) + 300 * len(self.counts) + 2_000
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether the trips are of several agents."""
+        return len({trip.agent for trip in self.counts.trip_ids}) > 1
+
+    @property
+    def learned(self) -> set[TripId]:
+        """The trips that the model has learned from, or took for somebody else's."""
+        return {*self.counts.trip_ids, *self.suspects}
+
+    def with_counts(self, counts: Memory) -> AgentMemory:
+        """Returns the memory after trips were added or forgotten; the trips that stayed keep their scores."""
+        ordered = counts.ordered()
+        own = self.own.follow(replace(self.counts), replace(ordered))
+        kept = self.kept
+        if kept is not None:
+            kept = kept[kept.isin(ordered.trip_ids)]
+        return replace(self, counts=ordered, own=own, kept=kept if kept is not None and len(kept) else None)
+
+    def forget(self, trips: Iterable[TripId]) -> AgentMemory:
+        """Returns the memory without these trips."""
+        return self.with_counts(self.counts.remove(trips))
+
+    def keeping(self, trips: Trajectories, common: Common) -> AgentMemory:
+        """Returns the memory that keeps the newest of these trips and of those that it kept."""
+        if self.frame is not None:  # keeps the sample that it was fitted on
+            return self
+        known = as_kept(trips[trips.isin(self.counts.trip_ids)], common.featurizer)
+        both = [t for t in (self.kept, known) if t is not None and len(t)]
+        if not both:
+            return self
+        together = Trajectories.concat(both)
+        when = started(together)
+        order = sorted(range(len(when)), key=when.__getitem__)[-RECENT:]
+        return replace(self, kept=together[np.array(order)])
+
+    def frame_of(self, common: Common, centre: Projection | None = None) -> Frame:
+        """Returns the frame of trips with this centre; by default of where the last kept trip began."""
+        if self.frame is not None:
+            return self.frame
+        if centre is None:
+            centre = centre_of(0.0, 0.0) if self.kept is None else centres(self.kept[-1:])[0]
+        return common.frame_at(centre)
+
+    def featurizer(self, agent: str, common: Common, centre: Projection | None = None) -> Featurizer:
+        """Returns the featurizer of this agent's trips that begin near a centre."""
+        popularity = common.popularity
+        if isinstance(popularity.agents, Visits):
+            visits = Visits(popularity.agents.counted, agent, self.cells)
+            popularity = Popularity(popularity.cells, visits, agent)
+        elif not self.is_pool:
+            popularity = popularity.excluding(agent)
+        return common.seen_from(self.frame_of(common, centre), self.counts, popularity)
+
+    def scale(self, common: Common) -> OwnScale:
+        """Returns the scale on which its trips are measured."""
+        return own_scale(common.reward, common.weights, self.own, self.history, common.scaling)
+
+
+def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:
+    """Rounds trips to the centimetre and the millisecond; keeps the context that the featurizer looks at."""
+    rounded = {"time": PER_SECOND, "lat": PER_DEGREE, "lon": PER_DEGREE}
+    columns = {name: np.rint(trips.columns[name] * per) / per for name, per in rounded.items()}
+    context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
+    return Trajectories._trusted(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)

@@ -1,0 +1,190 @@
+"""Fits what a model of GPS trips shares and remembers: for one agent, for a pool of agents, for many agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from astray.core.errors import DataError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.features.context import Context
+from astray.features.encoders import OwnEncoder
+from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, sampling_interval
+from astray.features.popularity import Counted, Keys, Popularity, Visits
+from astray.irl.population import Population
+from astray.irl.shared import Reward
+from astray.model.agent_memory import as_kept
+from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
+from astray.model.files import plain
+from astray.model.fleet_training import go_on, popularity_of
+from astray.model.parameters import Parameters
+from astray.model.pool_reward import pool_reward
+from astray.model.pretrained import pretrained, read_reward
+from astray.model.training import drawn, thin
+from astray.model.updating import without
+from astray.scoring.own_scale import OwnScores, fits, scored_past
+
+KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
+"""How the preset looks at trips."""
+
+
+# -------------------------------------------------------------------- how trips are looked at
+
+
+def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
+    """Returns the featurizer of one agent's or one pool's trips, with nothing remembered yet."""
+    if parameters.dynamics is not None:
+        raise DataError(
+            "dynamics are for states and actions, but these are GPS trips, which move by their velocity",
+            remedy="leave dynamics out",
+        )
+    default = FeaturizerConfig(interval=sampling_interval(trips))
+    if parameters.preset == "kdd19":
+        default = KDD19_FEATURIZER
+    named = parameters.encoder if isinstance(parameters.encoder, str) else None
+    given = {"interval": parameters.interval, "utc_offset": hours_from(parameters.time_zone, trips)}
+    looking = featurizer_config(default, parameters.featurizer, encoder=named, **given)
+    own = None if parameters.encoder is None or named else OwnEncoder(parameters.encoder)
+    return Featurizer.of(trips, looking, rng, own)
+
+
+def shared_featurizer(parameters: Parameters, trips: Trajectories) -> FeaturizerConfig:
+    """Returns how the trips of many agents are looked at."""
+    default = FeaturizerConfig(interval=sampling_interval(trips))
+    given = {"interval": parameters.interval, "utc_offset": hours_from(parameters.time_zone, trips)}
+    config = featurizer_config(default, parameters.featurizer, **given)
+    if parameters.encoder not in (None, "familiarity") or config.encoder != "familiarity" or config.context.landmarks:
+        raise DataError(
+            "many agents share a reward that sees trips by their familiarity, without landmarks, which belong to one "
+            "place",
+            remedy="leave encoder and landmarks out, or fit one agent, or a pool (pooled=True)",
+        )
+    return config
+
+
+# -------------------------------------------------------------------- which reward
+
+
+def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | None:
+    """Returns the reward that serves everybody; None if the agent is to learn its own."""
+    own = parameters.background or own_explorers(parameters.explorers)
+    if parameters.preset == "kdd19" or not featurizer.counts or own:
+        return None
+    reward = _first_reward(parameters)
+    if fits(reward, featurizer):
+        return reward
+    if parameters.reward is not None:
+        raise _another_reward()
+    return None
+
+
+def _first_reward(parameters: Parameters) -> Reward:
+    return pretrained() if parameters.reward is None else read_reward(parameters.reward)
+
+
+def _another_reward() -> DataError:
+    return DataError(
+        "the reward was learned with other habits or another context than this featurizer has",
+        remedy="give the featurizer that it was learned with, or another reward",
+    )
+
+
+# -------------------------------------------------------------------- one agent, or one pool
+
+
+class Enrolled(NamedTuple):
+    """One agent or pool that was measured by a reward."""
+
+    reward: Reward
+    featurizer: Featurizer  # with its counts, and the popularity among others
+    own: OwnScores  # what the remembered trips score
+    kept: Trajectories
+    suspects: tuple[TripId, ...]
+
+
+def enrol_one(
+    parameters: Parameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: Trajectories | None,
+    rng: np.random.Generator,
+    reward: Reward,
+    weights: tuple[float, ...],
+) -> Enrolled:
+    """Measures an agent's past trips by a shared reward, which first goes on learning from a population."""
+    if population is not None:
+        featurizer = featurizer.among(population)
+        if not reward.of_a_pool:  # the ways of single agents would teach it nothing
+            learning = (parameters.sharing, rng, parameters.iterations, parameters.progress)
+            reward = go_on(reward, population, featurizer.config, *learning) or reward
+    if len(past.trips.agents) == 1:
+        featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(past.trips.agents[0]))
+    how = (scale_config(parameters), parameters.suspect)
+    featurizer, own, suspects = scored_past(past, featurizer, reward, weights, *how)
+    kept = without(thin(past[drawn(len(past.trips), parameters.keep, rng)], featurizer), suspects)
+    kept = kept[kept.isin(featurizer.memory.trip_ids)]
+    return Enrolled(reward, featurizer, own, as_kept(kept, featurizer.config), suspects)
+
+
+def enrol_pool(
+    parameters: Parameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: Trajectories | None,
+    rng: np.random.Generator,
+    reward: Reward,
+    weights: tuple[float, ...],
+) -> Enrolled:
+    """Measures a pool's held-out trips by a reward that goes on learning from the pool's other trips."""
+    others = None
+    if population is not None:
+        featurizer = featurizer.among(population)
+        others = Population.of(population, featurizer)
+    learned = pool_reward(parameters, past, featurizer, others, rng, reward)
+    if learned is not None:
+        reward, past = learned
+    return enrol_one(parameters, past, featurizer, None, rng, reward, weights)
+
+
+# -------------------------------------------------------------------- many agents
+
+
+class Shared(NamedTuple):
+    """What many agents share, and where each of them goes."""
+
+    reward: Reward
+    featurizer: FeaturizerConfig
+    context: Context
+    popularity: Popularity
+    cells: dict[str, Keys]
+
+
+def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Shared:
+    """Lets the shared reward go on learning from many agents, and counts where they go."""
+    config = shared_featurizer(parameters, trips)
+    begun = _first_reward(parameters)
+    if not fits(begun, Featurizer.of(trips, config, np.random.default_rng(0))):
+        raise _another_reward()
+    sharing = {"max_agents": parameters.max_agents, **plain(parameters.sharing or {})}
+    learned = go_on(begun, trips, config, sharing, rng, parameters.iterations, parameters.progress) or begun
+    context = Context.of(config.context, trips, Projection(0.0, 0.0))
+    popularity, cells = _without_names(popularity_of(trips, config))
+    return Shared(learned, config, context, popularity, cells)
+
+
+def _without_names(popularity: Popularity) -> tuple[Popularity, dict[str, Keys]]:
+    """Returns how many agents go where, without their names; and where each of them goes."""
+    agents = popularity.by_name
+    order = np.argsort(agents.trips, kind="stable")
+    cuts = np.searchsorted(agents.trips[order], np.arange(1, len(agents)))
+    cells = dict(zip(agents.trip_ids, np.split(agents.keys[order], cuts), strict=True)) if len(agents) else {}
+    return Popularity(popularity.cells, Visits(Counted.of(agents))), cells
+
+
+def no_popularity(config: FeaturizerConfig) -> Popularity:
+    """Returns the popularity before any agent was counted."""
+    return Popularity(config.popularity, Visits(Counted()))

@@ -1,0 +1,694 @@
+"""The world of GPS trips: one reward for everybody, and one memory for each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.core.errors import Call, DataError, some_names
+from astray.core.times import as_moments
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId, find_trips
+from astray.core.zones import Zone, home_of, zones_of
+from astray.explain import Explanation, explain_fixes
+from astray.features.context import Context
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.memory import Forgetting, Memory
+from astray.features.popularity import Keys, Popularity, Visits
+from astray.irl.shared import Reward
+from astray.model import gps_fitting, many_agents, observing
+from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
+from astray.model.configuration import aspect_weights, observing_config, scale_config
+from astray.model.files import ModelFile, plain
+from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
+from astray.model.inbox import Inbox
+from astray.model.memories import Memories
+from astray.model.memory_bytes import MemoryCodec
+from astray.model.observing import LEARNED, Observed, Outcome, Question, drift_of, questions_of
+from astray.model.parameters import Parameters
+from astray.model.parts import Packed, pack_reward, unpack_reward
+from astray.model.shared_parts import (
+    pack_popularity,
+    pack_trip_ids,
+    unpack_anomalous,
+    unpack_popularity,
+    unpack_weights,
+)
+from astray.model.steps import learn_own_reward
+from astray.model.training import remember, sample
+from astray.model.updating import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
+from astray.model.worlds import Level, World
+from astray.scoring.decisions import Bounds
+from astray.scoring.normality import Calibration
+from astray.scoring.own_scale import fits
+from astray.scoring.scores import AgentModel, Chunk, Scores
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class GpsTrips(World):
+    """A model of GPS trips: a reward, and a mapping from agents to memories.
+
+    A model with one memory compares every trip with it, whoever made the trip; with several, each trip is compared
+    with its own agent's memory, and agents that the model does not know have a blank one.
+    """
+
+    kind: ClassVar[str] = "trips"
+    sees: ClassVar[str] = "GPS fixes (time, lat, lon)"
+
+    parameters: Parameters
+    reward: Reward
+    weights: tuple[float, ...]
+    config: FeaturizerConfig
+    context: Context
+    popularity: Popularity
+    anomalous: frozenset[TripId] = frozenset()
+    updates: int = 0
+    memories: Memories = field(init=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.memories = Memories(MemoryCodec.of(self.config, self.reward), self.measure)
+        self.uncounted: list[Keys] = []  # cells of agents who were forgotten since the last save
+        self._popularity_before, self._anomalous_before = self.popularity, self.anomalous
+
+    @property
+    def common(self) -> Common:
+        """What all agents share."""
+        scaling, asking = scale_config(self.parameters), observing_config(self.parameters)
+        return Common(self.config, self.context, self.reward, self.weights, self.popularity, scaling, asking)
+
+    def measure(self, agent: str, memory: AgentMemory) -> AgentMemory:
+        """Returns the memory with the scores of its trips."""
+        return many_agents.measure(agent, memory, self.common)
+
+    # ---------------------------------------------------------------- fitting
+
+    @classmethod
+    def takes(cls, trips: Trajectories) -> bool:
+        """Returns True for trajectories of fixes."""
+        return trips.is_gps
+
+    @classmethod
+    def fit(
+        cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, population: Trajectories | None
+    ) -> World:
+        """Fits one agent, a pool, or many agents; some parameters ask for a reward of the agent's own."""
+        rng = np.random.default_rng(parameters.seed)
+        if len(trips.agents) > 1 and not parameters.pooled:
+            if population is not None:
+                raise DataError(
+                    "many agents are compared with each other; a population is for one agent or a pool",
+                    remedy="leave population out, or give pooled=True",
+                )
+            return cls._fit_many(parameters, trips, anomalous, rng)
+        return cls._fit_one(parameters, trips, anomalous, population, rng)
+
+    @classmethod
+    def _fit_many(
+        cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, rng: np.random.Generator
+    ) -> GpsTrips:
+        learned = gps_fitting.learn_shared(parameters, trips, rng)
+        weights = aspect_weights(learned.reward.aspects, parameters.look_for)
+        world = cls(parameters, learned.reward, weights, learned.featurizer, learned.context, learned.popularity)
+        for agent, memory in many_agents.enrol(trips, lambda _: None, world.common):
+            world.memories[agent] = replace(memory, cells=learned.cells.get(agent, memory.cells))
+        world.anomalous = frozenset(anomalous.ids)
+        return world
+
+    @classmethod
+    def _fit_one(
+        cls,
+        parameters: Parameters,
+        trips: Trajectories,
+        anomalous: Trajectories,
+        population: Trajectories | None,
+        rng: np.random.Generator,
+    ) -> World:
+        rest = None if population is None else others(population, trips, parameters.max_population, rng)
+        blank = gps_fitting.blank_featurizer(parameters, trips, rng)
+        past = blank.prepare(trips)
+        featurizer = remember(blank, past)
+        reward = gps_fitting.shared_reward(parameters, featurizer)
+        if reward is None:
+            return learn_own_reward(parameters, trips, anomalous, rest, rng, past, featurizer)
+        pool = parameters.preset == "own" or (parameters.preset == "default" and len(trips.agents) > 1)
+        weights = aspect_weights(reward.aspects, parameters.look_for, pool)
+        enrol = gps_fitting.enrol_pool if pool else gps_fitting.enrol_one
+        enrolled = enrol(parameters, past, featurizer, rest, rng, reward, weights)
+        name = trips.agents[0] if len(trips.agents) == 1 else ""
+        world = cls._of(parameters, name, enrolled, home_of(trips))
+        world.anomalous = frozenset(anomalous.ids)
+        world._reject(name, anomalous)
+        return world
+
+    @classmethod
+    def _of(cls, parameters: Parameters, name: str, enrolled: gps_fitting.Enrolled, zone: Zone | None) -> GpsTrips:
+        """Returns the world of one agent or pool that was measured."""
+        reward, featurizer = enrolled.reward, enrolled.featurizer
+        weights = aspect_weights(reward.aspects, parameters.look_for, reward.of_a_pool)
+        world = cls(parameters, reward, weights, featurizer.config, featurizer.context, featurizer.popularity)
+        world.popularity = replace(featurizer.popularity, excluded=None)
+        world.memories[name] = AgentMemory(
+            featurizer.memory,
+            enrolled.kept if len(enrolled.kept) else None,
+            enrolled.own,
+            inbox=Inbox(tokens=observing_config(parameters).tokens),
+            zone=zone,
+            frame=featurizer.frame,
+            suspects=enrolled.suspects,
+        )
+        return world
+
+    # ---------------------------------------------------------------- going on learning
+
+    def update(
+        self,
+        trips: Trajectories | None,
+        y: ArrayLike | None,
+        anomalous: Iterable[TripId | str],
+        population: Trajectories | None,
+    ) -> None:
+        """Goes on learning with further trips; takes out those that proved anomalous."""
+        if self.is_one:
+            self._update_one(trips, y, anomalous, population)
+            return
+        if population is not None:
+            raise DataError("many agents are compared with each other", remedy="leave population out")
+        named = list(anomalous)
+        if y is not None and trips is not None:
+            named += [trip for trip, good in zip(trips.ids, teachable(trips, y), strict=True) if not good]
+        known = self.known_trips if named else ()
+        for trip in proved_anomalous(named, known, trips) - self.anomalous:
+            if trip.agent in self.memories:
+                self.forget_trips(trip.agent, [trip.trajectory], anomalous=True)
+            else:
+                self.anomalous |= {trip}
+        if trips is not None:
+            self.enroll(trips)
+        self.updates += 1
+
+    def _update_one(
+        self,
+        trips: Trajectories | None,
+        y: ArrayLike | None,
+        anomalous: Iterable[TripId | str],
+        population: Trajectories | None,
+    ) -> None:
+        name, memory = self.sole
+        given = trips if trips is None else self.check(trips)
+        new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
+        if new is not None and y is None:
+            again = given_again(self._count(name, new), memory.inbox.rejected)
+            new, learned, refused = without(new, again), learned - again, refused | again
+        proved = self._proved(name, memory, given, refused)
+        if new is not None and len(new):
+            self._go_on(name, memory, new, refused, learned, population)
+        else:
+            self.memories[name] = memory.forget(refused)
+        memory = self.memories[name]
+        inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
+        suspects = tuple(trip for trip in memory.suspects if trip not in refused)
+        self.memories[name] = replace(memory, inbox=inbox, suspects=suspects)
+        self.anomalous = (self.anomalous | refused) - learned
+
+    def _go_on(
+        self,
+        name: str,
+        memory: AgentMemory,
+        new: Trajectories,
+        refused: Collection[TripId],
+        learned: Collection[TripId],
+        population: Trajectories | None,
+    ) -> None:
+        parameters = self.parameters
+        rng = np.random.default_rng([parameters.seed, self.updates + 1])
+        rest = None
+        if population is not None:
+            rest = others(population, new, parameters.max_population, rng, self.agents)
+        featurizer = self._featurizer(name, memory)
+        featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
+        featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
+        past = [sample(new, parameters.max_trips, rng)]
+        if memory.kept is not None:
+            # What the memory has let go of must not come back by way of the kept trips.
+            kept = without(memory.kept, {*refused, *learned})
+            past.insert(0, kept[kept.isin(featurizer.memory.trip_ids)])
+        prepared = featurizer.prepare(Trajectories.concat([part for part in past if len(part)]))
+        enrolled = gps_fitting.enrol_one(parameters, prepared, featurizer, rest, rng, self.reward, self.weights)
+        # Whether trips that are given again are suspected is found out anew.
+        suspects = tuple(trip for trip in memory.suspects if trip not in set(new.ids))
+        found = self._of(parameters, name, enrolled, memory.zone)
+        self.reward, self.weights, self.popularity = found.reward, self.weights, found.popularity
+        measured = found.memories[name]
+        self.memories[name] = replace(
+            measured, inbox=memory.inbox, suspects=(*suspects, *measured.suspects), cells=memory.cells
+        )
+        self.updates += 1
+
+    def _featurizer(self, name: str, memory: AgentMemory) -> Featurizer:
+        return replace(memory, counts=replace(memory.counts)).featurizer(name, self.common)
+
+    def enroll(self, trips: Trajectories) -> int:
+        """Counts trips of new agents, or further trips of known ones; trains nothing.
+
+        Leaves out trips that are remembered already, or that proved anomalous under whatever name. Returns how many
+        were counted.
+        """
+        if self.is_one:
+            raise DataError(
+                "the model is of one agent or one pool", remedy="fit it with many agents to enrol further ones"
+            )
+        known_anomalous = trips[trips.isin(self.anomalous)]
+        for agent in known_anomalous.agents:
+            self.reject(known_anomalous.agent(agent))
+        new = self._new(trips)
+        counted = set(new.ids)
+        for agent, memory in many_agents.enrol(new, self.memories.peek, self.common):
+            self.memories[agent] = replace(memory, inbox=memory.inbox.without(counted))
+        return len(new)
+
+    def _new(self, trips: Trajectories) -> Trajectories:
+        """Returns the trips that are neither remembered nor known to be anomalous."""
+        teachable(self.check(trips))
+        known = set(self.anomalous)
+        rejected: dict[str, Memory] = {}
+        for agent in trips.agents:
+            memory = self.memories.peek(agent)
+            if memory is not None:
+                known.update(memory.counts.trip_ids)
+                rejected |= {agent: memory.inbox.rejected} if len(memory.inbox.rejected) else {}
+        new = trips[~trips.isin(known)]
+        again = {
+            trip
+            for agent in new.agents
+            if agent in rejected
+            for trip in given_again(self._count(agent, new.agent(agent)), rejected[agent])
+        }
+        return new[~new.isin(again)]
+
+    def _count(self, name: str, trips: Trajectories) -> Memory:
+        """Returns what an agent would remember of these trips alone."""
+        if not len(trips):
+            return Memory()
+        memory = self.memories.peek(name)
+        if memory is not None and memory.frame is not None:
+            return self._featurizer(name, memory).with_memory(Memory()).remember(trips).memory
+        counted = many_agents.count(trips[many_agents.by_agent(trips)], self.common)
+        return counted.get(trips.agents[0], Memory())
+
+    def reject(self, anomalous: Trajectories) -> None:
+        """Notes trips of one agent that proved anomalous, so that they are refused under whatever name they come."""
+        (agent,) = anomalous.agents
+        self._reject(self.name_of(agent), anomalous)
+
+    def _reject(self, name: str, anomalous: Trajectories) -> None:
+        memory = self.memories.peek(name)
+        if memory is not None and len(anomalous):
+            self.memories[name] = replace(memory, inbox=memory.inbox.know(self._count(name, anomalous)))
+
+    def _proved(self, name: str, memory: AgentMemory, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
+        """Returns what is remembered, or would be, of trips that proved anomalous."""
+        remembered = replace(memory.counts)
+        remembered = replace(remembered.remove(set(remembered.trip_ids) - set(trips)), forgetting=Forgetting())
+        if given is None:
+            return remembered
+        new = self._count(name, given[given.isin(trips)])
+        return new.merge(remembered.remove(new.trip_ids))
+
+    # ---------------------------------------------------------------- trip by trip
+
+    def observe(self, trips: Trajectories, level: Level) -> Observed:
+        """Scores trips in the order of time, and learns from each that is normal."""
+        given = trips[~self.check(trips).isin(self.anomalous)]
+        common, after = self.common, dict[str, AgentMemory]()
+        outcomes: dict[int, Outcome] = {}
+        for name, at in self._by_memory(given):
+            after[name], found = observing.observe(name, self.memory(name), common, given[at], level)
+            outcomes.update(zip(at.tolist(), found, strict=True))
+        # Nothing has been changed so far; now everything is.
+        learned = given[[outcomes[i].became == LEARNED for i in range(len(given))]] if len(given) else given
+        for name, memory in after.items():
+            mine = learned if self.is_one else learned[learned.agent_ids == name]
+            self.memories[name] = memory.keeping(mine, common)
+        became = [outcomes[i] for i in range(len(given))]
+        table = pl.DataFrame(
+            {
+                "agent": given.agent_ids.tolist(),
+                "trajectory": given.trajectory_ids.tolist(),
+                "score": [outcome.score for outcome in became],
+                "p_value": [outcome.p_value for outcome in became],
+                "became": [outcome.became for outcome in became],
+            },
+            schema_overrides={"agent": pl.String, "trajectory": pl.String, "became": pl.String},
+        )
+        questions = tuple(q for name, memory in after.items() for q in questions_of(name, memory))
+        drifts = (drift_of(name, memory, common.observing) for name, memory in after.items())
+        return Observed(table, questions, tuple(drift for drift in drifts if drift))
+
+    def _by_memory(self, trips: Trajectories) -> Iterator[tuple[str, Array]]:
+        """Yields each memory's name and the positions of its trips; raises a DataError for unknown agents."""
+        unknown = self.unknown_agents(trips)
+        if self.is_one:
+            name, _ = self.sole
+            if unknown:
+                raise DataError(
+                    f"the model is of {name}, not of {some_names(unknown)}", remedy=f"give trips.agent({name!r})"
+                )
+            yield name, np.arange(len(trips))
+            return
+        if unknown:
+            raise DataError(f"agent {unknown[0]!r} is not enrolled", remedy=("call ", Call("enroll"), " first"))
+        order = many_agents.by_agent(trips)
+        for agent, run in many_agents.runs(trips[order]):
+            yield agent, order[run]
+
+    def take_trip(self, trip: Trajectories, flagged: bool, p_value: float, seen: Any = None) -> tuple[str, AgentMemory]:
+        """Learns from a trip that was scored before, or lets it wait; enrols its agent if that is unknown.
+
+        Returns what became of the trip, and the agent's memory afterwards.
+        """
+        (agent,) = trip.agents
+        memory = self.memories.get(agent)
+        if memory is None:
+            memory = replace(AgentMemory.blank(self.common), zone=home_of(trip))
+        after, became = observing.take_trip(agent, memory, self.common, trip, flagged, p_value, seen)
+        if became == LEARNED:
+            after = after.keeping(trip, self.common)
+        self.memories[agent] = after
+        return became, after
+
+    def answer(self, trips: Sequence[TripId], mine: bool) -> None:
+        """Learns waiting trips that were the agent's own, or rejects them."""
+        whose = [
+            name for name, memory in self._with_waiting() if set(trips).intersection(memory.inbox.waiting.trip_ids)
+        ]
+        if not whose:
+            raise DataError("no trip was named", remedy="name waiting trips, or give one of the questions")
+        if len(whose) > 1:
+            raise DataError(f"the trips are of {some_names(whose)}", remedy="answer for one agent at a time")
+        self.memories[whose[0]] = observing.answer(self.memory(whose[0]), trips, mine)
+        if not mine:
+            self.anomalous |= set(trips)
+
+    def _with_waiting(self) -> Iterator[tuple[str, AgentMemory]]:
+        for name in self.memories.with_waiting_trips():
+            memory = self.memories.peek(name)
+            if memory is not None:
+                yield name, memory
+
+    # ---------------------------------------------------------------- forgetting
+
+    def forget(self, agent: str) -> None:
+        """Removes an agent, of the memories, of a pool or of the population, and all that is known of it."""
+        if self.is_one:
+            self._forget_other(agent)
+        else:
+            cells = self.memory(agent).cells
+            del self.memories[agent]
+            self._uncount(cells)
+        self.anomalous = frozenset(trip for trip in self.anomalous if trip.agent != agent)
+
+    def _forget_other(self, agent: str) -> None:
+        name, memory = self.sole
+        if agent == name:
+            raise DataError(f"the model is of {agent!r} alone", remedy="delete its file to forget this agent")
+        inbox = memory.inbox
+        held = memory.learned | self.anomalous | {*inbox.waiting.trip_ids, *inbox.rejected.trip_ids}
+        gone = {trip for trip in held if trip.agent == agent}
+        is_other = not isinstance(self.popularity.agents, Visits) and agent in self.popularity.by_name.trip_ids
+        if not gone and not is_other:
+            raise DataError(
+                f"the model knows nobody named {agent!r}, so there is nothing to forget", remedy="check the name"
+            )
+        left = memory.forget(gone)
+        inbox = replace(inbox.without(gone), rejected=inbox.rejected.remove(gone))
+        suspects = tuple(trip for trip in memory.suspects if trip not in gone)
+        self.memories[name] = replace(left, inbox=inbox, suspects=suspects)
+        if is_other:
+            self.popularity = self.popularity.without([agent])
+
+    def _uncount(self, cells: Keys) -> None:
+        agents = self.popularity.agents
+        if isinstance(agents, Visits):
+            self.popularity = Popularity(self.popularity.cells, Visits(agents.counted.without(cells)))
+            self.uncounted.append(cells)
+
+    def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
+        """Takes trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
+
+        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` removes that.
+        """
+        name = self.name_of(agent)
+        memory = self.memory(name)
+        trips = {TripId(agent, t) for t in trajectories}
+        left = memory.forget(trips)
+        gone = len(memory.counts) - len(left.counts)
+        inbox = memory.inbox.without(trips)
+        if anomalous:
+            inbox = memory.inbox.reject(trips).know(self._proved(name, memory, None, trips))
+            self.anomalous |= trips
+        measured = left.measured and (not gone or left.frame is not None)
+        self.memories[name] = replace(left, inbox=inbox, measured=measured)
+        return gone
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the model has one memory, with a frame of its own, to which it compares every trip."""
+        return len(self.memories) == 1 and self.sole[1].frame is not None
+
+    @property
+    def sole(self) -> tuple[str, AgentMemory]:
+        """The only memory of a model of one agent or pool, with its name."""
+        (name,) = self.memories.names()
+        return name, self.memories[name]
+
+    def name_of(self, agent: str) -> str:
+        """Returns the name of the memory that an agent's trips belong to."""
+        return self.sole[0] if self.is_one else agent
+
+    def memory(self, agent: str) -> AgentMemory:
+        """Returns what is known of an agent; raises a DataError for an unknown one."""
+        memory = self.memories.get(agent)
+        if memory is None:
+            raise DataError(
+                f"agent {agent!r} is not enrolled (there are {len(self.memories)} agents)",
+                remedy="check the name, or enroll the agent first",
+            )
+        return memory
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose trips the model has learned from, sorted by name if they have memories of their own."""
+        if not self.is_one:
+            return self.memories.names()
+        name, memory = self.sole
+        return [name] if name else list(dict.fromkeys(trip.agent for trip in memory.counts.trip_ids))
+
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """Returns the agents of these trips that the model does not know; a pool is asked about anybody."""
+        if not self.is_one:
+            return [agent for agent in trips.agents if agent not in self.memories]
+        name, _ = self.sole
+        return [agent for agent in trips.agents if self._is_stranger(name, agent)]
+
+    @staticmethod
+    def _is_stranger(name: str, agent: str) -> bool:
+        return bool(name and agent and agent != name)  # a trip without a name may be the agent's own
+
+    @property
+    def n_trips(self) -> int:
+        """How many trips the model has learned from, suspects included."""
+        if self.is_one:
+            return len(self.sole[1].learned)
+        return sum(row.trips for _, row in self.memories.rows())
+
+    @property
+    def known_trips(self) -> set[TripId]:
+        """The trips that the model knows: learned, waiting, or known as anomalous."""
+        return {*self.learned_of(self.memories), *self.suspects, *self.waiting, *self.anomalous}
+
+    def learned_of(self, agents: Iterable[str]) -> set[TripId]:
+        """Returns the trips that the model has learned from, of these agents."""
+        memories = (self.memories.peek(self.name_of(agent)) for agent in agents)
+        return {trip for memory in memories if memory is not None for trip in memory.counts.trip_ids}
+
+    @property
+    def suspects(self) -> tuple[TripId, ...]:
+        """Past trips that look like somebody else's, and are not remembered."""
+        return self.sole[1].suspects if self.is_one else ()
+
+    @property
+    def waiting(self) -> tuple[TripId, ...]:
+        """The flagged trips that wait for a person."""
+        return tuple(trip for _, memory in self._with_waiting() for trip in memory.inbox.waiting.trip_ids)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the model asks a person."""
+        return tuple(q for name, memory in self._with_waiting() for q in questions_of(name, memory))
+
+    def home(self, agent: str) -> Zone | None:
+        """Returns the time zone in which an agent lives; None if it is not known."""
+        return self.sole[1].zone if self.is_one else self.memories.zone(agent)
+
+    def find_waiting(self, names: Iterable[TripId | str]) -> list[TripId]:
+        """Returns the waiting trips of these names."""
+        return list(dict.fromkeys(find_trips(names, self.waiting, among="trips that wait for an answer")))
+
+    # ---------------------------------------------------------------- looking
+
+    def check(self, trips: Trajectories) -> Trajectories:
+        """Returns the trips if they are GPS fixes."""
+        if not trips.is_gps:
+            raise DataError(
+                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
+                remedy="give trajectories of the kind it was fitted on",
+            )
+        return trips
+
+    def order(self, trips: Trajectories) -> Array | None:
+        """Returns the order in which an agent's trips stand together."""
+        return None if self.is_one else many_agents.by_agent(self.check(trips))
+
+    def _owners(self, trips: Trajectories) -> list[tuple[str, AgentMemory]]:
+        """Returns the agent and the memory that each trip is compared with."""
+        if self.is_one:
+            return [self.sole] * len(trips)
+        nobody = AgentMemory.blank(self.common)
+        found = {agent: (agent, self.memories.get(agent, nobody)) for agent in trips.agents}
+        return [found[agent] for agent in trips.agent_ids.tolist()]
+
+    def featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
+        """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
+        owners = self._owners(self.check(trips))
+        featurized = many_agents.featurize(trips, owners, self.common, every)
+        distinct = list(dict.fromkeys(owners))
+        remembered = trips.isin(trip for _, memory in distinct for trip in memory.counts.trip_ids)
+        history = np.maximum(many_agents.histories(owners) - remembered, 0.0)
+        history[np.isin(trips.agent_ids, self.unknown_agents(trips))] = 0.0
+        number = {owner: i for i, owner in enumerate(distinct)}
+        return Chunk.of_fixes(featurized, history, np.array([number[owner] for owner in owners], np.int64))
+
+    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        """Returns one calibration for each memory, in the order in which a chunk's trips meet them."""
+        common = self.common
+        return [memory.scale(common).calibration() for _, memory in dict.fromkeys(self._owners(trips))]
+
+    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
+        """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""
+        common, centre = self.common, None if near is None else centre_of(*near)
+        if self.is_one:
+            name, memory = self.sole
+            history = 0.0 if self._is_stranger(name, agent) else memory.history
+        else:
+            name = agent
+            memory = self.memory(agent) if near is None else self.memories.get(agent, AgentMemory.blank(common))
+            history = memory.history
+        featurizer = memory.featurizer(name, common, centre)
+        return AgentModel(featurizer, history, memory.scale(common).calibration, common.scaling)
+
+    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+        common, ((name, memory),) = self.common, self._owners(trip)
+        featurizer = memory.featurizer(name, common, centres(trip)[0])
+        if memory.frame is None:
+            habitual = many_agents.ways_of(memory, common, self.parameters.ways)
+        else:
+            habitual = kept_ways(memory.kept, trip)
+        return explain_fixes(scores, whole, bounds, featurizer, trip.ids[0], habitual)
+
+    def zones(self, trips: Trajectories) -> list[Zone]:
+        """Returns the time zone in which each trip is told."""
+        homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}
+        return zones_of(trips, self.parameters.given_zone, homes)
+
+    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
+        """Returns when each trip began."""
+        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
+
+    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
+        """Returns when and where each fix is."""
+        when = as_moments(trips.columns["time"])
+        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
+
+    def when(self, seconds: Sequence[float | None]) -> pl.Series:
+        """Returns times as a column of date-times in UTC."""
+        return as_moments(seconds)
+
+    # ---------------------------------------------------------------- keeping
+
+    def pack(self) -> Packed:
+        """Returns reward and configuration as a model file holds them."""
+        values = {
+            "featurizer_config": plain(self.config),
+            "context": plain(self.context),
+            "aspect_weights": self.weights,
+            "updates": self.updates,
+        }
+        return Packed.together([Packed(values, {}), pack_reward("reward", self.reward)])
+
+    def parts(self) -> dict[int, bytes]:
+        """Returns how many agents go where, and which trips are anomalous, as a store keeps them."""
+        return {**super().parts(), COUNTED: pack_popularity(self.popularity)}
+
+    def rows(self) -> Iterable[tuple[str, Row]]:
+        """Yields each agent's memory as a store keeps it, sorted by name."""
+        return self.memories.everybody()
+
+    @classmethod
+    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+        """Returns the world that a store holds."""
+        reward = unpack_reward(model, "reward")
+        config = model.value("featurizer_config", FeaturizerConfig)
+        world = cls(
+            parameters,
+            reward,
+            unpack_weights(model, reward),
+            config,
+            model.value("context", Context),
+            unpack_popularity(store, config),
+            unpack_anomalous(store),
+            model.value("updates", int),
+        )
+        if not fits(reward, AgentMemory().featurizer("", world.common)):
+            raise model.wrong("its reward and its featurizer do not fit together")
+        world.opened_with(store)
+        return world
+
+    def write_changes(self, store: FleetStore, change: Change) -> Callable[[], None]:
+        """Writes the memories that were changed, and what else was; what others changed meanwhile stays."""
+        popularity, anomalous = self.popularity, self.anomalous
+        for agent, row, before in self.memories.changes():
+            change.put(agent, row, before)
+        if self.uncounted:
+            there = unpack_popularity(store, self.config).agents
+            assert isinstance(there, Visits)
+            counted = there.counted
+            for cells in self.uncounted:
+                counted = counted.without(cells)
+            popularity = Popularity(popularity.cells, Visits(counted))
+        if popularity is not self._popularity_before:
+            change.share(COUNTED, pack_popularity(popularity))
+        if anomalous != self._anomalous_before:
+            there_now = unpack_anomalous(store)
+            anomalous = (there_now | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
+            change.share(ANOMALOUS, pack_trip_ids(anomalous))
+
+        def committed() -> None:
+            self.popularity, self.anomalous = popularity, anomalous
+
+        return committed
+
+    def opened_with(self, store: FleetStore | None) -> None:
+        """Notes that a store holds all that is known now."""
+        if store is not None:
+            self.memories.saved(store)
+        self._popularity_before, self._anomalous_before, self.uncounted = self.popularity, self.anomalous, []

@@ -1,0 +1,365 @@
+"""The world of steps: a reward of single steps that is learned for one agent or pool, by Algorithm 1 of the paper.
+
+Its trajectories are states and actions of any kind, or GPS trips where the shared reward does not serve: for the preset
+``kdd19``, for encoders and contexts that the shared reward does not know, and with one's own counterfactuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from astray.core.errors import DataError
+from astray.core.times import as_moments
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.core.zones import Zone, home_of, zones_of
+from astray.explain import Explanation, explain_fixes, explain_steps
+from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.step_world import StepWorld
+from astray.irl.world import GeoWorld
+from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
+from astray.model.files import ModelFile, configured, plain
+from astray.model.fleet_store import FleetStore
+from astray.model.own_reward import further_steps, geo_world, step_world, train
+from astray.model.parameters import Parameters
+from astray.model.parts import Packed
+from astray.model.resuming import revive
+from astray.model.shared_parts import unpack_anomalous, unpack_weights
+from astray.model.trained import Trained
+from astray.model.training import remember, sample
+from astray.model.updating import check_steps, kept_ways, others, sort_out, without
+from astray.model.worlds import World
+from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
+from astray.scoring.normality import Calibration
+from astray.scoring.scores import AgentModel, Chunk, Scores
+
+if TYPE_CHECKING:
+    from astray.irl.learn_config import LearnConfig
+
+Array = NDArray[Any]
+
+
+def learn_own_reward(
+    parameters: Parameters,
+    trips: Trajectories,
+    anomalous: Trajectories,
+    population: Trajectories | None,
+    rng: np.random.Generator,
+    past: Prepared | None = None,
+    featurizer: Featurizer | None = None,
+) -> Steps:
+    """Learns a reward of the agent's own; GPS trips come with their featurizer, states and actions without."""
+    config = learn_config(parameters, gps=featurizer is not None)
+    world: GeoWorld | StepWorld
+    if past is not None and featurizer is not None:
+        world = geo_world(parameters, past, featurizer, rng)
+    else:
+        world = step_world(parameters, trips, config, rng)
+    trained = train(parameters, world, config, rng, population)
+    return Steps(
+        parameters,
+        trained,
+        aspect_weights(trained.reward.aspects, None, trained.reward.of_a_pool),
+        plain(config),
+        tuple(trips.agents),
+        None if featurizer is None else home_of(trips),
+        frozenset(anomalous.ids),
+        len(trips),
+    )
+
+
+@dataclass(eq=False)
+class Steps(World):
+    """A model that has learned a reward of steps from one agent's or one pool's trajectories.
+
+    Attributes
+    ----------
+    trained
+        The reward, what scores are measured on, how trajectories are seen, the policy, and some past trajectories.
+    learning
+        The configuration that it learned with, as plain values.
+    names
+        The agents whose trajectories it has learned from.
+    zone
+        The time zone in which they live; None for states and actions.
+    """
+
+    kind: ClassVar[str] = "steps"
+
+    parameters: Parameters
+    trained: Trained
+    weights: tuple[float, ...]
+    learning: dict[str, Any]
+    names: tuple[str, ...]
+    zone: Zone | None = None
+    anomalous: frozenset[TripId] = frozenset()
+    n_trips: int = 0  # type: ignore[assignment]
+    updates: int = 0
+
+    @property
+    def reward(self) -> Any:  # type: ignore[override]
+        """What was learned."""
+        return self.trained.reward
+
+    @property
+    def sees(self) -> str:  # type: ignore[override]
+        """What its trajectories are, in words."""
+        return "states and actions" if self.featurizer is None else "GPS fixes (time, lat, lon)"
+
+    @property
+    def featurizer(self) -> Featurizer | None:
+        """How GPS trips are seen; None for states and actions."""
+        return self.trained.featurizer
+
+    # ---------------------------------------------------------------- learning
+
+    @classmethod
+    def takes(cls, trips: Trajectories) -> bool:
+        """Returns True for states and actions; GPS trips are given by :class:`GpsTrips` where they belong here."""
+        return {"state", "action"} <= set(trips.columns)
+
+    @classmethod
+    def fit(
+        cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, population: Trajectories | None
+    ) -> World:
+        """Learns a reward from states and actions."""
+        rng = np.random.default_rng(parameters.seed)
+        check_steps(trips, trips)
+        rest = None if population is None else others(population, trips, parameters.max_population, rng)
+        return learn_own_reward(parameters, trips, anomalous, rest, rng)
+
+    def update(
+        self,
+        trips: Trajectories | None,
+        y: ArrayLike | None,
+        anomalous: Iterable[TripId | str],
+        population: Trajectories | None,
+    ) -> None:
+        """Goes on learning for a third of the iterations, on the kept past trajectories and the new ones together."""
+        before = self.learned_of(self.names)
+        given = trips if trips is None else self.check(trips)
+        new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
+        if new is not None and len(new):
+            self._go_on(new, refused, learned, population)
+            self.names = tuple(dict.fromkeys([*self.names, *new.agents]))
+            self.n_trips += len(learned - before)
+        else:
+            self._forget(refused)  # the reward stays
+        self.n_trips -= len(refused & before)
+        self.anomalous = (self.anomalous | refused) - learned
+
+    def _go_on(
+        self,
+        new: Trajectories,
+        refused: Iterable[TripId],
+        learned: Iterable[TripId],
+        population: Trajectories | None,
+    ) -> None:
+        parameters, featurizer = self.parameters, self.featurizer
+        rng = np.random.default_rng([parameters.seed, self.updates + 1])
+        rest = None
+        if population is not None:
+            rest = others(population, new, parameters.max_population, rng, self.names)
+        kept = without(self.trained.kept, {*refused, *learned})
+        if featurizer is not None:
+            featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
+        if featurizer is not None and featurizer.counts:
+            # What the memory has let go of must not come back by way of the kept trips.
+            kept = kept[kept.isin(featurizer.memory.trip_ids)]
+            featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
+        both = Trajectories.concat([kept, sample(new, parameters.max_trips, rng)])
+        config: LearnConfig = configured(preset("default"), self.learning)
+        world: GeoWorld | StepWorld
+        if featurizer is not None:
+            world = GeoWorld.of(both, featurizer, own_explorers(parameters.explorers))
+        else:
+            assert self.trained.world is not None
+            world = further_steps(parameters, self.trained.world, both, config, rng)
+        config = replace(config, iterations=max(1, config.iterations // 3))
+        start = revive(self.reward.step, self.trained.generated, config, rng)
+        trained = train(parameters, world, config, rng, rest, start)
+        past = [self.reward.history, trained.reward.history]
+        history = pl.concat(past, how="diagonal_relaxed")
+        self.trained = replace(trained, reward=replace(trained.reward, history=history))
+        self.updates += 1
+
+    def forget(self, agent: str) -> None:
+        """Removes the trajectories of one agent of a pool, or of the population; the learned numbers stay."""
+        if self.names == (agent,):
+            raise DataError(f"the model is of {agent!r} alone", remedy="delete its file to forget this agent")
+        learned = self.learned_of(self.names)
+        gone = {trip for trip in learned | self.anomalous if trip.agent == agent}
+        others = () if self.featurizer is None else self.featurizer.popularity.agents.trip_ids
+        if agent not in (*self.names, *others) and not gone:
+            raise DataError(
+                f"the model knows nobody named {agent!r}, so there is nothing to forget", remedy="check the name"
+            )
+        self._forget(gone)
+        if self.featurizer is not None:
+            popularity = self.featurizer.popularity.without([agent])
+            self.trained = replace(self.trained, featurizer=replace(self.featurizer, popularity=popularity))
+        self.names = tuple(other for other in self.names if other != agent)
+        self.n_trips -= len(gone & learned)
+        self.anomalous -= gone
+
+    def _forget(self, trips: Iterable[TripId]) -> None:
+        featurizer = None if self.featurizer is None else self.featurizer.forget(trips)
+        self.trained = replace(self.trained, kept=without(self.trained.kept, set(trips)), featurizer=featurizer)
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the model compares every trip with the same past: always."""
+        return True
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose trajectories it has learned from."""
+        return list(self.names)
+
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """Returns the agents of these trips that the model is not of; a pool is asked about anybody."""
+        name = self.names[0] if len(self.names) == 1 else ""
+        return [agent for agent in trips.agents if name and agent and agent != name]
+
+    @property
+    def known_trips(self) -> set[TripId]:
+        """The trips that it has learned from as far as it remembers, and those that proved anomalous."""
+        return self.learned_of(self.names) | self.anomalous
+
+    def learned_of(self, agents: Iterable[str]) -> set[TripId]:
+        """Returns the trips of these agents that it remembers or keeps."""
+        remembered = () if self.featurizer is None else self.featurizer.memory.trip_ids
+        wanted = set(agents)
+        return {trip for trip in (*self.trained.kept.ids, *remembered) if trip.agent in wanted}
+
+    def home(self, agent: str) -> Zone | None:
+        """Returns the time zone in which the agents live; None for states and actions."""
+        return self.zone
+
+    # ---------------------------------------------------------------- looking
+
+    def check(self, trips: Trajectories) -> Trajectories:
+        """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
+        if trips.is_gps != (self.featurizer is not None):
+            raise DataError(
+                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
+                remedy="give trajectories of the kind it was fitted on",
+            )
+        if self.featurizer is None:
+            check_steps(trips, self.trained.kept)
+        return trips
+
+    def featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
+        """Returns the features of every usable step."""
+        self.check(trips)
+        unknown = np.isin(trips.agent_ids, self.unknown_agents(trips))
+        if self.featurizer is None:
+            assert self.trained.world is not None
+            return Chunk.of_steps(trips, self.trained.world.featurize(trips), np.where(unknown, 0.0, self._history))
+        own = self.featurizer.memory.number_of(trips.ids) >= 0
+        past = np.where(unknown, 0.0, np.maximum(self._history - own, 0.0))
+        return Chunk.of_fixes(self.featurizer.featurize(trips, every), past, np.zeros(len(trips), np.int64))
+
+    @property
+    def _history(self) -> float:
+        """How many past trips stand behind a score."""
+        if self.featurizer is not None and self.featurizer.counts:
+            return self.featurizer.memory.history
+        return float(self.n_trips)
+
+    @property
+    def calibration(self) -> Calibration:
+        """What scores are measured on."""
+        return self.trained.calibration
+
+    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        """Returns the one calibration."""
+        return [self.calibration]
+
+    @property
+    def eps(self) -> Threshold | None:
+        """The threshold that decides; the paper's where too few trips were held out to promise a rate."""
+        few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
+        if self.parameters.eps is None and (few or self.parameters.preset == "kdd19"):
+            return PAPER_EPS
+        return self.parameters.eps
+
+    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
+        """Returns how GPS trips are seen and measured fix by fix; behind a stranger's stands no past trip."""
+        if self.featurizer is None:
+            return super().agent_model(agent, near)
+        name = self.names[0] if len(self.names) == 1 else ""
+        history = 0.0 if name and agent and agent != name else self._history
+        calibration = self.calibration
+        return AgentModel(self.featurizer, history, lambda unfinished: calibration, scale_config(self.parameters))
+
+    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+        if self.featurizer is None:
+            assert self.trained.world is not None
+            return explain_steps(scores, bounds, self.trained.world)
+        habitual = kept_ways(self.trained.kept, trip)
+        actor = None if self.trained.generated is None else self.trained.generated.actor
+        return explain_fixes(scores, whole, bounds, self.featurizer, trip.ids[0], habitual, actor)
+
+    def zones(self, trips: Trajectories) -> list[Zone] | None:
+        """Returns the time zone in which each trip is told; None where there is no time."""
+        if self.featurizer is None:
+            return None
+        homes = {} if self.zone is None else dict.fromkeys(trips.agents, self.zone)
+        return zones_of(trips, self.parameters.given_zone, homes)
+
+    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
+        """Returns when each GPS trip began."""
+        if self.featurizer is None:
+            return {}
+        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
+
+    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
+        """Returns when and where each fix is, or the number of each step."""
+        if self.featurizer is None:
+            return super().fix_columns(trips)
+        when = as_moments(trips.columns["time"])
+        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
+
+    def when(self, seconds: Sequence[float | None]) -> pl.Series:
+        """Returns times of a trip as a column of date-times, or of steps."""
+        return super().when(seconds) if self.featurizer is None else as_moments(seconds)
+
+    # ---------------------------------------------------------------- keeping
+
+    def pack(self) -> Packed:
+        """Returns all that was learned as a model file holds it."""
+        values = {
+            "config": self.learning,
+            "agents": self.names,
+            "zone": "" if self.zone is None else str(self.zone),
+            "n_trips": self.n_trips,
+            "updates": self.updates,
+            "aspect_weights": self.weights,
+        }
+        return Packed.together([Packed(values, {}), self.trained.pack()])
+
+    @classmethod
+    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+        """Returns the model that a store holds."""
+        trained, zone = Trained.unpack(model), model.value("zone", str)
+        return cls(
+            parameters,
+            trained,
+            unpack_weights(model, trained.reward),
+            model.value("config", dict[str, Any]),
+            model.value("agents", tuple[str, ...]),
+            Zone.of(zone) if zone else None,
+            unpack_anomalous(store),
+            model.value("n_trips", int),
+            model.value("updates", int),
+        )

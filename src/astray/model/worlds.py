@@ -1,0 +1,281 @@
+"""Worlds: the kinds of trajectories that a model can be about, chosen once when it is fitted.
+
+A world says how trajectories become features, what they are measured on, how they are explained, and what a model
+remembers of them. :class:`~astray.Detector` asks its world and never what kind it is. A further kind of trajectories
+is a subclass with an entry in :data:`WORLDS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.core.zones import Zone
+from astray.irl.shared import Reward
+from astray.model.agent_memory import AgentMemory
+from astray.model.files import ModelFile
+from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
+from astray.model.observing import Observed, Question
+from astray.model.parameters import Parameters
+from astray.model.parts import Packed
+from astray.model.shared_parts import pack_trip_ids
+from astray.scoring.decisions import Bounds, Threshold
+from astray.scoring.normality import Calibration
+from astray.scoring.scores import AgentModel, Chunk, Scores
+
+if TYPE_CHECKING:
+    from astray.explain import Explanation
+
+Array = NDArray[Any]
+Level = Callable[[Trajectories, Calibration], float]
+
+WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps:Steps"}
+"""The worlds by the name that a model file holds; the first one that takes the trajectories is used."""
+
+
+def worlds() -> Iterator[type[World]]:
+    """Yields the classes of all worlds."""
+    for place in WORLDS.values():
+        module, name = place.split(":")
+        yield getattr(import_module(module), name)
+
+
+def world_of(trips: Trajectories) -> type[World]:
+    """Returns the world that these trajectories belong to."""
+    for world in worlds():
+        if world.takes(trips):
+            return world
+    raise DataError(
+        f"these trajectories hold {', '.join(trips.columns)}, which no kind of model is about",
+        remedy="give fixes (time, lat, lon) or states and actions",
+    )
+
+
+def world_named(model: ModelFile) -> type[World]:
+    """Returns the world that a model file names."""
+    for world in worlds():
+        if world.kind == model.kind:
+            return world
+    raise model.wrong(f"a model of the unknown kind {model.kind!r}")
+
+
+class World(ABC):
+    """What a fitted model knows, and how it looks at trajectories of its kind.
+
+    Attributes
+    ----------
+    kind
+        The name of the world in a model file.
+    sees
+        What its trajectories are, in words.
+    parameters
+        The parameters of the detector that it belongs to.
+    reward
+        What was learned.
+    weights
+        How much each aspect of the reward counts.
+    anomalous
+        The trips that proved anomalous, which the model never learns from.
+    updates
+        How often the model went on learning.
+    memories
+        What the model knows of each agent; empty where it remembers no trips.
+    """
+
+    kind: ClassVar[str]
+    sees: ClassVar[str]
+
+    parameters: Parameters
+    reward: Reward
+    weights: tuple[float, ...]
+    anomalous: frozenset[TripId]
+    updates: int
+    memories: Mapping[str, AgentMemory] = MappingProxyType({})
+
+    # ---------------------------------------------------------------- learning
+
+    @classmethod
+    @abstractmethod
+    def takes(cls, trips: Trajectories) -> bool:
+        """Returns True if trajectories are of this world's kind."""
+
+    @classmethod
+    @abstractmethod
+    def fit(
+        cls,
+        parameters: Parameters,
+        trips: Trajectories,
+        anomalous: Trajectories,
+        population: Trajectories | None,
+    ) -> World:
+        """Learns from ``trips``, never from ``anomalous`` ones, and returns the world that was learned."""
+
+    @abstractmethod
+    def update(
+        self,
+        trips: Trajectories | None,
+        y: Any,
+        anomalous: Iterable[TripId | str],
+        population: Trajectories | None,
+    ) -> None:
+        """Goes on learning with further trips; takes out those that proved anomalous."""
+
+    def enroll(self, trips: Trajectories) -> int:
+        """Counts trips of new or known agents; returns how many were counted."""
+        raise self._cannot("enrol agents")
+
+    def observe(self, trips: Trajectories, level: Level) -> Observed:
+        """Scores trips in the order of time, and learns from each that is normal."""
+        raise self._cannot("learn trip by trip")
+
+    def answer(self, trips: Sequence[TripId], mine: bool) -> None:
+        """Learns waiting trips that were the agent's own, or rejects them."""
+        raise self._cannot("learn trip by trip")
+
+    @abstractmethod
+    def forget(self, agent: str) -> None:
+        """Removes an agent and all that is known of it."""
+
+    def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
+        """Takes trips out of an agent's memory; returns how many were remembered."""
+        raise self._cannot("forget single trips")
+
+    def _cannot(self, what: str) -> DataError:
+        return DataError(f"a model that learned a reward of its own cannot {what}", remedy="call partial_fit(trips)")
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    @abstractmethod
+    def agents(self) -> list[str]:
+        """The agents whose trips the model has learned from."""
+
+    @abstractmethod
+    def unknown_agents(self, trips: Trajectories) -> list[str]:
+        """Returns the agents of these trips that the model does not know."""
+
+    @property
+    @abstractmethod
+    def n_trips(self) -> int:
+        """How many trips the model has learned from."""
+
+    @property
+    @abstractmethod
+    def known_trips(self) -> set[TripId]:
+        """The trips that the model knows: learned, waiting, or known as anomalous."""
+
+    @abstractmethod
+    def learned_of(self, agents: Iterable[str]) -> set[TripId]:
+        """Returns the trips that the model has learned from, of these agents."""
+
+    @property
+    def suspects(self) -> tuple[TripId, ...]:
+        """Past trips that look like somebody else's, and are not remembered."""
+        return ()
+
+    @property
+    def waiting(self) -> tuple[TripId, ...]:
+        """The flagged trips that wait for a person."""
+        return ()
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the model asks a person."""
+        return ()
+
+    @abstractmethod
+    def home(self, agent: str) -> Zone | None:
+        """Returns the time zone in which an agent lives; None if it is not known."""
+
+    @property
+    @abstractmethod
+    def is_one(self) -> bool:
+        """Whether the model is of one agent or one pool, so that it compares every trip with the same past."""
+
+    # ---------------------------------------------------------------- looking
+
+    @abstractmethod
+    def check(self, trips: Trajectories) -> Trajectories:
+        """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
+
+    def order(self, trips: Trajectories) -> Array | None:
+        """Returns the order in which trips are best taken; None for theirs."""
+        return None
+
+    @abstractmethod
+    def featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
+        """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
+
+    @abstractmethod
+    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+        """Returns what the trips of a chunk are measured on: what ``chunk.scale`` counts into."""
+
+    @abstractmethod
+    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+
+    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
+        """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""
+        raise DataError(
+            f"this detector was fitted on {self.sees}, which have no place on the earth",
+            remedy="use one that was fitted on GPS trips",
+        )
+
+    @property
+    def eps(self) -> Threshold | None:
+        """The threshold that decides; None: the rate of false alarms does."""
+        return self.parameters.eps
+
+    def zones(self, trips: Trajectories) -> list[Zone] | None:
+        """Returns the time zone in which each trip is told; None where there is no time."""
+        return None
+
+    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
+        """Returns further columns of the table of trips, such as when each began."""
+        return {}
+
+    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
+        """Returns the columns that say which fix or step each row of the table of fixes is."""
+        step = np.arange(trips.n_rows) - trips.offsets[:-1][trips.trajectory_of_row]
+        return {"step": step}
+
+    def when(self, seconds: Sequence[float | None]) -> pl.Series:
+        """Returns times of a trip as a column: here the numbers of steps."""
+        return pl.Series(seconds, dtype=pl.Float64)
+
+    # ---------------------------------------------------------------- keeping
+
+    @abstractmethod
+    def pack(self) -> Packed:
+        """Returns what all agents share but for places: reward and configuration, as the part ``MODEL`` holds it."""
+
+    def parts(self) -> dict[int, bytes]:
+        """Returns the other parts that all agents share, as a store keeps them."""
+        return {COUNTED: b"", ANOMALOUS: pack_trip_ids(self.anomalous)}
+
+    def rows(self) -> Iterable[tuple[str, Row]]:
+        """Yields each agent's memory as a store keeps it, sorted by name."""
+        return ()
+
+    @classmethod
+    @abstractmethod
+    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+        """Returns the world that a store holds; ``model`` is its part ``MODEL``."""
+
+    def write_changes(self, store: FleetStore, change: Change) -> Callable[[], None]:
+        """Writes what was changed of parts and memories; returns a function to call once that is committed."""
+        change.share(ANOMALOUS, pack_trip_ids(self.anomalous))
+        return lambda: None
+
+    def opened_with(self, store: FleetStore | None) -> None:  # noqa: B027  (a world without memories has nothing to note)
+        """Notes that a store holds all that is known now."""
