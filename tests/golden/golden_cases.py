@@ -433,8 +433,14 @@ def fleet_observing(desk: Desk) -> Json:
 
 
 def agent_observing(desk: Desk) -> Json:
-    """Observes with a model of one agent."""
-    return observing(desk, desk.copy(desk.agent), "p00")
+    """Observes with a model of one agent; a copy of it observes many trips of others that nobody answers for."""
+    unanswered, eager = desk.copy(desk.agent), desk.copy(desk.agent)
+    others = pl.concat(claimed(file, "p00", by, 14, slice(0, 22)) for file, by in ((NEWCOMER, "p05"), (PAST, "p04")))
+    found = {"unanswered": desk.table("observe", unanswered, desk.write(others))}
+    found["eager"] = desk.table("observe", eager, desk.write(others), "--false-alarm-rate", "0.1")
+    models = (unanswered, eager)
+    asked = [{"words": desk.run("answer", model).out, "info": info(desk, model)} for model in models]
+    return found | {"asked": asked, "answered": observing(desk, desk.copy(desk.agent), "p00")}
 
 
 # -------------------------------------------------------------------- simulated city: live
