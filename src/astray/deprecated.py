@@ -24,7 +24,7 @@ class IRLDetector(Detector):
 
     def fit(self, trips: Trajectories, y: ArrayLike | None = None, population: Trajectories | None = None) -> Self:
         """Learns what is normal for one agent, or for one pool."""
-        self.pooled = self.pooled or len(trips.agents) > 1
+        self.pooled = len(trips.agents) > 1 or None
         return super().fit(trips, y, population)
 
 
@@ -33,4 +33,4 @@ class FleetDetector(Detector):
 
     def __init__(self, **parameters: Any) -> None:
         _warn("FleetDetector", "Detector")
-        super().__init__(**parameters)
+        super().__init__(**{"pooled": False, **parameters})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from io import BytesIO
@@ -32,12 +32,13 @@ from astray.core.zones import Zone, by_place
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.model import fleet_file
-from astray.model.agent_memory import AgentMemory
 from astray.model.configuration import explorer_names
 from astray.model.container import packed, parse
 from astray.model.files import FilePath, ModelFile, plain
 from astray.model.fleet_file import FleetFile
 from astray.model.fleet_store import MODEL, FleetStore
+from astray.model.gps_trips import GpsTrips
+from astray.model.memories import Memories
 from astray.model.observing import Observed, Question
 from astray.model.parameters import Parameters, documented
 from astray.model.parts import plain_threshold, restore_threshold
@@ -129,6 +130,8 @@ class Detector(Parameters):
     """
 
     world_: World
+    _store: FleetStore | None
+    _model_there: bytes
 
     # ---------------------------------------------------------------- parameters
 
@@ -173,6 +176,12 @@ class Detector(Parameters):
         world = world_of(trips).fit(self, trips[good], trips[~good], population)
         # Nothing has been changed so far; now everything is, at once.
         self.world_, self._store, self._model_there = world, None, b""
+        return self
+
+    def begin(self) -> Self:
+        """Begins a model of GPS trips that knows nobody yet, with the shipped reward; :meth:`enroll` adds agents."""
+        check_parameters(self)
+        self.world_, self._store, self._model_there = GpsTrips.begin(self), None, b""
         return self
 
     @one_thread()
@@ -316,7 +325,7 @@ class Detector(Parameters):
         return self.fitted.weights
 
     @property
-    def memories_(self) -> Mapping[str, AgentMemory]:
+    def memories_(self) -> Memories:
         """What the model knows of each agent; empty where it remembers no trips."""
         return self.fitted.memories
 
@@ -324,6 +333,19 @@ class Detector(Parameters):
     def agents(self) -> list[str]:
         """The agents whose trips the model has learned from."""
         return self.fitted.agents
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the model is of one agent or one pool, so that it compares every trip with the same past."""
+        return self.fitted.is_one
+
+    @property
+    def calibration_(self) -> Calibration:
+        """What scores of a model of one agent or pool are measured on."""
+        world = self.fitted
+        if not world.is_one:
+            raise DataError("each agent of this model has its own scale", remedy="ask agent_model(agent).calibration")
+        return next(iter(world.calibrations(None)))
 
     @property
     def anomalous_(self) -> frozenset[TripId]:
@@ -632,12 +654,12 @@ class Detector(Parameters):
                 place=Place(str(path)),
                 remedy="open it again, or save this one under another name",
             )
-        model = self._model()
-        fleet_file.write(path, {MODEL: model, **world.parts()}, world.rows())
+        parts = self.shared_parts
+        fleet_file.write(path, parts, world.rows())
         if self._store is None:
             store = FleetFile.open(path)
             assert store is not None
-            self._opened_with(store, model)
+            self._opened_with(store, parts[MODEL])
 
     def save_changes(self) -> None:
         """Writes what was changed to the store that the model was opened from, all at once or not at all.
@@ -669,7 +691,7 @@ class Detector(Parameters):
         """Writes the whole model to an empty store; the detector itself stays with the store that it has."""
         world = self.fitted
         with store.changing() as change:
-            for part, data in {MODEL: self._model(), **world.parts()}.items():
+            for part, data in self.shared_parts.items():
                 change.share(part, data)
             for agent, row in world.rows():
                 change.put(agent, row, None)
@@ -693,6 +715,11 @@ class Detector(Parameters):
     def _opened_with(self, store: FleetStore, model: bytes) -> None:
         self._store, self._model_there = store, model
         self.world_.opened_with(store)
+
+    @property
+    def shared_parts(self) -> dict[int, bytes]:
+        """What all agents of the model share, as a store keeps it."""
+        return {MODEL: self._model(), **self.fitted.parts()}
 
     def _model(self) -> bytes:
         """Returns reward and settings as bytes."""

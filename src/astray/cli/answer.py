@@ -15,7 +15,6 @@ from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.detector import Detector
-    from astray.detector import Detector
 
 
 @o.with_settings()

@@ -16,8 +16,8 @@ from astray.core.settings import Settings
 if TYPE_CHECKING:
     import polars as pl
 
-    from astray.explain import Explanation
     from astray.detector import Detector
+    from astray.explain import Explanation
 
 WIDTH = 79
 CLOCKS = "UTC"
@@ -59,7 +59,7 @@ def command(
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
     with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
-        detector = IRLDetector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
+        detector = Detector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
         detector.fit(mine, population=others)
 
     table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
@@ -74,7 +74,7 @@ def command(
     tell("\n".join([f"\nPictures in {output}/:", *(f"  {name}" for name in names)]))
 
 
-def rule_of(detector: IRLDetector) -> tuple[float, str]:
+def rule_of(detector: Detector) -> tuple[float, str]:
     """The score at which a trip is called astray, and what decides, in words."""
     from astray.scoring.decisions import level
 

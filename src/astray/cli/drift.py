@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from astray.core.trajectories import Trajectories
+    from astray.detector import Detector
     from astray.features.memory import Memory
-    from astray.detector import Detector
-    from astray.detector import Detector
 
 LOOKED_AT = 500
 """So many trips are scored before and after they are learned; of many more, the first ones."""
@@ -94,19 +93,13 @@ class Drift:
 
     def _older(self, agents: Sequence[str]) -> Detector:
         """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
-        from astray.features.memory import Memory
         from astray.detector import load
-        from astray.detector import Detector
 
         older = load(self.model)
-        if isinstance(older, FleetDetector):
-            for agent in agents[:AGENTS]:
-                member = older.members_.counted(agent)
-                memory = Memory() if member is None else member.memory
-                older.forget_trips(agent, [memory.trip_ids[i].trajectory for i in newer(memory)])
-        elif older.featurizer_ is not None and older.is_shared:  # another one would go on learning, which takes long
-            memory = older.featurizer_.memory
-            older.partial_fit(anomalous=[memory.trip_ids[i] for i in newer(memory)])
+        names = list(older.memories_) if older.is_one else list(agents[:AGENTS])
+        for memory in [older.memories_[name] for name in names if name in older.memories_]:
+            for trip in [memory.counts.trip_ids[i] for i in newer(memory.counts)]:
+                older.forget_trips(trip.agent, [trip.trajectory])
         return older
 
 
@@ -128,13 +121,8 @@ def newer(memory: Memory) -> list[int]:
 
 
 def _learned(detector: Detector, trips: Trajectories) -> NDArray[np.bool_]:
-    """Which trips a model has learned; not those that wait, are suspected, or proved anomalous under any name."""
-    from astray.detector import Detector
-
-    if isinstance(detector, FleetDetector):  # of which only who is asked for is read
-        members = (detector.members_.counted(agent) for agent in trips.agents)
-        return trips.isin(trip for member in members if member is not None for trip in member.memory.trip_ids)
-    return trips.isin(detector.known_trips_ - detector.anomalous_.union(detector.waiting_, detector.suspects_))
+    """Returns a mask of the trips that a model has learned from."""
+    return trips.isin(detector.fitted.learned_of(trips.agents))
 
 
 def _seen(detector: Detector, trips: Trajectories) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

@@ -34,22 +34,20 @@ def command(
       [dim]# the second of four jobs that enrol everybody[/dim]
       astray enroll fleet.astray all.csv --part 2/4
     """
-    from astray.cli.enrolling import enrol, in_place
+    from astray.cli.enrolling import enrol
     from astray.cli.inputs import Source, read_part
-    from astray.jobs.work import unfinished_work
     from astray.detector import load
-    from astray.detector import Detector
+    from astray.jobs.work import unfinished_work
 
     fleet = load(model)
-    if not isinstance(fleet, FleetDetector):
+    if fleet.is_one:
         reason, remedy = "a model of one agent or pool, which enrols nobody", "astray update adds trips to it"
         raise AstrayError(reason, place=model, remedy=remedy)
-    before, chosen = len(fleet.members_), read_part(part)
+    before, chosen = len(fleet.memories_), read_part(part)
     source = Source.of(file, settings, fleet)
     source.keep_from(output)
     drift = Drift(fleet, model, settings.quiet)
     if output is None or (output.exists() and output.samefile(model)):
-        in_place(fleet, model)
         counted = enrol(model, source, chosen, drift.look)
         now = load(model)
     else:
@@ -60,8 +58,7 @@ def command(
             now = load(copy)
             o.save(now, model, output)
     source.say_left_out()
-    assert isinstance(now, FleetDetector)
-    there = len(now.members_)
+    there = len(now.memories_)
     counts = f"{number_of(counted, 'trip')} counted, {number_of(there - before, 'new agent')}"
     say(f"{counts}; {number_of(there, 'agent')} now", quiet=settings.quiet)
     drift.say(now)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from astray.cli.inputs import Source
     from astray.core.trajectories import Trajectories
     from astray.detector import Detector
-    from astray.detector import Detector
 
 
 @o.with_settings(Deciding, Reading, LocalTime, "whole")

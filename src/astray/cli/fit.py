@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from astray.cli.inputs import Source
     from astray.core.trajectories import Trajectories
     from astray.detector import Detector
-    from astray.detector import Detector
 
 
 @o.with_settings(*o.PANELS)
@@ -85,7 +84,6 @@ def command(
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
     from astray.cli.inputs import Source
-    from astray.detector import Detector
 
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
@@ -99,7 +97,7 @@ def command(
             raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
         learned = _streamed(source, output, part)
         if learned is not None:
-            _say_fleet(output, learned, settings)
+            _say_learned(output, learned, settings)
             return
     past = source.load()
     source.say_left_out()
@@ -113,24 +111,23 @@ def command(
     _check_kind(source.name, alone, others is not None, settings)
     marks = _marks(past, agent, anomalous or [], source.name)
     with leaving_at_once():
-        model = _one(past, marks, agent, others, pooled, settings) if alone else _fleet(past, marks, settings)
+        model = _one(past, marks, agent, others, pooled, settings) if alone else _many(past, marks, settings)
     with changing(output):
         model.save(output)
-    if isinstance(model, IRLDetector):
+    _say_learned(output, model, settings)
+
+
+def _say_learned(output: Path, model: Detector, settings: Settings) -> None:
+    if model.is_one:
         whose = f" of {harmless(shortened(model.agents[0]))}" if len(model.agents) == 1 and model.agents[0] else ""
         said = f"learned from {number_of(model.n_trips_, 'trip')}{whose}; astray score MODEL FILE scores new ones"
-        say(f"{output}: {said}", quiet=settings.quiet)
-        say_suspected(model.suspects_, quiet=settings.quiet)
     else:
-        _say_fleet(output, model, settings)
-
-
-def _say_fleet(output: Path, model: FleetDetector, settings: Settings) -> None:
-    said = f"a fleet of {number_of(len(model.members_), 'agent')}; astray score MODEL FILE scores their new trips"
+        said = f"a fleet of {number_of(len(model.memories_), 'agent')}; astray score MODEL FILE scores their new trips"
     say(f"{output}: {said}", quiet=settings.quiet)
+    say_suspected(model.suspects_, quiet=settings.quiet)
 
 
-def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector | None:
+def _streamed(source: Source, output: Path, part: str | None) -> Detector | None:
     """A fleet of more trips than are loaded: learned from a sample of the agents, then everybody is enrolled.
 
     None if all trips are of one agent, which makes another kind of model.
@@ -139,10 +136,9 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
 
     from astray.cli.enrolling import enrol
     from astray.cli.inputs import read_part
+    from astray.detector import load
     from astray.jobs.slabs import part_of, sampled
     from astray.jobs.work import unfinished_work
-    from astray.detector import load
-    from astray.detector import Detector
     from astray.readers import Report
 
     settings, chosen = source.settings, read_part(part)
@@ -155,16 +151,15 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
                 return None
             _check_kind(source.name, False, False, settings)
             with leaving_at_once():
-                fleet = _fleet(some, np.ones(len(some), np.int64), settings)
+                fleet = _many(some, np.ones(len(some), np.int64), settings)
             if chosen is not None:
                 number, n = chosen
                 for who in fleet.agents:
                     if part_of(who, n) != number:
-                        del fleet.members_[who]  # others still count where it goes: that is the same for every part
+                        del fleet.memories_[who]  # others still count where it goes: that is the same for every part
             fleet.save(unfinished)
         enrol(unfinished, source, chosen)
         learned = load(unfinished)
-        assert isinstance(learned, FleetDetector)
         with changing(output):
             learned.save(output)
     source.say_left_out()
@@ -208,7 +203,7 @@ def _one(
     others: Trajectories | None,
     pooled: bool,
     settings: Settings,
-) -> IRLDetector:
+) -> Detector:
     from astray.core.trajectories import Trajectories
     from astray.detector import Detector
 
@@ -218,19 +213,19 @@ def _one(
         rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
         others = Trajectories.concat(rest) if rest else None
     with progress(f"learning from {number_of(len(mine), 'trip')}", quiet=settings.quiet) as done:
-        given = settings.of(IRLDetector)
+        given = settings.of(Detector)
         if pooled:  # whether or not its trips name their agents
-            given.setdefault("preset", "own")
-        detector = IRLDetector(progress=_iterations(done), **given)
+            given |= {"preset": given.get("preset", "own"), "pooled": True}
+        detector = Detector(progress=_iterations(done), **given)
         return detector.fit(mine, y, population=others)
 
 
-def _fleet(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> FleetDetector:
+def _many(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> Detector:
     from astray.detector import Detector
 
     what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
     with progress(what, quiet=settings.quiet) as done:
-        return FleetDetector(progress=_iterations(done), **settings.of(FleetDetector)).fit(trips, marks)
+        return Detector(pooled=False, progress=_iterations(done), **settings.of(Detector)).fit(trips, marks)
 
 
 def _iterations(done: Advance) -> Callable[[int, int, Mapping[str, float]], None]:

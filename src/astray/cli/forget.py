@@ -41,16 +41,15 @@ def command(
     """
     from astray.core.trip_ids import find_trips
     from astray.detector import load
-    from astray.detector import Detector
 
     detector = load(model)
     if not trip:
         detector.forget(agent)
-        left = len(detector.members_) if isinstance(detector, FleetDetector) else len(detector.agents)
+        left = len(detector.agents) if detector.is_one else len(detector.memories_)
         said = f"{agent} forgotten; {number_of(left, 'agent')} left"
-    elif isinstance(detector, FleetDetector):
-        if agent in detector.members_:
-            remembered = detector.members_[agent].memory.trip_ids
+    elif not detector.is_one:
+        if agent in detector.memories_:
+            remembered = detector.memories_[agent].counts.trip_ids
             meant = find_trips(trip, remembered, among=f"trips that are remembered of {agent}")
             trip = [found.trajectory for found in meant]
         said = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"

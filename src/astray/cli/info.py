@@ -20,7 +20,6 @@ from astray.core.text import number_of
 if TYPE_CHECKING:
     from astray.core.zones import Zone
     from astray.detector import Detector
-    from astray.detector import Detector
     from astray.scoring.decisions import Threshold
 
 NAMED = 5
@@ -60,47 +59,48 @@ def command(
 
 
 def _about(file: Path, model: Detector) -> dict[str, Any]:
-    """The file, and what the model has seen."""
+    """Returns facts about the file, and about what the model has seen."""
     from astray import __version__
-    from astray.model.files import VERSION
-    from astray.detector import Detector
-    from astray.model.fleet_file import VERSION as FLEET_VERSION
+    from astray.model.fleet_file import VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
-    about |= {"format": FLEET_VERSION if isinstance(model, FleetDetector) else VERSION, "astray": __version__}
-    if isinstance(model, FleetDetector):
-        rows = dict(model.members_.rows())
-        trips = sorted(row.trips for row in rows.values())
-        moments = [time for row in rows.values() if row.trips for time in (row.first, row.last)]
-        spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
-        return about | {
-            "kind": "a fleet: one reward for all, a memory for each",
-            "sees": "GPS trips",
-            "agents": len(trips),
-            "trips": sum(trips),
-            "trips_of_an_agent": spread,
-            "period": _period(moments, model.zone(next(iter(rows), ""))),
-            "time_zones": dict(Counter(str(model.zone(agent)) for agent in rows).most_common()),
-            "anomalous": len(model.anomalous_),
-            "popularity": len(model.popularity_.agents),
-        }
-    agents, zone, featurizer = model.agents, model.zone(""), model.featurizer_
-    starts = []
-    if featurizer is not None:
-        starts = featurizer.memory.times.tolist() or model.kept_.columns["time"][model.kept_.offsets[:-1]].tolist()
-    return about | {
+    about |= {"format": VERSION, "astray": __version__}
+    return about | (_of_one(model) if model.is_one else _of_many(model))
+
+
+def _of_many(model: Detector) -> dict[str, Any]:
+    rows = dict(model.memories_.rows())
+    trips = sorted(row.trips for row in rows.values())
+    moments = [time for row in rows.values() if row.trips for time in (row.first, row.last)]
+    spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
+    return {
+        "kind": "a fleet: one reward for all, a memory for each",
+        "sees": model.fitted.sees,
+        "agents": len(trips),
+        "trips": sum(trips),
+        "trips_of_an_agent": spread,
+        "period": _period(moments, model.zone(next(iter(rows), ""))),
+        "time_zones": dict(Counter(str(model.zone(agent)) for agent in rows).most_common()),
+        "anomalous": len(model.anomalous_),
+        "popularity": model.fitted.n_others,
+    }
+
+
+def _of_one(model: Detector) -> dict[str, Any]:
+    agents, zone, world = model.agents, model.zone(""), model.fitted
+    return {
         "kind": "one agent" if len(agents) == 1 else "a pool of agents",
-        "sees": "states and actions" if featurizer is None else "GPS trips",
+        "sees": world.sees,
         "agents": len(agents),
         "names": sorted(agents)[:NAMED],
         "trips": model.n_trips_,
-        "period": _period(starts, zone),
-        "time_zones": {} if featurizer is None else {str(zone): len(agents)},
+        "period": _period(world.starts, zone),
+        "time_zones": {str(zone): len(agents)} if world.starts else {},
         "updates": model.n_updates_,
         "anomalous": len(model.anomalous_),
         "suspects": [trip._asdict() for trip in model.suspects_],
-        "popularity": 0 if featurizer is None else len(featurizer.popularity.agents),
+        "popularity": world.n_others,
     }
 
 
@@ -110,18 +110,15 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 
 
 def _calibration(model: Detector) -> dict[str, Any]:
-    """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
-    from astray.model.files import configured
-    from astray.detector import Detector
-    from astray.scoring.scale_config import ScaleConfig
+    """Returns how many trips p-values are read from, and of a model of one agent the scale."""
+    from astray.model.configuration import scale_config
 
-    if isinstance(model, FleetDetector):
-        scaling = configured(ScaleConfig(), model.scaling)
-        return {"trips": scaling.stand_in_up_to, "stand_ins": True}  # at least, for everybody
+    if not model.is_one:
+        return {"trips": scale_config(model).stand_in_up_to, "stand_ins": True}  # at least, for everybody
     found = model.calibration_
     about = {
         "trips": round(found.normal.total, 6),
-        "stand_ins": model.is_shared,
+        "stand_ins": model.reward_.trip is not None,
         "trip": {"centre": round(found.trip.centre, 4), "spread": round(found.trip.spread, 4)},
         "step": {"centre": round(found.step.centre, 4), "spread": round(found.step.spread, 4)},
         "trip_noise": round(found.trip_noise, 4),

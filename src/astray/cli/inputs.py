@@ -17,9 +17,8 @@ from astray.core.errors import AstrayError, DataError, Option, some_names
 from astray.core.settings import TABLES, Settings
 from astray.core.trajectories import Trajectories
 from astray.core.zones import Zone, home_of
+from astray.detector import Detector
 from astray.jobs.slabs import Batch
-from astray.detector import Detector
-from astray.detector import Detector
 from astray.readers import Report, iter_read, read, recognised_formats
 from astray.readers.packed import is_packed, size_of
 from astray.readers.sources import SUFFIXES, listed
@@ -219,8 +218,7 @@ def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
 
 def only_agent(detector: Detector) -> str | None:
     """Whose model it is, if it is of one agent."""
-    alone = not isinstance(detector, FleetDetector) and len(detector.agents) == 1
-    return detector.agents[0] if alone else None
+    return detector.agents[0] if detector.is_one and len(detector.agents) == 1 else None
 
 
 def refuse_unknown(detector: Detector, trips: Trajectories) -> None:
@@ -229,7 +227,7 @@ def refuse_unknown(detector: Detector, trips: Trajectories) -> None:
     if not unknown:
         return
     reason = f"the model does not know {some_names(unknown)}"
-    if isinstance(detector, FleetDetector):
+    if not detector.is_one:
         raise AstrayError(f"{reason}: not enrolled", remedy="run astray enroll first")
     only = only_agent(detector)
     raise AstrayError(f"{reason}: it is of {only}", remedy=f"--agent {shlex.quote(only or '')} leaves the others out")

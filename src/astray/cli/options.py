@@ -20,7 +20,6 @@ from astray.core.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
     from astray.detector import Detector
-    from astray.detector import Detector
 
 RUNNING = "Running"
 PANELS = {

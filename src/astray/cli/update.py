@@ -16,8 +16,6 @@ from astray.core.text import number_of
 
 if TYPE_CHECKING:
     from astray.core.trajectories import Trajectories
-    from astray.detector import Detector
-    from astray.detector import Detector
 
 
 @o.with_settings(Reading, LocalTime)
@@ -59,9 +57,7 @@ def command(
     if not file and not anomalous:
         raise AstrayError("there is nothing to learn", remedy="give a FILE of trips, or --anomalous TRIP")
     from astray.cli.inputs import Source, refuse_unknown
-    from astray.detector import Detector
     from astray.detector import load
-    from astray.detector import Detector
 
     detector = load(model)
     further: Trajectories | None = None
@@ -76,30 +72,11 @@ def command(
     if further is not None:
         drift.look(further)
     with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
-        if isinstance(detector, FleetDetector):
-            said = _fleet(detector, further, names)
-        else:
-            detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
-            said = _one(detector, further, names)
+        detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
+        before = detector.n_trips_
+        detector.partial_fit(further, anomalous=names)
+        now = number_of(detector.n_trips_, "trip")
     o.save(detector, model, output)
-    say(said, quiet=settings.quiet)
-    if isinstance(detector, IRLDetector):
-        say_suspected(detector.suspects_, quiet=settings.quiet)
+    say(f"learned from {now} now, {before:,} before; {len(detector.anomalous_):,} anomalous", quiet=settings.quiet)
+    say_suspected(detector.suspects_, quiet=settings.quiet)
     drift.say(detector)
-
-
-def _one(detector: IRLDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
-    before = detector.n_trips_
-    detector.partial_fit(trips, anomalous=anomalous)
-    now = number_of(detector.n_trips_, "trip")
-    return f"learned from {now} now, {before:,} before; {len(detector.anomalous_):,} anomalous"
-
-
-def _fleet(fleet: FleetDetector, trips: Trajectories | None, anomalous: list[str]) -> str:
-    """Take out first, so that what proved anomalous is not counted again."""
-    from astray.model.updating import proved_anomalous
-
-    proved = proved_anomalous(anomalous, fleet.known_trips_ if anomalous else (), trips) - fleet.anomalous_
-    gone = sum(fleet.forget_trips(trip.agent, [trip.trajectory], anomalous=True) for trip in proved)
-    counted = 0 if trips is None else fleet.enroll(trips)
-    return f"{number_of(counted, 'trip')} counted, {gone:,} taken out; {len(fleet.anomalous_):,} known as anomalous"

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from astray.core.errors import AstrayError
 from astray.core.processes import Drain, spread
 from astray.core.trajectories import Trajectories
+from astray.detector import Detector, load
 from astray.jobs.slabs import Batch, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.detector import load
-from astray.detector import Detector
 from astray.model.fleet_file import FleetFile, shard_of
 from astray.model.fleet_store import Row
 
@@ -54,30 +53,28 @@ class Enroller:
     model: Path
 
     @cached_property
-    def fleet(self) -> FleetDetector:
+    def fleet(self) -> Detector:
         """The fleet."""
         keep_memory()
-        found = load(self.model)
-        assert isinstance(found, FleetDetector)
-        return found
+        return load(self.model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Enroller, (self.model,)
 
     def __call__(self, job: Enrolling) -> Rows:
         """The rows of the agents of a job."""
-        members = self.fleet.members_
+        memories = self.fleet.world_.memories
         try:
             counted = 0 if job.trips is None else self.fleet.enroll(job.trips)
-            found = {agent: members.counted(agent) for agent in job.agents}
-            unmeasured = [agent for agent, member in found.items() if member is not None and not member.measured]
+            found = {agent: memories.peek(agent) for agent in job.agents}
+            unmeasured = [agent for agent, memory in found.items() if memory is not None and not memory.measured]
             if job.measure:
                 for agent in unmeasured:
-                    members[agent] = members[agent]
+                    memories[agent] = memories[agent]
                 unmeasured = []
-            return Rows(list(members.changes(measured=job.measure)), counted, unmeasured)
+            return Rows(list(memories.changes(measured=job.measure)), counted, unmeasured)
         finally:
-            members.discard()
+            memories.discard()
 
 
 def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, watch: Watch = unwatched) -> int:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,13 +22,9 @@ from astray.core.errors import UnknownAgentWarning
 from astray.core.processes import spread
 from astray.core.settings import Settings
 from astray.core.trajectories import Trajectories
+from astray.detector import Detector, load
 from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Done, Result, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.detector import load
-from astray.detector import Detector
-
-if TYPE_CHECKING:
-    from astray.detector import Detector
 
 Array = NDArray[Any]
 
@@ -90,7 +86,7 @@ def scored(
         A folder where the tables of jobs are kept, for another run if this one is killed; see
         :func:`~astray.jobs.work.unfinished_work`.
     """
-    fleet = isinstance(scorer.detector, FleetDetector)
+    fleet = not scorer.detector.is_one
     given: deque[_Scoring] = deque()
 
     def tasks() -> Iterator[Trajectories | Future[Done[pl.DataFrame]]]:

@@ -74,7 +74,7 @@ def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | No
     own = parameters.background or own_explorers(parameters.explorers)
     if parameters.preset == "kdd19" or not featurizer.counts or own:
         return None
-    reward = _first_reward(parameters)
+    reward = first_reward(parameters)
     if fits(reward, featurizer):
         return reward
     if parameters.reward is not None:
@@ -82,7 +82,8 @@ def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | No
     return None
 
 
-def _first_reward(parameters: Parameters) -> Reward:
+def first_reward(parameters: Parameters) -> Reward:
+    """Returns the reward that learning begins with: the shipped one, or that of a file."""
     return pretrained() if parameters.reward is None else read_reward(parameters.reward)
 
 
@@ -166,7 +167,7 @@ class Shared(NamedTuple):
 def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Shared:
     """Lets the shared reward go on learning from many agents, and counts where they go."""
     config = shared_featurizer(parameters, trips)
-    begun = _first_reward(parameters)
+    begun = first_reward(parameters)
     if not fits(begun, Featurizer.of(trips, config, np.random.default_rng(0))):
         raise _another_reward()
     sharing = {"max_agents": parameters.max_agents, **plain(parameters.sharing or {})}

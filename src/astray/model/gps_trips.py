@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -23,7 +24,7 @@ from astray.features.popularity import Keys, Popularity, Visits
 from astray.irl.shared import Reward
 from astray.model import gps_fitting, many_agents, observing
 from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
-from astray.model.configuration import aspect_weights, observing_config, scale_config
+from astray.model.configuration import aspect_weights, featurizer_config, observing_config, scale_config
 from astray.model.files import ModelFile, plain
 from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
 from astray.model.inbox import Inbox
@@ -70,7 +71,7 @@ class GpsTrips(World):
     popularity: Popularity
     anomalous: frozenset[TripId] = frozenset()
     updates: int = 0
-    memories: Memories = field(init=False)  # type: ignore[assignment]
+    memories: Memories = field(init=False)
 
     def __post_init__(self) -> None:
         self.memories = Memories(MemoryCodec.of(self.config, self.reward), self.measure)
@@ -100,7 +101,7 @@ class GpsTrips(World):
     ) -> World:
         """Fits one agent, a pool, or many agents; some parameters ask for a reward of the agent's own."""
         rng = np.random.default_rng(parameters.seed)
-        if len(trips.agents) > 1 and not parameters.pooled:
+        if parameters.pooled is False or (parameters.pooled is None and len(trips.agents) > 1):
             if population is not None:
                 raise DataError(
                     "many agents are compared with each other; a population is for one agent or a pool",
@@ -108,6 +109,13 @@ class GpsTrips(World):
                 )
             return cls._fit_many(parameters, trips, anomalous, rng)
         return cls._fit_one(parameters, trips, anomalous, population, rng)
+
+    @classmethod
+    def begin(cls, parameters: Parameters) -> GpsTrips:
+        """Returns a world that knows nobody yet, with the reward that ships with astray."""
+        reward, config = gps_fitting.first_reward(parameters), featurizer_config(FeaturizerConfig(), None)
+        weights = aspect_weights(reward.aspects, parameters.look_for)
+        return cls(parameters, reward, weights, config, Context(), gps_fitting.no_popularity(config))
 
     @classmethod
     def _fit_many(
@@ -402,6 +410,14 @@ class GpsTrips(World):
             if memory is not None:
                 yield name, memory
 
+    def alone(self, agent: str, memory: AgentMemory | None) -> GpsTrips:
+        """Returns a copy of the world that knows one agent by this memory, and nobody else; not saved anywhere."""
+        found = copy.copy(self)
+        found.memories = Memories(self.memories.codec, found.measure)
+        if memory is not None:
+            found.memories[agent] = memory
+        return found
+
     # ---------------------------------------------------------------- forgetting
 
     def forget(self, agent: str) -> None:
@@ -535,6 +551,16 @@ class GpsTrips(World):
         """What the model asks a person."""
         return tuple(q for name, memory in self._with_waiting() for q in questions_of(name, memory))
 
+    @property
+    def n_others(self) -> int:
+        """How many agents the model knows of where they go."""
+        return len(self.popularity.agents)
+
+    @property
+    def starts(self) -> list[float]:
+        """When the remembered trips of a model of one agent or pool began."""
+        return [float(time) for time in self.sole[1].counts.times]
+
     def home(self, agent: str) -> Zone | None:
         """Returns the time zone in which an agent lives; None if it is not known."""
         return self.sole[1].zone if self.is_one else self.memories.zone(agent)
@@ -577,10 +603,11 @@ class GpsTrips(World):
         number = {owner: i for i, owner in enumerate(distinct)}
         return Chunk.of_fixes(featurized, history, np.array([number[owner] for owner in owners], np.int64))
 
-    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+    def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
         """Returns one calibration for each memory, in the order in which a chunk's trips meet them."""
         common = self.common
-        return [memory.scale(common).calibration() for _, memory in dict.fromkeys(self._owners(trips))]
+        owners = [self.sole] if trips is None or self.is_one else self._owners(trips)
+        return [memory.scale(common).calibration() for _, memory in dict.fromkeys(owners)]
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""

@@ -39,10 +39,11 @@ def parameter(default: Any, help: str, check: Check | None = None) -> Any:
 class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, ItsOwn, FleetOnly):
     """The parameters of a :class:`~astray.Detector`."""
 
-    pooled: bool = parameter(
-        False,
-        "Whether trips of several agents are one pool with one memory, such as the taxis of a town. By default each "
-        "agent has a memory of its own.",
+    pooled: bool | None = parameter(
+        None,
+        "True: trips of several agents are one pool with one memory, such as the taxis of a town. By default each of "
+        "several agents has a memory of its own, and a model of one agent compares everybody's trips with that agent's "
+        "past; False: also a single agent is the first of many (:meth:`~astray.Detector.enroll`).",
     )
     n_jobs: int = parameter(
         1,

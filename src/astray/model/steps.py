@@ -21,11 +21,14 @@ from astray.core.trip_ids import TripId
 from astray.core.zones import Zone, home_of, zones_of
 from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
+from astray.features.memory import Forgetting
 from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
 from astray.model.files import ModelFile, configured, plain
 from astray.model.fleet_store import FleetStore
+from astray.model.memories import Memories
+from astray.model.memory_bytes import MemoryCodec
 from astray.model.own_reward import further_steps, geo_world, step_world, train
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
@@ -99,8 +102,11 @@ class Steps(World):
     names: tuple[str, ...]
     zone: Zone | None = None
     anomalous: frozenset[TripId] = frozenset()
-    n_trips: int = 0  # type: ignore[assignment]
+    n_trips: int = 0
     updates: int = 0
+
+    def __post_init__(self) -> None:
+        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
 
     @property
     def reward(self) -> Any:  # type: ignore[override]
@@ -240,6 +246,20 @@ class Steps(World):
         wanted = set(agents)
         return {trip for trip in (*self.trained.kept.ids, *remembered) if trip.agent in wanted}
 
+    @property
+    def n_others(self) -> int:
+        """How many agents the model knows of where they go."""
+        return 0 if self.featurizer is None else len(self.featurizer.popularity.agents)
+
+    @property
+    def starts(self) -> list[float]:
+        """When the remembered or kept trips began; empty for states and actions."""
+        if self.featurizer is None:
+            return []
+        kept = self.trained.kept
+        times = self.featurizer.memory.times if len(self.featurizer.memory) else kept.columns["time"][kept.offsets[:-1]]
+        return [float(time) for time in times]
+
     def home(self, agent: str) -> Zone | None:
         """Returns the time zone in which the agents live; None for states and actions."""
         return self.zone
@@ -280,7 +300,7 @@ class Steps(World):
         """What scores are measured on."""
         return self.trained.calibration
 
-    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
+    def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
         """Returns the one calibration."""
         return [self.calibration]
 

@@ -8,9 +8,8 @@ is a subclass with an entry in :data:`WORLDS`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -22,9 +21,9 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.core.zones import Zone
 from astray.irl.shared import Reward
-from astray.model.agent_memory import AgentMemory
 from astray.model.files import ModelFile
 from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
+from astray.model.memories import Memories
 from astray.model.observing import Observed, Question
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
@@ -100,7 +99,7 @@ class World(ABC):
     weights: tuple[float, ...]
     anomalous: frozenset[TripId]
     updates: int
-    memories: Mapping[str, AgentMemory] = MappingProxyType({})
+    memories: Memories
 
     # ---------------------------------------------------------------- learning
 
@@ -193,6 +192,16 @@ class World(ABC):
         """What the model asks a person."""
         return ()
 
+    @property
+    @abstractmethod
+    def n_others(self) -> int:
+        """How many agents the model knows of where they go."""
+
+    @property
+    @abstractmethod
+    def starts(self) -> list[float]:
+        """When the remembered trips of a model of one agent or pool began; empty where there is no time."""
+
     @abstractmethod
     def home(self, agent: str) -> Zone | None:
         """Returns the time zone in which an agent lives; None if it is not known."""
@@ -217,8 +226,11 @@ class World(ABC):
         """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
 
     @abstractmethod
-    def calibrations(self, trips: Trajectories) -> Sequence[Calibration]:
-        """Returns what the trips of a chunk are measured on: what ``chunk.scale`` counts into."""
+    def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
+        """Returns what the trips of a chunk are measured on: what ``chunk.scale`` counts into.
+
+        A model of one agent or pool measures all trips alike, and needs none to tell.
+        """
 
     @abstractmethod
     def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:

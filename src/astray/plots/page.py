@@ -44,10 +44,10 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
 
     Examples
     --------
-    >>> from astray import IRLDetector
+    >>> from astray import Detector
     >>> from astray.simulate import city
     >>> trips = city(people=2, days=7, seed=0).trips
-    >>> detector = IRLDetector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
+    >>> detector = Detector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
     >>> page = explanation_page([detector.explain(trips, i) for i in (3, -1)])
     >>> page.startswith("<!doctype html>"), "http://" in page or "https://" in page
     (True, False)

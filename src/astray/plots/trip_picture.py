@@ -53,10 +53,10 @@ def explanation_figure(explanation: Explanation) -> Figure:
 
     Examples
     --------
-    >>> from astray import IRLDetector
+    >>> from astray import Detector
     >>> from astray.simulate import city
     >>> trips = city(people=2, days=7, seed=0).trips
-    >>> detector = IRLDetector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
+    >>> detector = Detector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
     >>> len(explanation_figure(detector.explain(trips.agent("p01"))).axes)  # the map, its colours, the time
     3
     """

@@ -21,7 +21,7 @@ from astray.scoring.decisions import Threshold, level, threshold
 if TYPE_CHECKING:
     from astray.core.trajectories import Trajectories
     from astray.core.zones import Zone
-    from astray.model.estimator import Detector
+    from astray.detector import Detector
     from astray.scoring.scores import AgentModel
 
 Fix = Any  # a sequence, a mapping or an object with time, lat and lon
@@ -77,11 +77,11 @@ class Session:
 
     Examples
     --------
-    >>> from astray import IRLDetector
+    >>> from astray import Detector
     >>> from astray.simulate import city
     >>> trips = city(people=2, days=10, seed=0).trips
     >>> mine, last = trips.agent("p00")[:-1], trips.agent("p00")[-1:]
-    >>> detector = IRLDetector().fit(mine)
+    >>> detector = Detector().fit(mine)
     >>> session = detector.open("p00")
     >>> for fix in zip(*(last.columns[name].tolist() for name in ("time", "lat", "lon"))):
     ...     score = session.update(fix)
@@ -108,7 +108,6 @@ class Session:
     ) -> None:
         if not reorder >= 0:
             raise DataError(f"reorder is {reorder}", remedy="give a number of seconds, 0 for none")
-        detector._require_fitted()
         model = detector.agent_model(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
         model.featurizer.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
         if eps is not None and false_alarm_rate is not None:
@@ -133,7 +132,7 @@ class Session:
 
     def levels(self, trip: Trajectories, model: AgentModel) -> tuple[float, float]:
         """The thresholds of a trip that begins: when it is whole, and as long as it goes on."""
-        given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector._eps()
+        given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector.fitted.eps
         if given is not None:
             eps = float(threshold(given, trip)[0])
             return eps, eps

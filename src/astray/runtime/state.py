@@ -19,7 +19,7 @@ from astray.model.fleet_file import FleetFile
 from astray.runtime.position import Position
 
 if TYPE_CHECKING:
-    from astray.model.estimator import Detector
+    from astray.detector import Detector
 
 KIND = "watch"
 VERSION = 6
@@ -87,7 +87,7 @@ def fingerprint(model: Detector) -> str:
     rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
 
     def parts() -> Iterable[bytes]:
-        yield repr((model.KIND, agent_model.featurizer.config)).encode()
+        yield repr((model.is_one, agent_model.featurizer.config)).encode()
         for reward in rewards:
             yield repr((reward.clip, reward.aspects)).encode()
             for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):

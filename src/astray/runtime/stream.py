@@ -20,8 +20,6 @@ from astray.scoring.decisions import ByContext, Threshold
 
 if TYPE_CHECKING:
     from astray.detector import Detector
-    from astray.model.estimator import Detector
-    from astray.detector import Detector
 
 
 class Needed(NamedTuple):

@@ -29,7 +29,6 @@ from astray.scoring.decisions import Threshold, level
 
 if TYPE_CHECKING:
     from astray.detector import Detector
-    from astray.detector import Detector
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
 
@@ -102,10 +101,10 @@ def watch(
     Examples
     --------
     >>> import io
-    >>> from astray import IRLDetector
+    >>> from astray import Detector
     >>> from astray.simulate import city
     >>> trips = city(people=1, days=10, seed=0).trips
-    >>> model = IRLDetector().fit(trips[:-1])
+    >>> model = Detector().fit(trips[:-1])
     >>> fixes = zip(*(trips[-1:].columns[name].tolist() for name in ("time", "lat", "lon")))
     >>> lines = ['{"agent": "p00", "time": %r, "lat": %r, "lon": %r}' % fix for fix in fixes]
     >>> out = io.StringIO()
@@ -115,7 +114,7 @@ def watch(
     >>> "trip_ended" in out.getvalue().splitlines()[-1]
     True
     """
-    model._require_fitted()
+    known = model.fitted
     if false_alarm_rate is not None:
         level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)  # if it can be promised
     if max_agents < 1:
@@ -144,7 +143,7 @@ def watch(
                 max_agents=max_agents,
                 max_early=max_early,
                 scores=scores,
-                strangers=model.KIND == "fleet" if strangers is None else strangers,
+                strangers=not known.is_one if strangers is None else strangers,
                 now=now,
             )
             saving = _Saving(kept_in, save_every)

@@ -1,4 +1,4 @@
-"""Memories: the fleet whose members live in the store's tables, and how it learns from a trip or from a verdict."""
+"""The served model: its memories live in the store's tables, and it learns from trips and from verdicts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from typing import Any, NamedTuple
 from astray.core.errors import DataError, InUseError, ModelFileError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import home_of
-from astray.features.context import Context
-from astray.features.featurizer import FeaturizerConfig
+from astray.detector import Detector, load
 from astray.features.memory import Memory
-from astray.features.popularity import Counted, Popularity, Visits
-from astray.model.agents import Codec, Member
-from astray.model.configuration import aspect_weights, featurizer_config
-from astray.detector import load
-from astray.detector import Detector
 from astray.model.fleet_file import checksum
 from astray.model.fleet_store import Entry, Row
-from astray.model.inbox import Inbox
-from astray.model.members import Members
-from astray.model.observing import LEARNED, Question
-from astray.model.pretrained import pretrained
+from astray.model.gps_trips import GpsTrips
+from astray.model.memories import Memories
+from astray.model.memory_bytes import MemoryCodec
+from astray.model.observing import Question, answer, drift_of, questions_of
 from astray.runtime.trip import OpenTrip
 from astray.service.preferences import put_setting
 from astray.service.store import Connection
@@ -45,7 +38,7 @@ class FleetTables:
 
     def __init__(self, connection: Connection, version: int) -> None:
         self._connection, self.version = connection, version
-        self.codec: Codec | None = None
+        self.codec: MemoryCodec | None = None
         self._known: OrderedDict[str, Entry | None] = OrderedDict()
 
     def shared(self, part: int) -> bytes:
@@ -82,7 +75,7 @@ class FleetTables:
         if checksum(agent, data) != entry.checksum:
             raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
         if found[7] != self.version and self.codec is not None:  # another reward gave its trips their scores
-            data = self.codec.pack(replace(self.codec.unpack(agent, data), measured=False))
+            data = self.codec.pack(replace(self.codec.unpack(data), measured=False))
         return data, entry
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
@@ -136,24 +129,16 @@ def _entry(row: Sequence[Any]) -> Entry:
     return Entry(0, bytes(told), int(trips), begun, ended, bool(waiting), str(zone))
 
 
-# -------------------------------------------------------------------- the fleet
+# -------------------------------------------------------------------- the model
 
 
-def blank_fleet() -> FleetDetector:
-    """A fleet that knows nobody yet, with the reward that ships with astray."""
-    fleet = FleetDetector()
-    fleet.reward_ = pretrained()
-    fleet.featurizer_config_ = featurizer_config(FeaturizerConfig(), None)
-    fleet.context_ = Context()
-    fleet.popularity_ = Popularity(fleet.featurizer_config_.popularity, Visits(Counted()))
-    fleet.aspect_weights_ = aspect_weights(fleet.reward_.aspects, None)
-    fleet.anomalous_ = frozenset()
-    fleet.members_ = Members(Codec.of(fleet.featurizer_config_, fleet.reward_), fleet._measured)
-    return fleet
+def blank_model() -> Detector:
+    """Returns a model that knows nobody yet, with the reward that ships with astray."""
+    return Detector(pooled=False).begin()
 
 
 def begin(connection: Connection, model: Path | None) -> None:
-    """Put a model into a store that has none yet: a fleet's file, or nobody and the reward that ships with astray."""
+    """Puts a model into a store that has none yet: that of a file, or one that knows nobody."""
     source = "" if model is None else checksum("model", model.read_bytes()).hex()
     known = connection.value("SELECT value FROM settings WHERE name = ?", (SOURCE,))
     if known is not None:
@@ -162,57 +147,118 @@ def begin(connection: Connection, model: Path | None) -> None:
                 "the store was begun with another model", place=model or "", remedy="name a new folder, or leave it out"
             )
         return
-    fleet = blank_fleet() if model is None else load(model)
-    if not isinstance(fleet, FleetDetector):
+    detector = blank_model() if model is None else load(model)
+    if detector.is_one:
         raise DataError("a model of one agent", place=model or "", remedy="give a fleet: astray fit with many agents")
-    fleet.to_store(FleetTables(connection, 1))
+    detector.to_store(FleetTables(connection, 1))
     put_setting(connection, SOURCE, source)
     put_setting(connection, VERSION, "1")
 
 
-def open_fleet(connection: Connection, version: int | None = None) -> FleetDetector:
-    """The fleet in a store, by the model that is in use or by an earlier one."""
-    tables = FleetTables(connection, version or version_in_use(connection))
-    fleet = FleetDetector.from_store(tables)
-    tables.codec = fleet.members_.codec
-    return fleet
+class ServedModel:
+    """A model of many agents whose memories live in the tables of a store."""
+
+    def __init__(self, tables: FleetTables) -> None:
+        self.tables, self.detector = tables, Detector.from_store(tables)
+        world = self.detector.fitted
+        if not isinstance(world, GpsTrips):
+            raise tables.wrong("a model that is not of GPS trips")
+        self.world = world
+        tables.codec = world.memories.codec
+
+    @classmethod
+    def open(cls, connection: Connection, version: int | None = None) -> ServedModel:
+        """Opens the model that is in use, or an earlier one."""
+        return cls(FleetTables(connection, version or version_in_use(connection)))
+
+    @property
+    def version(self) -> int:
+        """The version of the model."""
+        return self.tables.version
+
+    @property
+    def memories(self) -> Memories:
+        """What is known of each agent."""
+        return self.world.memories
+
+    def as_of(self, agent: str, data: bytes) -> Detector:
+        """Returns a detector that knows one agent by these bytes, or not at all without any, and nobody else."""
+        then = copy.copy(self.detector)
+        then.world_ = self.world.alone(agent, self.memories.codec.unpack(data) if data else None)
+        return then
+
+    def read_again(self, connection: Connection) -> None:
+        """Forgets what was read of its agents: others may have changed it."""
+        self.tables = FleetTables(connection, self.version)
+        self.tables.codec = self.memories.codec
+        self.memories.saved(self.tables)
+
+    def write(self) -> None:
+        """Writes the memories that were changed to their tables."""
+        changes = list(self.memories.changes())
+        for agent, row, before in changes:
+            self.tables.put(agent, row, before)
+        if changes:
+            self.memories.saved(self.tables)
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, trip: Trajectories, flagged: bool, p_value: float, was: OpenTrip) -> Lesson:
+        """Remembers a trip that was not flagged; lets a flagged one wait, and perhaps asks about it.
+
+        What decides is its score by the model that it began with, which the open trip that it ``was`` has.
+        """
+        (agent,) = trip.agents
+        seen = was.seen if self._knows_as_then(agent, was) else None
+        became, memory = self.world.take_trip(trip, flagged, p_value, seen)
+        drift = drift_of(agent, memory, self.world.common.observing)
+        return Lesson(became, questions_of(agent, memory), drift)
+
+    def _knows_as_then(self, agent: str, was: OpenTrip) -> bool:
+        """Returns True if an agent, and whom it is compared with, are known as when an open trip began."""
+        memory, then = self.memories.peek(agent), was.agent_model.featurizer
+        counts = Memory() if memory is None else memory.counts
+        is_same = counts is then.memory or not (len(counts) or len(then.memory))
+        return is_same and was.reward is self.world.reward and then.popularity.of_the_same(self.world.popularity)
+
+    def teach(self, trips: Trajectories, mine: bool) -> tuple[Question, ...]:
+        """Learns from a person's verdict on trips of one agent; returns the questions that are still open.
+
+        Confirmed anomalies never teach: the model refuses trips like them from then on.
+        """
+        (agent,) = trips.agents
+        named, memory = set(trips.ids), self.world.memory(agent)
+        waiting = [trip for trip in memory.inbox.waiting.trip_ids if trip in named]
+        if waiting:
+            self.memories[agent] = answer(memory, waiting, mine)
+        gone = trips[~trips.isin(waiting)]  # too many waited, and these have left
+        if len(gone):
+            if mine:
+                self.world.enroll(gone)
+            else:
+                self.world.forget_trips(agent, gone.trajectory_ids.tolist(), anomalous=True)
+                self.world.reject(gone)
+        if mine:
+            self.memories[agent] = self.world.memory(agent).keeping(trips, self.world.common)
+        self.world.anomalous = frozenset()  # the table of reviews knows them
+        return questions_of(agent, self.world.memory(agent))
+
+    def unlearn(self, trips: Sequence[TripId]) -> None:
+        """Takes trips out of what is known of their agent, to look at them again."""
+        for agent in {trip.agent for trip in trips}:
+            if agent in self.memories:
+                self.world.forget_trips(agent, [trip.trajectory for trip in trips if trip.agent == agent])
+
+    def forget(self, agent: str) -> None:
+        """Removes an agent and all that is known of it, also where others are compared with it."""
+        if agent in self.memories:
+            self.world.forget(agent)
+        self.detector.save_changes()
 
 
 def version_in_use(connection: Connection) -> int:
-    """The version of the model that new trips are scored by."""
+    """Returns the version of the model that new trips are scored by."""
     return int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
-
-
-def as_of(fleet: FleetDetector, agent: str, data: bytes) -> FleetDetector:
-    """A fleet that knows of one agent what these bytes say, nothing if there are none, and of nobody else."""
-    then = copy.copy(fleet)
-    then.members_ = Members(fleet.members_.codec, then._measured)
-    if data:
-        then.members_[agent] = fleet.members_.codec.unpack(agent, data)
-    return then
-
-
-def read_again(fleet: FleetDetector, connection: Connection) -> None:
-    """Forget what was read of its agents: others may have changed it."""
-    tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
-    anew = FleetTables(connection, tables.version)
-    anew.codec = tables.codec
-    fleet.members_.saved(anew)
-
-
-def write(fleet: FleetDetector) -> None:
-    """Write the members that were changed to their tables."""
-    tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
-    changes = list(fleet.members_.changes())
-    for agent, row, before in changes:
-        tables.put(agent, row, before)
-    if changes:
-        fleet.members_.saved(tables)
-
-
-# -------------------------------------------------------------------- learning
 
 
 class Lesson(NamedTuple):
@@ -220,69 +266,4 @@ class Lesson(NamedTuple):
 
     became: str  # learned, waiting, refused or known
     questions: tuple[Question, ...]  # that are open about its agent
-    drift: str  # what is said if many trips were flagged lately
-
-
-def learn(fleet: FleetDetector, trip: Trajectories, flagged: bool, p_value: float, was: OpenTrip) -> Lesson:
-    """Remember a trip that was not flagged; let a flagged one wait, and perhaps ask about it.
-
-    What decides is its score by the model that it began with, as the open trip that it was has it.
-    """
-    (agent,) = trip.agents
-    seen = was.seen if _is_known_as_then(fleet, agent, was) else None
-    if agent not in fleet.members_:
-        blank, tokens = Member.blank(fleet.featurizer_config_), fleet._common.observing.tokens
-        fleet.members_[agent] = replace(blank, inbox=Inbox(tokens=tokens), zone=home_of(trip))
-    learner, became = fleet._learner(agent).take(trip, flagged, p_value, seen)
-    fleet._keep(learner, int(became == LEARNED))
-    if became == LEARNED:
-        fleet.members_[agent] = fleet._member(agent).keeping(trip, fleet._common)
-    return Lesson(became, learner.questions, learner.drift)
-
-
-def _is_known_as_then(fleet: FleetDetector, agent: str, was: OpenTrip) -> bool:
-    """Whether an agent, and whom it is compared with, are known as they were when an open trip began."""
-    member, then = fleet.members_.counted(agent), was.agent_model.featurizer
-    memory = Memory() if member is None else member.memory
-    is_same = memory is then.memory or not (len(memory) or len(then.memory))
-    return is_same and was.reward is fleet.reward_ and then.popularity.of_the_same(fleet.popularity_)
-
-
-def teach(fleet: FleetDetector, trips: Trajectories, mine: bool) -> tuple[Question, ...]:
-    """A person has said whether trips of one agent were its own; gives the questions that are still open.
-
-    Confirmed anomalies never teach: what is like them is refused from then on.
-    """
-    (agent,) = trips.agents
-    named = set(trips.ids)
-    inbox = fleet._member(agent).inbox
-    waiting = [trip for trip in inbox.waiting.trip_ids if trip in named]
-    if waiting:
-        fleet._keep(fleet._learner(agent).answer(waiting, mine), len(waiting) if mine else 0)
-    gone = trips[~trips.isin(waiting)]  # too many waited, and these have left
-    if len(gone):
-        if mine:
-            fleet.enroll(gone)
-        else:
-            fleet.forget_trips(agent, gone.trajectory_ids.tolist(), anomalous=True)
-            fleet._know(gone)
-    if mine:
-        fleet.members_[agent] = fleet._member(agent).keeping(trips, fleet._common)
-    fleet.anomalous_ = frozenset()  # the table of reviews knows them
-    return tuple(Question(agent, group) for group in fleet._member(agent).inbox.asked)
-
-
-def unlearn(fleet: FleetDetector, trips: Sequence[TripId]) -> None:
-    """Take trips out of what is known of their agent, to look at them again."""
-    for agent in {trip.agent for trip in trips}:
-        if agent in fleet.members_:
-            fleet.forget_trips(agent, [trip.trajectory for trip in trips if trip.agent == agent])
-
-
-def forget(fleet: FleetDetector, agent: str) -> None:
-    """Remove an agent and all that is known of it, also where others are compared with it."""
-    if agent in fleet.members_:
-        fleet.forget(agent)
-    tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
-    fleet.save_changes()
+    drift: str  # a warning if many trips were flagged lately

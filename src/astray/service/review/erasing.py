@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from astray.service import memories
 from astray.service.review.teaching import put_audit
 from astray.service.scoring.scorer import Scorer
 from astray.service.store.schema import OF_AN_AGENT
@@ -20,7 +19,7 @@ def erase(scorer: Scorer, agent: str, by: str) -> int:
     """
     if not scorer.connection.rows("SELECT 1 FROM agents WHERE agent = ?", (agent,)):
         raise LookupError(agent)
-    memories.forget(scorer.fleet, agent)
+    scorer.served.forget(agent)
     rows = sum(scorer.connection.run(f"DELETE FROM {table} WHERE agent = ?", (agent,)) for table in OF_AN_AGENT)
     rows += scorer.connection.run("DELETE FROM agents WHERE agent = ?", (agent,))
     scorer.drop(agent)

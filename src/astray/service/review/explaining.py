@@ -13,7 +13,6 @@ import numpy as np
 from astray.core.errors import UnknownAgentWarning
 from astray.core.threads import one_thread
 from astray.explain import Explanation
-from astray.detector import Detector
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service.scoring.event_rows import trip_name
@@ -62,8 +61,8 @@ class Explainer:
 
 
 @lru_cache(2)
-def _fleet(connection: Connection, version: int) -> FleetDetector:
-    return memories.open_fleet(connection, version)
+def _model(connection: Connection, version: int) -> memories.ServedModel:
+    return memories.ServedModel.open(connection, version)
 
 
 def explained(connection: Connection, task: Task) -> Made | None:
@@ -71,14 +70,13 @@ def explained(connection: Connection, task: Task) -> Made | None:
     found = _of_alert(connection, task) if task.alert else _of_trip(connection, task)
     if found is None:
         return None
-    fleet = _fleet(connection, found.model)
-    memories.read_again(fleet, connection)
-    if found.member is not None:
-        fleet = memories.as_of(fleet, task.agent, found.member)
+    model = _model(connection, found.model)
+    model.read_again(connection)
+    detector = model.detector if found.member is None else model.as_of(task.agent, found.member)
     trip = stored_trip(connection, task.agent, task.trip, found.start, found.end)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownAgentWarning)  # a first trip is nobody's yet
-        return told(fleet.explain(trip)) if trip.n_rows else None
+        return told(detector.explain(trip)) if trip.n_rows else None
 
 
 class _Found(NamedTuple):

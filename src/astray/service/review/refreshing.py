@@ -16,8 +16,6 @@ import numpy as np
 
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
-from astray.detector import Detector
-from astray.model.fleet_features import measured
 from astray.model.fleet_training import GoingOnConfig, go_on
 from astray.service import memories
 from astray.service.preferences import put_setting
@@ -94,10 +92,10 @@ class Refresher:
         connection = open_reader(self._address)
         try:
             with one_thread():
-                fleet = memories.open_fleet(connection, task.model)
+                served = memories.ServedModel.open(connection, task.model)
                 if isinstance(task, Recalibration):
-                    return recalibrated(connection, fleet, task)
-                return refreshed(connection, fleet, task, self._sharing)
+                    return recalibrated(served, task)
+                return refreshed(connection, served, task, self._sharing)
         finally:
             connection.close()
 
@@ -105,19 +103,17 @@ class Refresher:
 # -------------------------------------------------------------------- in the other process
 
 
-def recalibrated(connection: Connection, fleet: FleetDetector, task: Recalibration) -> Recalibration | None:
-    """An agent measured anew: every trip that it keeps, held out of its memory."""
-    tables = memories.FleetTables(connection, task.model)
-    found = tables.read(task.agent)
+def recalibrated(served: memories.ServedModel, task: Recalibration) -> Recalibration | None:
+    """Measures an agent anew: every trip that it keeps, held out of its memory."""
+    found, codec = served.tables.read(task.agent), served.memories.codec
     if found is None:
         return None
-    member = fleet.members_.codec.unpack(task.agent, found[0])
-    again = measured(task.agent, member, fleet._common)
-    return Recalibration(task.agent, task.model, found[1].checksum, fleet.members_.codec.pack(again))
+    again = served.world.measure(task.agent, codec.unpack(found[0]))
+    return Recalibration(task.agent, task.model, found[1].checksum, codec.pack(again))
 
 
 def refreshed(
-    connection: Connection, fleet: FleetDetector, task: NewReward, sharing: GoingOnConfig
+    connection: Connection, served: memories.ServedModel, task: NewReward, sharing: GoingOnConfig
 ) -> NewReward | None:
     """The parts of a model whose reward went on learning from the agents' newest normal trips."""
     asked = "SELECT agent FROM members WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
@@ -133,11 +129,11 @@ def refreshed(
         return None
     trips = Trajectories.concat(found)
     rng = np.random.default_rng(0)
-    learned = go_on(fleet.reward_, trips, fleet.featurizer_config_, sharing, rng)
+    learned = go_on(served.world.reward, trips, served.world.config, sharing, rng)
     if learned is None:
         return None
-    fleet.reward_ = learned
-    return task._replace(parts=tuple(fleet._shared().items()))
+    served.world.reward = learned
+    return task._replace(parts=tuple(served.detector.shared_parts.items()))
 
 
 # -------------------------------------------------------------------- swapped in
@@ -154,12 +150,10 @@ def swap_in(scorer: Scorer, made: Refresh) -> None:
 
 
 def _swap_scale(scorer: Scorer, made: Recalibration) -> None:
-    tables = scorer.fleet.members_.store
-    assert isinstance(tables, memories.FleetTables)
-    entry = tables.entry(made.agent)
+    entry = scorer.served.tables.entry(made.agent)
     if entry is not None and entry.checksum == made.before:
         pin(scorer, made.agent)
-        scorer.fleet.members_[made.agent] = scorer.fleet.members_.codec.unpack(made.agent, made.data)
+        scorer.served.memories[made.agent] = scorer.served.memories.codec.unpack(made.data)
 
 
 def _swap_reward(scorer: Scorer, made: NewReward) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from astray.core.trajectories import Trajectories
 from astray.model.observing import LEARNED, REFUSED
-from astray.service import memories
 from astray.service.review.queue import QUESTION
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
@@ -36,9 +35,9 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
     if verdict != "unsure":
         mine = verdict == "normal"
         found = _stored(connection, agent, trips)
-        if found is not None and agent in scorer.fleet.members_:
+        if found is not None and agent in scorer.served.memories:
             pin(scorer, agent)
-            questions = memories.teach(scorer.fleet, found, mine)
+            questions = scorer.served.teach(found, mine)
             scorer.ask(agent, questions)
             note_taught(connection, agent, trips, mine)
             tracked = scorer.tracked(agent)

@@ -9,7 +9,6 @@ from astray.core.trip_ids import TripId
 from astray.core.trips import Cutter, TripRules
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip
-from astray.service import memories
 from astray.service.batches import FeedFix
 from astray.service.review.teaching import note_taught
 from astray.service.scoring.event_rows import trip_name
@@ -42,14 +41,14 @@ def rescore(scorer: Scorer, agent: str) -> None:
     met = _meets(log, before.rules, set(stored.values()), before.late[1])
     # What is looked at again is measured on a past in which it has no part.
     again = [trip for trip, started in stored.items() if started < met]
-    memories.unlearn(scorer.fleet, [TripId(agent, trip) for trip in again])
+    scorer.served.unlearn([TripId(agent, trip) for trip in again])
     found: set[str] = set()
 
     def ended(tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
         found.add(trip.trip)
         _store(scorer, tracked, trip, was)
 
-    after = Tracked(scorer.fleet, agent, ended)
+    after = Tracked(scorer.served.detector, agent, ended)
     for fix in log:
         after.take(fix)
         if after.open_since >= met:
@@ -88,10 +87,10 @@ def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> 
         "SELECT verdict FROM reviews WHERE item = ? AND taught_at IS NOT NULL", (trip_name(*trip.id),)
     )
     if verdict in ("normal", "anomaly"):
-        memories.teach(scorer.fleet, scorer.fixes_of(trip), verdict == "normal")
+        scorer.served.teach(scorer.fixes_of(trip), verdict == "normal")
         note_taught(scorer.connection, trip.agent, [trip.trip], verdict == "normal")
     alerted = "SELECT 1 FROM alerts WHERE agent = ? AND trip = ?"
-    if flagged and trip.history >= scorer.fleet.min_history and not scorer.connection.rows(alerted, trip.id):
+    if flagged and trip.history >= scorer.served.detector.min_history and not scorer.connection.rows(alerted, trip.id):
         scorer.open_alert(trip, 1, trip.end, trip.decision, closed=True, late=True)
 
 

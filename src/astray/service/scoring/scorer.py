@@ -85,9 +85,9 @@ class Scorer:
 
     def reopen(self) -> None:
         """Forget everything that is not in the store: after a transaction that failed, or with another model."""
-        self.fleet = memories.open_fleet(self.connection)
+        self.served = memories.ServedModel.open(self.connection)
         self.preferences = prefs.load(self.connection)
-        self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
+        self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         self._agents.clear()
         self.touched, self.news = {}, []
         self._held = 0
@@ -96,9 +96,7 @@ class Scorer:
     @property
     def version(self) -> int:
         """The version of the model in use."""
-        tables = self.fleet.members_.store
-        assert isinstance(tables, memories.FleetTables)
-        return tables.version
+        return self.served.version
 
     # ---------------------------------------------------------------- fixes
 
@@ -192,7 +190,7 @@ class Scorer:
         row = self.connection.row(f"SELECT {', '.join(AGENT)} FROM agents WHERE agent = ?", (agent,))
         if row is None and not new:
             return None
-        tracked = Tracked(self.fleet, agent, self.ended)
+        tracked = Tracked(self.served.detector, agent, self.ended)
         if row is None:
             tracked.since, self.known = self.now, self.known + 1
         else:
@@ -209,15 +207,15 @@ class Scorer:
     def set_preferences(self, wanted: prefs.Preferences) -> None:
         """Go by other preferences from now on; trips that are under way keep their thresholds."""
         self.preferences = wanted
-        self.fleet.false_alarm_rate = wanted.false_alarm_rate
+        self.served.detector.false_alarm_rate = wanted.false_alarm_rate
 
     def use_model(self, version: int) -> None:
         """Score new trips by another model; those under way keep the one that they began with."""
-        memories.write(self.fleet)
-        self.fleet = memories.open_fleet(self.connection, version)
-        self.fleet.false_alarm_rate = self.preferences.false_alarm_rate
+        self.served.write()
+        self.served = memories.ServedModel.open(self.connection, version)
+        self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         for tracked in self._agents.values():
-            tracked.detector = self.fleet
+            tracked.detector = self.served.detector
 
     def replace(self, tracked: Tracked) -> None:
         """Go on with another session of an agent."""
@@ -235,11 +233,11 @@ class Scorer:
             tracked.n, tracked.model = int(found[0]), int(found[1])
             pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
             if pin is not None:  # what was known when its trip began
-                then = memories.open_fleet(self.connection, int(pin[0]))
-                then.false_alarm_rate = self.fleet.false_alarm_rate
-                tracked.detector = memories.as_of(then, agent, bytes(pin[1]))
+                then = memories.ServedModel.open(self.connection, int(pin[0]))
+                then.detector.false_alarm_rate = self.served.detector.false_alarm_rate
+                tracked.detector = then.as_of(agent, bytes(pin[1]))
             tracked.restore(Snapshot(np.frombuffer(found[2], np.float64)))
-            tracked.detector = self.fleet
+            tracked.detector = self.served.detector
         since = -math.inf if tracked.settled is None else tracked.settled
         tracked.ended = _not_again
         asked = (
@@ -256,7 +254,7 @@ class Scorer:
     def end_silent(self, now: float) -> None:
         """End the trips of agents from whom nothing came for so long that a trip is over."""
         self.now = now
-        gap = self.fleet.featurizer_config_.faults.gap
+        gap = self.served.world.config.faults.gap
         asked = "SELECT agent FROM agents WHERE trip IS NOT NULL AND arrived < ? AND time < ? ORDER BY agent LIMIT 200"
         for (agent,) in self.connection.rows(asked, (now - gap, now - gap)):
             tracked = self.tracked(str(agent))
@@ -266,7 +264,7 @@ class Scorer:
 
     def write_agents(self) -> None:
         """Write the rows of the agents that were changed, their snapshots where one is due, and what was learned."""
-        memories.write(self.fleet)
+        self.served.write()
         rows, snapshots = [], []
         for agent, t in self.touched.items():
             late_from, late_until = t.late or (None, None)
@@ -305,7 +303,7 @@ class Scorer:
             return
         if alerting:
             self.close_alert(tracked, trip.trip, score.time, "back to normal", tracked.alerts)
-        elif trip.history >= self.fleet.min_history:
+        elif trip.history >= self.served.detector.min_history:
             tracked.alerts += 1
             tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
             self.open_alert(trip, tracked.alerts, score.time, score.alert)
@@ -317,7 +315,7 @@ class Scorer:
             return
         if alerting:
             tracked.alert = None
-        elif trip.history >= self.fleet.min_history:
+        elif trip.history >= self.served.detector.min_history:
             tracked.alerts += 1
             tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
 
@@ -378,7 +376,7 @@ class Scorer:
         alerts, tracked.alerts = tracked.alerts, 0
         self.close_alert(tracked, trip.trip, trip.end, "trip ended", alerts)
         flagged = self.store_trip(tracked, trip, was, late=False)
-        if flagged and not alerts and trip.history >= self.fleet.min_history:  # only the whole trip shows it
+        if flagged and not alerts and trip.history >= self.served.detector.min_history:  # only the whole trip shows it
             self.open_alert(trip, 1, trip.end, trip.decision, closed=True)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
@@ -390,7 +388,7 @@ class Scorer:
         known = None
         if flagged:
             known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
-        lesson = memories.learn(self.fleet, self.fixes_of(trip), flagged, trip.p_value, was)
+        lesson = self.served.learn(self.fixes_of(trip), flagged, trip.p_value, was)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))
@@ -418,13 +416,13 @@ class Scorer:
 
     def known_of(self, agent: str) -> bytes:
         """What is known of an agent, to explain a trip with later; nothing of a stranger."""
-        member = self.fleet.members_.get(agent)
-        return b"" if member is None else self.fleet.members_.codec.pack(member)
+        memory = self.served.memories.get(agent)
+        return b"" if memory is None else self.served.memories.codec.pack(memory)
 
     def past(self, agent: str) -> int:
         """How many trips of an agent are remembered."""
-        member = self.fleet.members_.counted(agent)
-        return 0 if member is None else len(member.memory)
+        memory = self.served.memories.peek(agent)
+        return 0 if memory is None else len(memory.counts)
 
     def fixes_of(self, trip: TripScore) -> Trajectories:
         """The fixes of a trip, from the log."""

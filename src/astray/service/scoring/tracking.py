@@ -13,7 +13,7 @@ from astray.runtime.trip import OpenTrip, score_open
 from astray.service.batches import FeedFix
 
 if TYPE_CHECKING:
-    from astray.model.estimator import Detector
+    from astray.detector import Detector
 
 SESSION_BYTES = 30_000  # that an agent at rest takes, about
 
