@@ -52,7 +52,7 @@ def fit_learning_fleet(past: Path, model: Path) -> None:
 
     sharing = {"least_agents": 2, "memories": 2, "demonstrations": 10, "short_demonstrations": 6}
     sharing |= {"imagined": 5, "reference": 40}
-    astray.FleetDetector(iterations=2, sharing=sharing, seed=0).fit(astray.read(past)).save(model)
+    astray.Detector(iterations=2, sharing=sharing, seed=0).fit(astray.read(past)).save(model)
 
 
 def explain(model: Path, trips: Path, trip: str) -> Any:
@@ -68,7 +68,7 @@ class Steps:
     def __init__(self, **settings: Any) -> None:
         import astray
 
-        self.detector = astray.IRLDetector(seed=0, **settings)
+        self.detector = astray.Detector(seed=0, **settings)
 
     @staticmethod
     def runs(states: Sequence[Any], actions: Sequence[Any], agent: str = "") -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +28,8 @@ Array = NDArray[Any]
 Degrees = tuple[Array, Array]
 
 RECENT = 300  # of an agent's trips, the newest, are kept as they are, and set its scale
-PER_DEGREE, PER_SECOND = 1e7, 1e3  # precision of kept trips: centimetres and milliseconds
+COARSE = {"time": 1e3, "lat": 1e7, "lon": 1e7}  # precision of kept trips: milliseconds and centimetres
+FINE = {"time": 1e6, "lat": 1e11, "lon": 1e11}  # of thinned ones, whose fixes were computed
 CENTRES = 2.0, 1.0  # to a degree of latitude and of longitude: where metres begin
 SOLAR_SECONDS = 240.0  # that the sun is earlier a degree further east
 FARTHEST = 89.0  # degrees of latitude: at a pole there is no east
@@ -213,9 +214,8 @@ class AgentMemory:
         return own_scale(common.reward, common.weights, self.own, self.history, common.scaling)
 
 
-def as_kept(trips: Trajectories, config: FeaturizerConfig) -> Trajectories:
-    """Rounds trips to the centimetre and the millisecond; keeps the context that the featurizer looks at."""
-    rounded = {"time": PER_SECOND, "lat": PER_DEGREE, "lon": PER_DEGREE}
-    columns = {name: np.rint(trips.columns[name] * per) / per for name, per in rounded.items()}
+def as_kept(trips: Trajectories, config: FeaturizerConfig, precision: Mapping[str, float] = COARSE) -> Trajectories:
+    """Rounds trips as a file holds them; keeps the context that the featurizer looks at."""
+    columns = {name: np.rint(trips.columns[name] * per) / per for name, per in precision.items()}
     context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
     return Trajectories._trusted(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)

@@ -17,7 +17,7 @@ from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, s
 from astray.features.popularity import Counted, Keys, Popularity, Visits
 from astray.irl.population import Population
 from astray.irl.shared import Reward
-from astray.model.agent_memory import as_kept
+from astray.model.agent_memory import FINE, as_kept
 from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
 from astray.model.files import plain
 from astray.model.fleet_training import go_on, popularity_of
@@ -128,7 +128,7 @@ def enrol_one(
     featurizer, own, suspects = scored_past(past, featurizer, reward, weights, *how)
     kept = without(thin(past[drawn(len(past.trips), parameters.keep, rng)], featurizer), suspects)
     kept = kept[kept.isin(featurizer.memory.trip_ids)]
-    return Enrolled(reward, featurizer, own, as_kept(kept, featurizer.config), suspects)
+    return Enrolled(reward, featurizer, own, as_kept(kept, featurizer.config, FINE), suspects)
 
 
 def enrol_pool(

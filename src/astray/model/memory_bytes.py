@@ -18,7 +18,7 @@ from astray.features.familiarity import Frame
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.irl.shared import Reward
-from astray.model.agent_memory import PER_DEGREE, PER_SECOND, AgentMemory
+from astray.model.agent_memory import COARSE, FINE, AgentMemory
 from astray.model.compact import (
     KEYS,
     POSTINGS,
@@ -127,7 +127,8 @@ class MemoryCodec:
         def take(n: int) -> list[Array]:
             return [next(parts) for _ in range(n)]
 
-        numbers, bits, frame = take(3)
+        numbers, bits, place = take(3)
+        frame = _unpack_frame(place)
         if len(numbers) != 3 or len(bits) != 2 or bits[0] < 1 or bits[1] not in (0, 1) or not np.isfinite(numbers[2]):
             raise ValueError("its numbers are not those of an agent")
         names, (whose, times) = as_texts(take(2)), take(2)
@@ -149,13 +150,13 @@ class MemoryCodec:
         )
         return AgentMemory(
             counts,
-            self._unpack_kept(counts, kept, rest),
+            self._unpack_kept(counts, kept, frame, rest),
             self._own(scores, n, numbers[:2]),
             bool(bits[1]),
             inbox,
             as_rising(cells),
             Zone.of(rest["zone"]) if rest["zone"] else None,
-            _unpack_frame(frame),
+            frame,
             _trip_ids(rest["suspects"]),
         )
 
@@ -165,7 +166,9 @@ class MemoryCodec:
         location = None if np.isnan(step).any() else Location(*step.tolist())
         return OwnScores(scores.reshape(n, 2, self.aspects), location)
 
-    def _unpack_kept(self, counts: Memory, kept: Sequence[Array], rest: dict[str, Any]) -> Trajectories | None:
+    def _unpack_kept(
+        self, counts: Memory, kept: Sequence[Array], frame: Frame | None, rest: dict[str, Any]
+    ) -> Trajectories | None:
         which, lengths, *columns = kept
         n_fixes = int(lengths.sum(dtype=np.int64))
         if (
@@ -176,9 +179,8 @@ class MemoryCodec:
             raise ValueError("its trips do not fit together")
         if not len(which):
             return None
-        time, lat, lon = (
-            np.cumsum(c) / per for c, per in zip(columns, (PER_SECOND, PER_DEGREE, PER_DEGREE), strict=True)
-        )
+        precision = COARSE if frame is None else FINE
+        time, lat, lon = (np.cumsum(c) / per for c, per in zip(columns, precision.values(), strict=True))
         context: dict[str, Array] = {}
         if any(self.context):
             context = {name: np.array(rest["numbers"][name], np.float64) for name in self.context[0]}
@@ -218,8 +220,8 @@ def _pack_kept(memory: AgentMemory) -> list[Array]:
     if kept is None:
         return [np.zeros(0, t) for t in _KEPT]
     which = replace(memory.counts).number_of(kept.ids)
-    columns = (("time", PER_SECOND), ("lat", PER_DEGREE), ("lon", PER_DEGREE))
-    whole = [np.rint(kept.columns[name] * per).astype(np.int64) for name, per in columns]
+    precision = COARSE if memory.frame is None else FINE
+    whole = [np.rint(kept.columns[name] * per).astype(np.int64) for name, per in precision.items()]
     return [which.astype(np.uint32), kept.lengths.astype(np.uint32), *(np.diff(v, prepend=0) for v in whole)]
 
 
