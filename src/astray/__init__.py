@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from astray.core.trip_ids import TripId
     from astray.explain import Explanation
     from astray.model.agent import IRLDetector
-    from astray.model.files import load
     from astray.model.fleet import FleetDetector
+    from astray.model.loading import load
     from astray.readers import read
     from astray.scoring.decisions import ByContext, ByHour
 
@@ -41,7 +41,7 @@ _HOMES = {
     "IRLDetector": "astray.model.agent",
     "Trajectories": "astray.core.trajectories",
     "TripId": "astray.core.trip_ids",
-    "load": "astray.model.files",
+    "load": "astray.model.loading",
     "read": "astray.readers",
 }
 

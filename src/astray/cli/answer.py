@@ -49,7 +49,7 @@ def command(
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
     """
-    from astray.model.files import load
+    from astray.model.loading import load
 
     if not trips:
         if mine is not None:

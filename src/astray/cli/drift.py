@@ -95,8 +95,8 @@ class Drift:
     def _older(self, agents: Sequence[str]) -> IRLDetector | FleetDetector:
         """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
         from astray.features.memory import Memory
-        from astray.model.files import load
         from astray.model.fleet import FleetDetector
+        from astray.model.loading import load
 
         older = load(self.model)
         if isinstance(older, FleetDetector):

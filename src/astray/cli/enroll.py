@@ -34,11 +34,11 @@ def command(
       [dim]# the second of four jobs that enrol everybody[/dim]
       astray enroll fleet.astray all.csv --part 2/4
     """
-    from astray.cli.enrolling import enrol, in_place
+    from astray.cli.enrolling import enrol
     from astray.cli.inputs import Source, read_part
     from astray.jobs.work import unfinished_work
-    from astray.model.files import load
     from astray.model.fleet import FleetDetector
+    from astray.model.loading import load
 
     fleet = load(model)
     if not isinstance(fleet, FleetDetector):
@@ -49,7 +49,6 @@ def command(
     source.keep_from(output)
     drift = Drift(fleet, model, settings.quiet)
     if output is None or (output.exists() and output.samefile(model)):
-        in_place(fleet, model)
         counted = enrol(model, source, chosen, drift.look)
         now = load(model)
     else:

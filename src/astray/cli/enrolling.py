@@ -10,13 +10,6 @@ from astray.cli.workers import at_work
 from astray.core.trajectories import Trajectories
 from astray.jobs.enrolment import enrolled
 from astray.jobs.slabs import Batch, in_part
-from astray.model.fleet import FleetDetector
-
-
-def in_place(fleet: FleetDetector, model: Path) -> None:
-    """Let the file of a fleet that is of an earlier version be of this one, so that rows can be written to it."""
-    if fleet.members_.store is None:
-        fleet.save(model)
 
 
 def enrol(

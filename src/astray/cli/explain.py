@@ -57,7 +57,7 @@ def command(
     if output is not None:
         check_target(output, (".png", ".svg", ".html"))
     from astray.cli.inputs import Source
-    from astray.model.files import load
+    from astray.model.loading import load
 
     detector = load(model)
     source = Source.of(file, settings, detector, agent)

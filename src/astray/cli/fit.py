@@ -141,8 +141,8 @@ def _streamed(source: Source, output: Path, part: str | None) -> FleetDetector |
     from astray.cli.inputs import read_part
     from astray.jobs.slabs import part_of, sampled
     from astray.jobs.work import unfinished_work
-    from astray.model.files import load
     from astray.model.fleet import FleetDetector
+    from astray.model.loading import load
     from astray.readers import Report
 
     settings, chosen = source.settings, read_part(part)

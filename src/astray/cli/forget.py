@@ -40,8 +40,8 @@ def command(
       astray forget fleet.astray taxi-42 --trip 20140213-3 --trip 20140214-1
     """
     from astray.core.trip_ids import find_trips
-    from astray.model.files import load
     from astray.model.fleet import FleetDetector
+    from astray.model.loading import load
 
     detector = load(model)
     if not trip:

@@ -40,7 +40,7 @@ def command(
       astray info me.astray
       astray info fleet.astray --json | jq .agents
     """
-    from astray.model.files import load
+    from astray.model.loading import load
 
     detector = load(model)
     about = _about(model, detector)
@@ -62,13 +62,12 @@ def command(
 def _about(file: Path, model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """The file, and what the model has seen."""
     from astray import __version__
-    from astray.model.files import VERSION
+    from astray.model.file import VERSION
     from astray.model.fleet import FleetDetector
-    from astray.model.fleet_file import VERSION as FLEET_VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
-    about |= {"format": FLEET_VERSION if isinstance(model, FleetDetector) else VERSION, "astray": __version__}
+    about |= {"format": VERSION, "astray": __version__}
     if isinstance(model, FleetDetector):
         rows = dict(model.members_.rows())
         trips = sorted(row.trips for row in rows.values())
@@ -111,8 +110,8 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 
 def _calibration(model: IRLDetector | FleetDetector) -> dict[str, Any]:
     """What scores are measured on: how many trips p-values are read from, and of one agent the scale."""
-    from astray.model.files import configured
     from astray.model.fleet import FleetDetector
+    from astray.model.values import configured
     from astray.scoring.scale_config import ScaleConfig
 
     if isinstance(model, FleetDetector):

@@ -38,7 +38,7 @@ def command(
     """
     from astray.cli.inputs import Source, refuse_unknown
     from astray.core.writers import table_writer
-    from astray.model.files import load
+    from astray.model.loading import load
 
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}

@@ -60,8 +60,8 @@ def command(
         raise AstrayError("there is nothing to learn", remedy="give a FILE of trips, or --anomalous TRIP")
     from astray.cli.inputs import Source, refuse_unknown
     from astray.model.agent import IRLDetector
-    from astray.model.files import load
     from astray.model.fleet import FleetDetector
+    from astray.model.loading import load
 
     detector = load(model)
     further: Trajectories | None = None

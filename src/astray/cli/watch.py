@@ -72,7 +72,7 @@ def command(
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
     from astray.cli.inputs import only_agent
-    from astray.model.files import load
+    from astray.model.loading import load
     from astray.runtime.watcher import watch
 
     for name, file in (("--output", output), ("--state", state)):

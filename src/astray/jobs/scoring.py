@@ -24,8 +24,8 @@ from astray.core.settings import Settings
 from astray.core.trajectories import Trajectories
 from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Done, Result, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.model.files import load
 from astray.model.fleet import FleetDetector
+from astray.model.loading import load
 
 if TYPE_CHECKING:
     from astray.model.agent import IRLDetector

@@ -15,7 +15,7 @@ from astray.core.settings import check_parameters
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, by_place, home_of
+from astray.core.zones import Zone, home_of
 from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
@@ -33,10 +33,10 @@ from astray.model.configuration import (
     preset,
     scale_config,
 )
-from astray.model.files import ModelFile, configured, plain
 from astray.model.inbox import Inbox
 from astray.model.observing import Learner, Observing
 from astray.model.own_reward import further_steps, geo_world, step_world, train
+from astray.model.packing import Contents
 from astray.model.parameters import AgentParameters
 from astray.model.parts import Packed, pack_ids, unpack_ids
 from astray.model.pool_reward import enrol_pool
@@ -45,6 +45,7 @@ from astray.model.shared_reward import enrol, shared_reward
 from astray.model.trained import Trained
 from astray.model.training import remember, sample
 from astray.model.updating import check_steps, first_lesson, given_again, others, sort_out, without
+from astray.model.values import configured, plain
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import OwnScores, own_scale
@@ -437,13 +438,6 @@ class IRLDetector(AgentParameters, Observing):
         self._require_fitted()
         return list(self.agents_)
 
-    def _zone(self, model: ModelFile) -> Zone | None:
-        """The zone that a file names; those of earlier versions name none, but know the place."""
-        named = model.value("zone", str) if "zone" in model.values else ""
-        if named or self.featurizer_ is None:
-            return Zone.of(named) if named else None
-        return by_place(self.featurizer_.projection.lat, self.featurizer_.projection.lon)
-
     def _home(self, agent: str) -> Zone | None:
         return self.zone_
 
@@ -529,13 +523,14 @@ class IRLDetector(AgentParameters, Observing):
         return Packed.together([Packed(own, pack_ids("anomalous", sorted(self.anomalous_))), trained.pack()])
 
     @classmethod
-    def from_file(cls, model: ModelFile) -> Self:
+    def from_file(cls, model: Contents) -> Self:
         """The detector that a file holds; see :func:`astray.load`."""
         detector = cls._of_parameters(model)
         detector._take(Trained.unpack(model))
         detector.config_ = model.value("config", dict[str, Any])
         detector.agents_ = model.value("agents", tuple[str, ...])
-        detector.zone_ = detector._zone(model)
+        zone = model.value("zone", str)
+        detector.zone_ = Zone.of(zone) if zone else None
         detector.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
         detector.n_trips_ = model.value("n_trips", int)
         detector.n_updates_ = model.value("n_updates", int)

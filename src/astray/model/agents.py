@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, by_place
+from astray.core.zones import Zone
 from astray.features.context import Context
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frame
@@ -34,10 +34,8 @@ from astray.model.compact import (
     texts,
     unpack_arrays,
 )
-from astray.model.files import ModelFile
-from astray.model.fleet_store import Row
-from astray.model.inbox import Inbox, ObservingConfig, flags_of, postings_by_trip, unpack_inboxes
-from astray.model.parts import sound
+from astray.model.inbox import Inbox, ObservingConfig, flags_of, postings_by_trip
+from astray.model.store import Row
 from astray.scoring.normality import Location
 from astray.scoring.own_scale import OwnScale, OwnScores, own_scale
 from astray.scoring.scale_config import ScaleConfig
@@ -384,42 +382,3 @@ def _unpack_named(arrays: Sequence[Array]) -> Memory:
         raise ValueError("its waiting trips do not fit together")
     cut = np.split(keys, np.cumsum(sizes)[:-1]) if len(ids) else []
     return Memory().add(dict(zip(ids, cut, strict=True)), dict(zip(ids, times.tolist(), strict=True)))
-
-
-# -------------------------------------------------------------------- as files of earlier versions hold them
-
-
-def unpack_members(model: ModelFile, config: FeaturizerConfig, aspects: int) -> dict[str, Member]:
-    """The members of a file up to version 5: all memories, one after the other, with offsets."""
-    agents = model.text("agents")
-    n = len(agents)
-    centre = model.array("agents.centre", np.float64, n, 2)
-    model.array("agents.utc_offset", np.float64, n)  # every trip has its own now
-    zones = model.text("agents.zone", n) if "agents.zone.ends" in model.arrays else [""] * n  # of an earlier version
-    glued = "trips.ids.utf8" in model.arrays  # up to version 4: agent/trajectory
-    names = model.text("trips.ids" if glued else "trips.trajectories")
-    times = model.array("trips.times", np.float64, len(names))
-    scores = model.array("trips.scores", np.float32, len(names), 2, aspects, gaps=True)
-    step = model.array("agents.step", np.float64, n, 2, gaps=True)
-    keys = model.array("postings.keys", np.uint64, None)
-    trips = model.array("postings.trips", np.int32, len(keys))
-    xy = model.array("ways.xy", np.float32, None, 2)
-    points = model.offsets("ways.points", len(xy))
-    of_trips = model.offsets("agents.trips", len(names), n)
-    of_postings = model.offsets("agents.postings", len(keys), n)
-    of_ways = model.offsets("agents.ways", len(points) - 1, n)
-    inboxes = unpack_inboxes(model, "inbox", n)
-    members = {}
-    for i, agent in enumerate(agents):
-        t, p, w = (slice(int(o[i]), int(o[i + 1])) for o in (of_trips, of_postings, of_ways))
-        ids = tuple(TripId(agent, name[len(agent) + 1 :] if glued else name) for name in names[t])
-        memory = Memory(ids, times[t], keys[p], trips[p], config.forgetting)
-        if not sound(memory.keys, memory.trips, len(memory)):
-            raise model.wrong(f"the memory of agent {agent!r} is not sorted, or speaks of trips that are not there")
-        place = Projection(*centre[i].tolist())
-        ways = tuple(place.to_degrees(xy[points[k] : points[k + 1]].astype(np.float64)) for k in range(w.start, w.stop))
-        own = OwnScores(scores[t], None if np.isnan(step[i]).any() else Location(*step[i].tolist()))
-        zone = Zone.of(zones[i]) if zones[i] else by_place(place.lat, place.lon)
-        member = Member(memory, None, own, True, inboxes[i], NO_KEYS, zone, ways)
-        members[agent] = member.with_memory(memory)
-    return members

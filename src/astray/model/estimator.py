@@ -23,9 +23,12 @@ from astray.core.zones import Zone, by_place, zones_of
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.model.configuration import explorer_names
-from astray.model.files import FilePath, ModelFile, plain, write
+from astray.model.file import write_model
+from astray.model.packing import Contents, FilePath, pack
 from astray.model.parameters import Parameters, documented
 from astray.model.parts import Packed, plain_threshold, restore_threshold
+from astray.model.store import MODEL
+from astray.model.values import plain
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import CHUNK_FIXES, AgentModel, Chunk, Scores, chunks, fix_table, trip_table
@@ -37,9 +40,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Result = TypeVar("Result")
-
-RENAMED = {"strays": "suspect"}
-"""Parameters that model files hold under a former name."""
 
 
 class Detector(Parameters, ABC):
@@ -395,14 +395,18 @@ class Detector(Parameters, ABC):
     # ---------------------------------------------------------------- keeping
 
     def save(self, path: FilePath) -> None:
-        """Write the model to one file, whole or not at all; :func:`astray.load` opens it again.
+        """Writes the model to one file, whole or not at all; :func:`astray.load` opens it again.
 
-        The file is in the safetensors format, holds no code, and equal models give equal bytes. It grows with the trips
-        that are remembered or kept, and is as private as they are. Functions given as parameters are not saved.
+        The file is an SQLite database, holds no code, and equal models give equal bytes. It grows with the trips that
+        are remembered or kept, and is as private as they are. Functions given as parameters are not saved.
         """
         self._require_fitted()
+        write_model(path, {MODEL: self._model(path)})
+
+    def _model(self, place: FilePath = "model") -> bytes:
+        """Returns the part of a store that holds the parameters and what was learned; ``place`` is for messages."""
         whole = self._values_and_arrays()
-        write(path, self.KIND, whole.values, whole.arrays)
+        return pack(self.KIND, whole.values, whole.arrays, place)
 
     @property
     def saved_parameters(self) -> dict[str, Any]:
@@ -420,19 +424,18 @@ class Detector(Parameters, ABC):
         return Packed({"parameters": self.saved_parameters} | packed.values, packed.arrays)
 
     @classmethod
-    def _of_parameters(cls, model: ModelFile, **changed: Any) -> Self:
+    def _of_parameters(cls, model: Contents, **changed: Any) -> Self:
         """A detector that is not fitted, with the parameters that a file holds."""
         inside = model.within("parameters")
-        given = {RENAMED.get(name, name): value for name, value in inside.values.items()}
         thresholds = {
             name: restore_threshold(inside, name) for name in ("eps", "gamma") if inside.values.get(name) is not None
         }
-        found = cls(**{**given, **thresholds, **changed})
+        found = cls(**{**inside.values, **thresholds, **changed})
         check_parameters(found)
         return found
 
     @staticmethod
-    def _unpack_weights(model: ModelFile, reward: Reward) -> tuple[float, ...]:
+    def _unpack_weights(model: Contents, reward: Reward) -> tuple[float, ...]:
         """How much each aspect counts."""
         weights: tuple[float, ...] = model.value("aspect_weights", tuple[float, ...])
         if len(weights) != len(reward.aspects) or min(weights, default=0.0) < 0 or not any(weights):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -26,7 +25,7 @@ from astray.features.memory import Forgetting, Memory
 from astray.features.popularity import Counted, Keys, Popularity, Visits
 from astray.irl.shared import Reward
 from astray.model import fleet_features
-from astray.model.agents import Codec, Common, Member, centre_of, centres, unpack_members
+from astray.model.agents import Codec, Common, Member, centre_of, centres
 from astray.model.compact import KEYS, TEXTS, as_rising, as_texts, pack_arrays, rising, texts, unpack_arrays
 from astray.model.configuration import (
     aspect_weights,
@@ -35,18 +34,18 @@ from astray.model.configuration import (
     observing_config,
     scale_config,
 )
-from astray.model.container import packed, parse
-from astray.model.files import FilePath, ModelFile, plain
-from astray.model.fleet_file import FleetFile, write
-from astray.model.fleet_store import ANOMALOUS, COUNTED, MODEL, FleetStore
+from astray.model.file import ModelFile, write_model
 from astray.model.fleet_training import go_on, popularity_of
 from astray.model.inbox import Inbox
 from astray.model.members import Members
 from astray.model.observing import LEARNED, Learner, Observed, Observing
+from astray.model.packing import Contents, FilePath, unpack
 from astray.model.parameters import FleetParameters
-from astray.model.parts import Packed, pack_reward, unpack_ids, unpack_popularity, unpack_reward
+from astray.model.parts import Packed, pack_reward, unpack_reward
 from astray.model.pretrained import pretrained, read_reward
+from astray.model.store import ANOMALOUS, MODEL, POPULARITY, Store
 from astray.model.updating import first_lesson, given_again, teachable
+from astray.model.values import plain
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import fits
@@ -379,7 +378,7 @@ class FleetDetector(FleetParameters, Observing):
         """
         self._require_fitted()
         store = self.members_.store
-        if isinstance(store, FleetFile) and store.is_at(path):
+        if isinstance(store, ModelFile) and store.is_at(path):
             self.save_changes()
         else:
             self._write(path)
@@ -412,10 +411,10 @@ class FleetDetector(FleetParameters, Observing):
                 change.put(agent, row, before)
             # What others have changed of it meanwhile stays; only the difference is written.
             if self._uncounted:
-                counted = _unpack_counted(store, store.shared(COUNTED))
+                counted = _unpack_counted(store, store.shared(POPULARITY))
                 for cells in self._uncounted:
                     counted = counted.without(cells)
-                change.share(COUNTED, _pack_counted(counted))
+                change.share(POPULARITY, _pack_counted(counted))
                 popularity = _popularity(popularity.cells, counted)
             if anomalous != self._anomalous_before:
                 there = _unpack_anomalous(store, store.shared(ANOMALOUS))
@@ -427,36 +426,31 @@ class FleetDetector(FleetParameters, Observing):
     def _write(self, path: FilePath) -> None:
         """Write the whole fleet to a file that it is not opened from."""
         store = self.members_.store
-        if isinstance(store, FleetFile) and Path(path).resolve() == store.path and Path(path).exists():
+        if isinstance(store, ModelFile) and Path(path).resolve() == store.path and Path(path).exists():
             raise InUseError(
                 "another process has put another file in its place since it was opened",
                 place=Place(str(path)),
                 remedy="open it again, or save this one under another name",
             )
         shared = self._shared()
-        write(path, shared, self.members_.everybody())
+        write_model(path, shared, self.members_.everybody())
         if store is None:
-            self._opened_with(FleetFile.open(path), shared[MODEL])
+            self._opened_with(ModelFile.open(path), shared[MODEL])
 
-    def _shared(self) -> dict[int, bytes]:
+    def _shared(self) -> dict[str, bytes]:
         """What all agents share, as a store keeps it."""
         return {
             MODEL: self._model(),
-            COUNTED: _pack_counted(_counted(self.popularity_)),
+            POPULARITY: _pack_counted(_counted(self.popularity_)),
             ANOMALOUS: _pack_anomalous(self.anomalous_),
         }
 
-    def _opened_with(self, store: FleetStore | None, model: bytes = b"") -> None:
+    def _opened_with(self, store: Store | None, model: bytes = b"") -> None:
         """Note how the store has what may be changed from now on."""
         if store is not None:
             self.members_.saved(store)
         self._model_there, self._parameters_before = model, self.saved_parameters
         self._anomalous_before, self._uncounted = self.anomalous_, list[Keys]()
-
-    def _model(self) -> bytes:
-        """What all agents share but for places: reward and settings, as a small model file."""
-        whole = self._values_and_arrays()
-        return b"".join(packed(self.KIND, whole.values, whole.arrays))
 
     def _pack(self) -> Packed:
         own = {
@@ -467,14 +461,14 @@ class FleetDetector(FleetParameters, Observing):
         return Packed.together([Packed(own, {}), pack_reward("reward", self.reward_)])
 
     @classmethod
-    def from_store(cls, store: FleetStore) -> Self:
+    def from_store(cls, store: Store) -> Self:
         """The fleet that a store holds, such as a file; see :func:`astray.load`."""
         data = store.shared(MODEL)
-        model = parse(BytesIO(data), len(data), Path(store.name))
+        model = unpack(data, store.name)
         with model.fitting_together():
             fleet = cls._of_shared(model)
             fleet.popularity_ = _popularity(
-                fleet.featurizer_config_.popularity, _unpack_counted(store, store.shared(COUNTED))
+                fleet.featurizer_config_.popularity, _unpack_counted(store, store.shared(POPULARITY))
             )
             fleet.anomalous_ = _unpack_anomalous(store, store.shared(ANOMALOUS))
             fleet._check_parts(model)
@@ -482,7 +476,7 @@ class FleetDetector(FleetParameters, Observing):
             fleet._opened_with(store, data)
         return fleet
 
-    def to_store(self, store: FleetStore) -> None:
+    def to_store(self, store: Store) -> None:
         """Write everybody, and what all share, to an empty store; the fleet itself stays where it is."""
         self._require_fitted()
         with store.changing() as change:
@@ -492,21 +486,7 @@ class FleetDetector(FleetParameters, Observing):
                 change.put(agent, row, None)
 
     @classmethod
-    def from_file(cls, model: ModelFile) -> Self:
-        """The fleet that a file up to version 5 holds; see :func:`astray.load`."""
-        fleet = cls._of_shared(model)
-        config = fleet.featurizer_config_
-        fleet.popularity_, visitors = _counted_apart(unpack_popularity(model, "popularity", config))
-        fleet.anomalous_ = frozenset(unpack_ids(model, "anomalous"))
-        fleet._check_parts(model)
-        fleet.members_ = Members(Codec.of(config, fleet.reward_), fleet._measured)
-        for agent, member in unpack_members(model, config, len(fleet.reward_.aspects)).items():
-            fleet.members_[agent] = replace(member, cells=visitors.get(agent, member.cells))
-        fleet._opened_with(None)
-        return fleet
-
-    @classmethod
-    def _of_shared(cls, model: ModelFile) -> Self:
+    def _of_shared(cls, model: Contents) -> Self:
         fleet = cls._of_parameters(model)
         fleet.reward_ = unpack_reward(model, "reward")
         fleet.featurizer_config_ = model.value("featurizer_config", FeaturizerConfig)
@@ -514,7 +494,7 @@ class FleetDetector(FleetParameters, Observing):
         fleet.aspect_weights_ = cls._unpack_weights(model, fleet.reward_)
         return fleet
 
-    def _check_parts(self, model: ModelFile) -> None:
+    def _check_parts(self, model: Contents) -> None:
         if not fits(self.reward_, Member().featurizer("", self._common)):
             raise model.wrong("its reward and its featurizer do not fit together")
 
@@ -548,7 +528,7 @@ def _pack_counted(counted: Counted) -> bytes:
     return pack_arrays([rising(counted.keys), counted.agents.astype(np.uint32), np.array([counted.total], np.int64)])
 
 
-def _unpack_counted(store: FleetStore, data: bytes) -> Counted:
+def _unpack_counted(store: Store, data: bytes) -> Counted:
     with _of_parts(store):
         steps, agents, total = unpack_arrays(data, _COUNTED)
         if len(steps) != len(agents) or len(total) != 1 or not 0 <= total[0] < 2**31 or (agents > total[0]).any():
@@ -561,14 +541,14 @@ def _pack_anomalous(trips: Iterable[TripId]) -> bytes:
     return pack_arrays([*texts(trip.agent for trip in known), *texts(trip.trajectory for trip in known)])
 
 
-def _unpack_anomalous(store: FleetStore, data: bytes) -> frozenset[TripId]:
+def _unpack_anomalous(store: Store, data: bytes) -> frozenset[TripId]:
     with _of_parts(store):
         arrays = unpack_arrays(data, (*TEXTS, *TEXTS))
         return frozenset(map(TripId, as_texts(arrays[:2]), as_texts(arrays[2:], len(arrays[0]))))
 
 
 @contextmanager
-def _of_parts(store: FleetStore) -> Iterator[None]:
+def _of_parts(store: Store) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

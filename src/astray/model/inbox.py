@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from astray.core.trip_ids import TripId
 from astray.features.memory import Memory
-from astray.model.files import ModelFile
-from astray.model.parts import Packed, pack_ids, restored_ids, unpack_ids
+from astray.model.packing import Contents
+from astray.model.parts import Packed, pack_ids, unpack_ids
 
 Array = NDArray[Any]
 
@@ -100,12 +100,11 @@ KINDS = ("waiting", "rejected")
 
 
 def pack_inbox(name: str, inbox: Inbox) -> Packed:
-    """The inbox of one agent, whose number is 0: all trips that wait or were rejected, and which of the two."""
+    """Packs an inbox: all trips that wait or were rejected, and which of the two."""
     memories = [inbox.waiting, inbox.rejected]
     keys, sizes = zip(*map(postings_by_trip, memories), strict=True)
     arrays = {
         **pack_ids(f"{name}.trip_ids", [t for m in memories for t in m.trip_ids]),
-        f"{name}.owner": np.zeros(sum(map(len, memories)), np.int64),
         f"{name}.kind": np.repeat(np.arange(len(KINDS), dtype=np.int64), [len(m) for m in memories]),
         f"{name}.times": np.concatenate([m.times for m in memories]),
         f"{name}.keys": np.concatenate(keys),
@@ -113,7 +112,7 @@ def pack_inbox(name: str, inbox: Inbox) -> Packed:
         f"{name}.tokens": np.array([inbox.tokens], np.float64),
         f"{name}.flags": np.array([inbox.bits], np.int64),
     }
-    return Packed({f"{name}.asked": {"0": inbox.asked} if inbox.asked else {}}, arrays)
+    return Packed({f"{name}.asked": inbox.asked}, arrays)
 
 
 def postings_by_trip(memory: Memory) -> tuple[Array, Array]:
@@ -126,28 +125,24 @@ def flags_of(bits: int) -> tuple[bool, ...]:
     return tuple(bit == "1" for bit in f"{bits:b}"[1:])
 
 
-def unpack_inboxes(model: ModelFile, name: str, n: int) -> list[Inbox]:
-    """The inboxes of ``n`` agents: of one, or of all of a fleet in a file up to version 5."""
+def unpack_inbox(model: Contents, name: str) -> Inbox:
+    """Returns the inbox that :func:`pack_inbox` packed."""
     ids = unpack_ids(model, f"{name}.trip_ids")
-    owner, kind = (model.array(f"{name}.{part}", np.int64, len(ids)) for part in ("owner", "kind"))
+    kind = model.array(f"{name}.kind", np.int64, len(ids))
     times = model.array(f"{name}.times", np.float64, len(ids))
     sizes = model.array(f"{name}.sizes", np.int64, len(ids))
     keys = model.array(f"{name}.keys", np.uint64, None)
-    tokens = model.array(f"{name}.tokens", np.float64, n)
-    flags = model.array(f"{name}.flags", np.int64, n)
-    asked = model.value(f"{name}.asked", dict[str, tuple[tuple[tuple[str, str] | str, ...], ...]])
-    whole = (sizes >= 0).all() and sizes.sum() == len(keys) and (flags > 0).all()
-    if not whole or not (np.isin(owner, np.arange(n)).all() and np.isin(kind, (0, 1)).all()):
+    tokens = float(model.array(f"{name}.tokens", np.float64, 1)[0])
+    bits = int(model.array(f"{name}.flags", np.int64, 1)[0])
+    asked = model.value(f"{name}.asked", tuple[tuple[tuple[str, str], ...], ...])
+    whole = (sizes >= 0).all() and sizes.sum() == len(keys) and bits > 0
+    if not whole or not np.isin(kind, range(len(KINDS))).all():
         raise model.wrong(f"the trips of {name} do not fit together")
     cuts = np.r_[0, np.cumsum(sizes)]
-    inboxes = [Inbox(tokens=t, flags=flags_of(f)) for t, f in zip(tokens.tolist(), flags.tolist(), strict=True)]
-    trips = iter(restored_ids(model, [trip for groups in asked.values() for group in groups for trip in group]))
-    for i, groups in asked.items():
-        known = tuple(tuple(next(trips) for _ in group) for group in groups)
-        inboxes[int(i)] = replace(inboxes[int(i)], asked=known)
+    memories: list[Memory] = [Memory() for _ in KINDS]
     for k, trip in enumerate(ids):
-        inbox, which = inboxes[owner[k]], KINDS[kind[k]]
-        memory: Memory = getattr(inbox, which)
-        grown = memory.add({trip: keys[cuts[k] : cuts[k + 1]]}, {trip: float(times[k])})
-        inboxes[owner[k]] = replace(inbox, **{which: grown})
-    return inboxes
+        memory = memories[kind[k]]
+        memories[kind[k]] = memory.add({trip: keys[cuts[k] : cuts[k + 1]]}, {trip: float(times[k])})
+    groups = tuple(tuple(TripId(*trip) for trip in group) for group in asked)
+    waiting, rejected = memories
+    return Inbox(waiting, rejected, groups, tokens, flags_of(bits))

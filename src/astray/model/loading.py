@@ -1,11 +1,12 @@
-"""Opening a model that was saved, whatever kind of detector it holds."""
+"""Opens a saved model, whichever detector wrote it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from astray.model.container import FilePath, read
-from astray.model.fleet_file import FleetFile
+from astray.model.file import ModelFile
+from astray.model.packing import FilePath, unpack
+from astray.model.store import MODEL
 
 if TYPE_CHECKING:
     from astray.model.agent import IRLDetector
@@ -13,10 +14,9 @@ if TYPE_CHECKING:
 
 
 def load(path: FilePath) -> IRLDetector | FleetDetector:
-    """Open a model that was saved; it scores at once, and needs the training library only to go on learning.
+    """Opens a saved model. It scores at once, and needs the training library only to go on learning.
 
-    Of a fleet only those agents are read that are asked for, when they are. A fleet in the one-file format of earlier
-    versions is read whole; saved again, it is in the format of today.
+    Agents of a fleet are read from the file when they are asked for, and no others.
 
     Parameters
     ----------
@@ -26,17 +26,17 @@ def load(path: FilePath) -> IRLDetector | FleetDetector:
     Raises
     ------
     ModelFileError
-        If the file is not whole, not a model, or of a newer version.
+        If the file is not whole, not a model, or of another version.
     """
     from astray.model.agent import IRLDetector
     from astray.model.fleet import FleetDetector
 
-    file = FleetFile.open(path)
-    if file is not None:
+    file = ModelFile.open(path)
+    model = unpack(file.shared(MODEL), file.name)
+    if model.kind == FleetDetector.KIND:
         return FleetDetector.from_store(file)
-    model = read(path)
-    kinds: dict[str, type[IRLDetector] | type[FleetDetector]] = {c.KIND: c for c in (IRLDetector, FleetDetector)}
-    if model.kind not in kinds:
+    if model.kind != IRLDetector.KIND:
         raise model.wrong(f"a model of the unknown kind {model.kind!r}")
+    file.close()
     with model.fitting_together():
-        return kinds[model.kind].from_file(model)
+        return IRLDetector.from_file(model)

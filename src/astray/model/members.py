@@ -6,12 +6,13 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import replace
 from functools import cached_property
 
 from astray.core.errors import ModelFileError
 from astray.core.zones import Zone
 from astray.model.agents import Codec, Member
-from astray.model.fleet_store import FleetStore, Row
+from astray.model.store import Entry, Row, Store
 
 HELD_BYTES = 256 << 20  # of members that were changed; what is more waits on the disk until it is saved
 READY_BYTES = 32 << 20  # of members that were read, and may be asked for again
@@ -35,7 +36,7 @@ class Members(MutableMapping[str, Member]):
         Where they are kept; None if they are nowhere yet.
     """
 
-    def __init__(self, codec: Codec, measure: Measure, store: FleetStore | None = None) -> None:
+    def __init__(self, codec: Codec, measure: Measure, store: Store | None = None) -> None:
         self.codec, self.measure, self.store = codec, measure, store
         self._lock = threading.RLock()  # several threads may score
         self._ready: OrderedDict[str, Member] = OrderedDict()
@@ -79,10 +80,15 @@ class Members(MutableMapping[str, Member]):
         found = self.store.read(agent)
         if found is None:
             return None
-        member = self._unpacked(agent, found[0])
+        member = self._as_of_this_model(self._unpacked(agent, found[0]), found[1])
         self._known_as[agent] = found[1].checksum
         self._keep_ready(agent, member)
         return member
+
+    def _as_of_this_model(self, member: Member, entry: Entry) -> Member:
+        """Returns a member that must be measured again, if the reward of another model gave its trips their scores."""
+        is_current = self.store is None or entry.version == self.store.version
+        return member if is_current else replace(member, measured=False)
 
     def _keep_ready(self, agent: str, member: Member) -> None:
         self._ready_bytes += member.nbytes
@@ -177,7 +183,7 @@ class Members(MutableMapping[str, Member]):
             if agent in self._waiting.rows:
                 return self._waiting.rows[agent]
             entry = None if self.store is None or agent in self._gone else self.store.entry(agent)
-            return None if entry is None else Row(b"", *entry[2:])
+            return None if entry is None else entry.row()
 
     def zone(self, agent: str) -> Zone | None:
         """By which clocks an agent lives; None if it is not known."""
@@ -231,9 +237,11 @@ class Members(MutableMapping[str, Member]):
                 remedy="load the model again",
             )
         data, entry = found
-        return Row(data, *entry[2:])
+        if entry.version != self.store.version:
+            return self.codec.row(self[agent])
+        return entry.row(data)
 
-    def saved(self, store: FleetStore) -> None:
+    def saved(self, store: Store) -> None:
         """Go on from a store that holds all this."""
         if store is not self.store:
             self.store = store

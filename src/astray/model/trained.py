@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
-from astray.model.files import ModelFile
-from astray.model.inbox import Inbox, pack_inbox, unpack_inboxes
+from astray.model.inbox import Inbox, pack_inbox, unpack_inbox
+from astray.model.packing import Contents
 from astray.model.parts import (
     Packed,
     pack_calibration,
@@ -27,13 +27,11 @@ from astray.model.parts import (
     unpack_featurizer,
     unpack_ids,
     unpack_reward,
-    unpack_table,
     unpack_trips,
 )
 from astray.model.resuming import Generated
 from astray.scoring.normality import Calibration, Location
 from astray.scoring.own_scale import OwnScores
-from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 
@@ -88,11 +86,9 @@ class Trained:
         return Packed.together(parts)
 
     @classmethod
-    def unpack(cls, model: ModelFile) -> Trained:
+    def unpack(cls, model: Contents) -> Trained:
         """Out of a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
-        if "history" in model.values:  # files of version 4 hold it beside the reward
-            reward = replace(reward, history=unpack_table(model, "history"))
         featurizer = unpack_featurizer(model, "featurizer") if kept.is_gps else None
         world, n_features = None, 0 if featurizer is None else len(featurizer.names)
         if featurizer is None:
@@ -104,15 +100,14 @@ class Trained:
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
         own, calibration, inbox = OwnScores(), None, Inbox()
         if "calibration" in model.values:
-            least_segment = ScaleConfig.least_segment if kept.is_gps else ScaleConfig.least_segment_steps
-            calibration = unpack_calibration(model, "calibration", least_segment)
+            calibration = unpack_calibration(model, "calibration")
         else:
             if featurizer is None or reward.trip is None or len(reward.trip.mean) != len(featurizer.statistics):
                 raise model.wrong("its trip reward and its featurizer do not fit together")
             step = model.value("own_step", tuple[float, float] | None)
             scores = model.array("own_scores", np.float32, len(featurizer.memory), 2, len(reward.aspects), gaps=True)
             own = OwnScores(scores, None if step is None else Location(*step))
-            inbox = unpack_inboxes(model, "inbox", 1)[0]
+            inbox = unpack_inbox(model, "inbox")
         return cls(
             reward,
             calibration,

@@ -1,17 +1,16 @@
-"""Memories: the fleet whose members live in the store's tables, and how it learns from a trip or from a verdict."""
+"""Opens the fleet in the tables of the service's store, and lets it learn from a trip or from a verdict."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from astray.core.errors import DataError, InUseError, ModelFileError
+from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.core.zones import home_of
@@ -21,14 +20,13 @@ from astray.features.memory import Memory
 from astray.features.popularity import Counted, Popularity, Visits
 from astray.model.agents import Codec, Member
 from astray.model.configuration import aspect_weights, featurizer_config
-from astray.model.files import load
 from astray.model.fleet import FleetDetector
-from astray.model.fleet_file import checksum
-from astray.model.fleet_store import Entry, Row
 from astray.model.inbox import Inbox
+from astray.model.loading import load
 from astray.model.members import Members
 from astray.model.observing import LEARNED, Question
 from astray.model.pretrained import pretrained
+from astray.model.store import Entry, Tables, TablesChange, checksum
 from astray.runtime.trip import OpenTrip
 from astray.service.preferences import put_setting
 from astray.service.store import Connection
@@ -38,102 +36,32 @@ SOURCE = "model source"  # the setting that says which file it came from: a chec
 KNOWN = 20_000  # entries of agents that are held ready
 
 
-class FleetTables:
-    """A fleet in the tables ``models`` and ``members``; written inside the transaction that is open."""
-
-    name = "the store"
+class CachedTables(Tables):
+    """The tables of a model in the service's database, which nobody else writes: entries of agents are held ready."""
 
     def __init__(self, connection: Connection, version: int) -> None:
-        self._connection, self.version = connection, version
-        self.codec: Codec | None = None
+        super().__init__(connection, version)
         self._known: OrderedDict[str, Entry | None] = OrderedDict()
 
-    def shared(self, part: int) -> bytes:
-        """What all agents share: one of the parts of a fleet."""
-        found = self._connection.value("SELECT data FROM models WHERE version = ? AND part = ?", (self.version, part))
-        if found is None:
-            raise self.wrong(f"part {part} of model {self.version} is missing")
-        return bytes(found)
-
     def entry(self, agent: str) -> Entry | None:
-        """What is said of an agent; None if it is not there."""
+        """Returns the entry of an agent; None if it is not there."""
         if agent in self._known:
             self._known.move_to_end(agent)
             return self._known[agent]
-        found = self._connection.row(
-            "SELECT checksum, trips, first, last, waiting, zone FROM members WHERE agent = ?", (agent,)
-        )
-        return self._know(agent, None if found is None else _entry(found))
-
-    def _know(self, agent: str, entry: Entry | None) -> Entry | None:
-        self._known[agent] = entry
+        found = self._known[agent] = super().entry(agent)
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
-        return entry
-
-    def read(self, agent: str) -> tuple[bytes, Entry] | None:
-        """What is known of an agent, and its entry; None if it is not there."""
-        found = self._connection.row(
-            "SELECT checksum, trips, first, last, waiting, zone, data, model FROM members WHERE agent = ?", (agent,)
-        )
-        if found is None:
-            return None
-        data, entry = bytes(found[6]), _entry(found)
-        if checksum(agent, data) != entry.checksum:
-            raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
-        if found[7] != self.version and self.codec is not None:  # another reward gave its trips their scores
-            data = self.codec.pack(replace(self.codec.unpack(agent, data), measured=False))
-        return data, entry
-
-    def entries(self) -> Iterator[tuple[str, Entry]]:
-        """All agents, in no order."""
-        asked = "SELECT agent, checksum, trips, first, last, waiting, zone FROM members"
-        return ((str(row[0]), _entry(row[1:])) for row in self._connection.rows(asked))
-
-    def __len__(self) -> int:
-        return int(self._connection.value("SELECT count(*) FROM members"))
+        return found
 
     @contextmanager
-    def changing(self) -> Iterator[FleetTables]:
-        """Change it; the transaction that is open makes that whole or nothing."""
-        yield self
-
-    def share(self, part: int, data: bytes) -> None:
-        """Put something in place of what all agents share."""
-        self._connection.run(
-            "INSERT INTO models VALUES (?, ?, ?) ON CONFLICT (version, part) DO UPDATE SET data = excluded.data",
-            (self.version, part, data),
-        )
-
-    def put(self, agent: str, row: Row | None, before: bytes | None) -> None:
-        """Put a row in place of an agent's, or with None take it out."""
-        known = self.entry(agent)
-        if (None if known is None else known.checksum) != before:
-            raise InUseError(f"agent {agent!r} was changed by somebody else", remedy="start the service again")
-        if row is None:
-            self._connection.run("DELETE FROM members WHERE agent = ?", (agent,))
-            self._know(agent, None)
-            return
-        told = checksum(agent, row.data)
-        first, last = (None if math.isnan(time) else time for time in (row.first, row.last))
-        self._connection.run(
-            "INSERT INTO members (agent, checksum, trips, first, last, waiting, zone, model, data) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO UPDATE SET checksum = excluded.checksum, "
-            "trips = excluded.trips, first = excluded.first, last = excluded.last, waiting = excluded.waiting, "
-            "zone = excluded.zone, model = excluded.model, data = excluded.data",
-            (agent, told, row.trips, first, last, int(row.waiting), row.zone, self.version, row.data),
-        )
-        self._know(agent, Entry(0, told, *row[1:]))
-
-    def wrong(self, what: str) -> ModelFileError:
-        """An error that says what is wrong with the store."""
-        return ModelFileError(what, place=self.name, remedy="it is damaged: restore a backup")
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    told, trips, first, last, waiting, zone = row[:6]
-    begun, ended = (math.nan if time is None else float(time) for time in (first, last))
-    return Entry(0, bytes(told), int(trips), begun, ended, bool(waiting), str(zone))
+    def changing(self) -> Iterator[TablesChange]:
+        """Changes the tables inside the transaction that is open, which makes that whole or nothing."""
+        with super().changing() as change:
+            try:
+                yield change
+            finally:
+                for agent in change.changed:
+                    self._known.pop(agent, None)
 
 
 # -------------------------------------------------------------------- the fleet
@@ -165,17 +93,14 @@ def begin(connection: Connection, model: Path | None) -> None:
     fleet = blank_fleet() if model is None else load(model)
     if not isinstance(fleet, FleetDetector):
         raise DataError("a model of one agent", place=model or "", remedy="give a fleet: astray fit with many agents")
-    fleet.to_store(FleetTables(connection, 1))
+    fleet.to_store(CachedTables(connection, 1))
     put_setting(connection, SOURCE, source)
     put_setting(connection, VERSION, "1")
 
 
 def open_fleet(connection: Connection, version: int | None = None) -> FleetDetector:
     """The fleet in a store, by the model that is in use or by an earlier one."""
-    tables = FleetTables(connection, version or version_in_use(connection))
-    fleet = FleetDetector.from_store(tables)
-    tables.codec = fleet.members_.codec
-    return fleet
+    return FleetDetector.from_store(CachedTables(connection, version or version_in_use(connection)))
 
 
 def version_in_use(connection: Connection) -> int:
@@ -195,20 +120,19 @@ def as_of(fleet: FleetDetector, agent: str, data: bytes) -> FleetDetector:
 def read_again(fleet: FleetDetector, connection: Connection) -> None:
     """Forget what was read of its agents: others may have changed it."""
     tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
-    anew = FleetTables(connection, tables.version)
-    anew.codec = tables.codec
-    fleet.members_.saved(anew)
+    assert isinstance(tables, CachedTables)
+    fleet.members_.saved(CachedTables(connection, tables.version))
 
 
 def write(fleet: FleetDetector) -> None:
     """Write the members that were changed to their tables."""
     tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
+    assert isinstance(tables, CachedTables)
     changes = list(fleet.members_.changes())
-    for agent, row, before in changes:
-        tables.put(agent, row, before)
     if changes:
+        with tables.changing() as change:
+            for agent, row, before in changes:
+                change.put(agent, row, before)
         fleet.members_.saved(tables)
 
 
@@ -283,6 +207,4 @@ def forget(fleet: FleetDetector, agent: str) -> None:
     """Remove an agent and all that is known of it, also where others are compared with it."""
     if agent in fleet.members_:
         fleet.forget(agent)
-    tables = fleet.members_.store
-    assert isinstance(tables, FleetTables)
     fleet.save_changes()

@@ -97,7 +97,7 @@ class Scorer:
     def version(self) -> int:
         """The version of the model in use."""
         tables = self.fleet.members_.store
-        assert isinstance(tables, memories.FleetTables)
+        assert isinstance(tables, memories.CachedTables)
         return tables.version
 
     # ---------------------------------------------------------------- fixes
