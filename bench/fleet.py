@@ -38,8 +38,8 @@ from astray import FleetDetector, Trajectories
 from astray.core.settings import Settings
 from astray.jobs.enrolment import enrolled
 from astray.jobs.scoring import Scorer, scored
-from astray.model.fleet_file import FleetFile, write
-from astray.model.fleet_store import PARTS, Row
+from astray.model.file import ModelFile, write_model
+from astray.model.store import PARTS, Row
 from astray.simulate import city
 
 BATCH = 2_000  # agents that come together
@@ -94,21 +94,20 @@ def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
     done = {"enrol": time.process_time() - began, "peak": peak()}
     if made == n:
         return done | {"write": 0.0}
-    file = FleetFile.open(model.with_suffix(".fleet"))
-    assert file is not None
+    file = ModelFile.open(model.with_suffix(".fleet"))
     rows = [(name, row(file, name)) for name, _ in sorted(file.entries())]
     copies = ((f"agent-{i:06d}", rows[i % made][1]) for i in range(n))
     began = time.process_time()
-    write(model.with_suffix(".fleet"), {part: file.shared(part) for part in PARTS}, copies)
+    write_model(model.with_suffix(".fleet"), {part: file.shared(part) for part in PARTS}, copies)
     return done | {"write": time.process_time() - began}
 
 
-def row(file: FleetFile, agent: str) -> Row:
+def row(file: ModelFile, agent: str) -> Row:
     """An agent as the file has it."""
     found = file.read(agent)
     assert found is not None
     data, entry = found
-    return Row(data, *entry[2:])
+    return entry.row(data)
 
 
 def score(model: Path, n: int, made: int, each: int) -> dict[str, float]:

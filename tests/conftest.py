@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from astray import Trajectories
+from astray.model.file import ModelFile, write_model
+from astray.model.packing import Contents, pack, unpack
+from astray.model.store import MODEL
 
 # Of a detector of GPS trips: the shared reward goes on learning from a population, a little.
 QUICK: dict[str, Any] = {
@@ -28,8 +31,14 @@ def claimed(trips: Trajectories, agent: str) -> Trajectories:
     return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)
 
 
-def earlier_fleet(folder: Path) -> Path:
-    """A fleet's file of version 5: agents a and a/x, with trips that wait, a rejected one, and known anomalous ones."""
-    path = folder / "earlier.astray"
-    path.write_bytes(gzip.decompress((Path(__file__).parent / "data" / "fleet-5.astray.gz").read_bytes()))
-    return path
+def contents_of(path: Path) -> Contents:
+    """Returns the contents of the part "model" of a model file."""
+    file = ModelFile.open(path)
+    found = unpack(file.shared(MODEL), path)
+    file.close()
+    return found
+
+
+def write_contents(path: Path, kind: str, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Writes a model file whose part "model" has these contents, and right checksums."""
+    write_model(path, {MODEL: pack(kind, values, arrays)})

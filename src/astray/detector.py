@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,18 +30,17 @@ from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import Zone, by_place
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
-from astray.model import fleet_file
 from astray.model.configuration import explorer_names
-from astray.model.container import packed, parse
-from astray.model.files import FilePath, ModelFile, plain
-from astray.model.fleet_file import FleetFile
-from astray.model.fleet_store import MODEL, FleetStore
+from astray.model.file import ModelFile, write_model
 from astray.model.gps_trips import GpsTrips
 from astray.model.memories import Memories
 from astray.model.observing import Observed, Question
+from astray.model.packing import Contents, FilePath, pack, unpack
 from astray.model.parameters import Parameters, documented
 from astray.model.parts import plain_threshold, restore_threshold
+from astray.model.store import MODEL, Store
 from astray.model.updating import first_lesson, sort_out
+from astray.model.values import plain
 from astray.model.worlds import World, world_named, world_of
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
@@ -130,7 +128,7 @@ class Detector(Parameters):
     """
 
     world_: World
-    _store: FleetStore | None
+    _store: Store | None
     _model_there: bytes
 
     # ---------------------------------------------------------------- parameters
@@ -645,21 +643,19 @@ class Detector(Parameters):
             nothing was written.
         """
         world = self.fitted
-        if isinstance(self._store, FleetFile) and self._store.is_at(path):
+        if isinstance(self._store, ModelFile) and self._store.is_at(path):
             self.save_changes()
             return
-        if isinstance(self._store, FleetFile) and Path(path).resolve() == self._store.path and Path(path).exists():
+        if isinstance(self._store, ModelFile) and Path(path).resolve() == self._store.path and Path(path).exists():
             raise InUseError(
                 "another process has put another file in its place since it was opened",
                 place=Place(str(path)),
                 remedy="open it again, or save this one under another name",
             )
         parts = self.shared_parts
-        fleet_file.write(path, parts, world.rows())
+        write_model(path, parts, world.rows())
         if self._store is None:
-            store = FleetFile.open(path)
-            assert store is not None
-            self._opened_with(store, parts[MODEL])
+            self._opened_with(ModelFile.open(path), parts[MODEL])
 
     def save_changes(self) -> None:
         """Writes what was changed to the store that the model was opened from, all at once or not at all.
@@ -687,7 +683,7 @@ class Detector(Parameters):
         committed()
         self._opened_with(store, model)
 
-    def to_store(self, store: FleetStore) -> None:
+    def to_store(self, store: Store) -> None:
         """Writes the whole model to an empty store; the detector itself stays with the store that it has."""
         world = self.fitted
         with store.changing() as change:
@@ -697,10 +693,10 @@ class Detector(Parameters):
                 change.put(agent, row, None)
 
     @classmethod
-    def from_store(cls, store: FleetStore) -> Self:
+    def from_store(cls, store: Store) -> Self:
         """Returns the model that a store holds, such as a file; see :func:`astray.load`."""
         data = store.shared(MODEL)
-        model = parse(BytesIO(data), len(data), Path(store.name))
+        model = unpack(data, store.name)
         with model.fitting_together():
             detector = cls._of_parameters(model)
             detector.world_ = world_named(model).unpack(detector, model, store)
@@ -708,16 +704,16 @@ class Detector(Parameters):
         return detector
 
     @property
-    def store_(self) -> FleetStore | None:
+    def store_(self) -> Store | None:
         """Where the model was opened from or saved to; None if it is nowhere yet."""
         return self._store
 
-    def _opened_with(self, store: FleetStore, model: bytes) -> None:
+    def _opened_with(self, store: Store, model: bytes) -> None:
         self._store, self._model_there = store, model
         self.world_.opened_with(store)
 
     @property
-    def shared_parts(self) -> dict[int, bytes]:
+    def shared_parts(self) -> dict[str, bytes]:
         """What all agents of the model share, as a store keeps it."""
         return {MODEL: self._model(), **self.fitted.parts()}
 
@@ -725,7 +721,7 @@ class Detector(Parameters):
         """Returns reward and settings as bytes."""
         whole = self.fitted.pack()
         values = {"parameters": self.saved_parameters} | whole.values
-        return b"".join(packed(self.world_.kind, values, whole.arrays))
+        return pack(self.world_.kind, values, whole.arrays)
 
     @property
     def saved_parameters(self) -> dict[str, Any]:
@@ -738,7 +734,7 @@ class Detector(Parameters):
         return saved
 
     @classmethod
-    def _of_parameters(cls, model: ModelFile) -> Self:
+    def _of_parameters(cls, model: Contents) -> Self:
         """Returns a detector that is not fitted, with the parameters that a file holds."""
         inside = model.within("parameters")
         thresholds = {
@@ -767,9 +763,4 @@ def load(path: FilePath) -> Detector:
     ModelFileError
         If the file is not whole, not a model, or of another version.
     """
-    file = FleetFile.open(path)
-    if file is None:
-        raise ModelFileError(
-            "not a model of this version of astray", place=Path(path), remedy="fit it again with astray fit"
-        )
-    return Detector.from_store(file)
+    return Detector.from_store(ModelFile.open(path))

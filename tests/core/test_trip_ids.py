@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import astray
-from astray import FleetDetector, IRLDetector, Trajectories, TripId
+from astray import FleetDetector, Trajectories, TripId
 from astray.cli import main
 from astray.core.errors import DataError
 from astray.core.trip_ids import find_trips
-from astray.model.files import container, pack_text, read
 from astray.simulate import city
-from conftest import earlier_fleet
 
 PARTS = st.text("ab/", max_size=3)
 IDS = st.builds(TripId, PARTS, PARTS)
@@ -175,84 +172,3 @@ def test_what_an_alert_names_can_be_explained_answered_and_taken_out(
     capsys.readouterr()
     assert main(["answer", str(fleet), waiting[0].trajectory, "--not-mine", "-q"]) == 0
     assert waiting[0] in astray.load(fleet).anomalous_
-
-
-# -------------------------------------------------------------------- model files of version 4
-
-
-def glued(ids: list[TripId]) -> list[str]:
-    return [f"{trip.agent}/{trip.trajectory}" for trip in ids]
-
-
-def as_version_4(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a model again as version 4 did: agent and trajectory as one text."""
-    model = read(path)
-    values, arrays = dict(model.values), dict(model.arrays)
-
-    def taken(name: str) -> list[str]:
-        letters = model.text(name)
-        for part in ("utf8", "ends"):
-            del arrays[f"{name}.{part}"]
-        return letters
-
-    def ids(name: str) -> list[str]:
-        return glued(list(map(TripId, taken(f"{name}.agents"), taken(f"{name}.trajectories"))))
-
-    for name in ("inbox.trip_ids", "featurizer.memory.trip_ids", "anomalous", "suspects"):
-        if f"{name}.agents.utf8" in arrays:
-            texts = ids(name)
-            if model.kind == "detector" and name in ("anomalous", "suspects"):
-                values[name] = texts
-            else:
-                arrays |= pack_text(name, texts)
-    if "trips.trajectories.utf8" in arrays:
-        owner = np.repeat(model.text("agents"), np.diff(model.arrays["agents.trips"])).tolist()
-        arrays |= pack_text("trips.ids", glued(list(map(TripId, owner, taken("trips.trajectories")))))
-    asked: Mapping[str, Any] = values["inbox.asked"]
-    values["inbox.asked"] = {i: [glued([TripId(*t) for t in group]) for group in groups] for i, groups in asked.items()}
-    with monkeypatch.context() as patch:
-        patch.setattr(container, "VERSION", 4)
-        container.write(path, model.kind, values, arrays)
-
-
-def renamed(trips: Trajectories, agent: str, prefix: str) -> Trajectories:
-    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
-    return Trajectories(columns, trips.offsets, [agent] * len(trips), [f"{prefix}/{i}" for i in range(len(trips))])
-
-
-@pytest.mark.parametrize("kind", ["one agent", "a pool"])
-def test_a_file_that_glued_the_names_is_read(
-    people: Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Where one agent's name is the beginning of another's, and trajectories have slashes, too."""
-    first, second = renamed(people.agent("p00"), "a", "w"), renamed(people.agent("p01"), "a/x", "y")
-    known = first[:40] if kind == "one agent" else Trajectories.concat([first[:40], second[:40]])
-    marks = np.where(np.arange(len(known)) % 40 == 5, -1, 1)
-    detector = IRLDetector(iterations=1).fit(known, marks)  # a pool would go on learning
-    far = people.agent("p02")[:12]
-    far = far.with_columns({"lat": far.columns["lat"] + 0.5})  # where nobody has ever been
-    detector.observe(renamed(far, "a", "z"))
-    assert detector.questions_
-    detector.answer(detector.waiting_[-1:], mine=False)
-    detector.save(tmp_path / "new.astray")
-    detector.save(tmp_path / "old.astray")
-    as_version_4(tmp_path / "old.astray", monkeypatch)
-    old = astray.load(tmp_path / "old.astray")
-    assert old.questions_ == detector.questions_ != ()
-    assert old.known_trips_ == detector.known_trips_
-    assert old.anomalous_ == detector.anomalous_
-    old.save(tmp_path / "again.astray")
-    assert (tmp_path / "again.astray").read_bytes() == (tmp_path / "new.astray").read_bytes()
-
-
-def test_a_fleet_that_glued_the_names_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    detector, old_file = astray.load(earlier_fleet(tmp_path)), earlier_fleet(tmp_path)
-    as_version_4(old_file, monkeypatch)
-    old = astray.load(old_file)
-    assert old.agents == detector.agents == ["a", "a/x"]
-    assert old.questions_ == detector.questions_ != ()
-    assert old.known_trips_ == detector.known_trips_
-    assert old.anomalous_ == detector.anomalous_ != frozenset()
-    for model, name in ((detector, "new"), (old, "again")):
-        model.save(tmp_path / name)
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "new").read_bytes()

@@ -19,16 +19,13 @@ from astray.core.trajectories import Trajectories
 from astray.core.writers import write_table
 from astray.core.zones import Zone, by_place, home_of, standard_offset, zones_of
 from astray.model.agent import IRLDetector
-from astray.model.files import load
-from astray.model.files import read as read_model
-from astray.model.files import write as write_model
 from astray.model.fleet import FleetDetector
+from astray.model.loading import load
 from astray.plots import explanation_page
 from astray.readers import Report, read
 from astray.runtime.json_fixes import Message, parse
 from astray.runtime.watcher import watch
 from astray.simulate import city
-from conftest import earlier_fleet
 
 SPRING = datetime(2024, 3, 31, 1, tzinfo=UTC).timestamp()  # clocks go from 1 to 2 in Lisbon, from 2 to 3 in Rome
 
@@ -183,17 +180,6 @@ def test_a_model_remembers_the_zone(trips: Trajectories, tmp_path: Path, monkeyp
     monkeypatch.setattr(zones, "_finder", lambda: None)
     for name, zone in {"one": "Europe/Rome", "fleet": "Europe/Rome", "given": "Asia/Tokyo"}.items():
         assert set(astray.load(tmp_path / f"{name}.astray").score(trips.agent("p00"))["zone"]) == {zone}
-
-
-def test_a_model_of_an_earlier_version_has_the_zone_of_its_place(trips: Trajectories, tmp_path: Path) -> None:
-    IRLDetector().fit(trips.agent("p00")).save(tmp_path / "new.astray")
-    for agent, path in (("p00", tmp_path / "new.astray"), ("a", earlier_fleet(tmp_path))):
-        model = read_model(path)
-        values = {name: value for name, value in model.values.items() if name != "zone"}
-        parameters = {k: v for k, v in values["parameters"].items() if k != "time_zone"}
-        arrays = {name: array for name, array in model.arrays.items() if not name.startswith("agents.zone")}
-        write_model(tmp_path / "old.astray", model.kind, values | {"parameters": parameters}, arrays)
-        assert str(load(tmp_path / "old.astray").zone(agent)) == str(by_place(45.0, 7.0))
 
 
 # -------------------------------------------------------------------- words, pages, events

@@ -31,13 +31,13 @@ from astray.irl.dynamics import Integrator
 from astray.irl.learn_config import LearnConfig
 from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
-from astray.model.files import read, restore, write
 from astray.model.pretrained import pretrained
 from astray.model.resuming import Generated, revive
+from astray.model.values import restore
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
-from conftest import QUICK, claimed
+from conftest import QUICK, claimed, contents_of, write_contents
 
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {
@@ -519,7 +519,7 @@ class TestFiles:
         files = []
         for seed in (0, 0, 1):
             IRLDetector(**ONCE, seed=seed).fit(mine[:5]).save(tmp_path / "m")
-            files.append(read(tmp_path / "m").arrays["reward.step.layer.0.weight"])
+            files.append(contents_of(tmp_path / "m").arrays["reward.step.layer.0.weight"])
         assert np.array_equal(files[0], files[1])
         assert not np.array_equal(files[0], files[2])
 
@@ -558,7 +558,7 @@ class TestFiles:
         code = """
             import sys
             import astray, polars as pl
-            assert "polars" in sys.modules and not any(m in sys.modules for m in ("torch", "safetensors", "sklearn"))
+            assert "polars" in sys.modules and not any(m in sys.modules for m in ("torch", "sklearn"))
             trips = astray.Trajectories.from_frame(pl.read_parquet(sys.argv[2]))
             detector = astray.load(sys.argv[1])
             detector.score(trips).write_parquet(sys.argv[3])
@@ -582,7 +582,7 @@ class TestFiles:
             detector.partial_fit(trips[-2:-1]).score(trips[-1])
             others = astray.Trajectories(trips.columns, trips.offsets, ["else"] * len(trips), trips.trajectory_ids)
             astray.IRLDetector().fit(trips[:-2], population=others)  # too few to learn from
-            assert not [m for m in ("torch", "safetensors", "sklearn") if m in sys.modules]
+            assert not [m for m in ("torch", "sklearn") if m in sys.modules]
             """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(table)], check=True)
 
@@ -599,7 +599,7 @@ class TestFiles:
         assert opened(tmp_path / "m").eps == by_hour
 
     def test_a_forged_array_of_another_shape_or_type_is_refused(self, fitted: Path, tmp_path: Path) -> None:
-        model = read(fitted)
+        model = contents_of(fitted)
         assert model.arrays
         for name, array in model.arrays.items():
             for forged in (array[:-1], array.astype(np.float64 if array.dtype != np.float64 else np.float32), None):
@@ -608,7 +608,7 @@ class TestFiles:
                     continue  # nothing was taken away
                 if forged is not None:
                     arrays[name] = forged
-                write(tmp_path / "forged", model.kind, model.values, arrays)
+                write_contents(tmp_path / "forged", model.kind, model.values, arrays)
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
 
@@ -626,19 +626,19 @@ class TestFiles:
     def test_a_reward_of_numbers_that_are_none_is_refused(
         self, fitted: Path, tmp_path: Path, name: str, number: float
     ) -> None:
-        model = read(fitted)
+        model = contents_of(fitted)
         bent = model.arrays[name].copy()
         bent.reshape(-1)[0] = number
-        write(tmp_path / "m", model.kind, model.values, dict(model.arrays) | {name: bent})
+        write_contents(tmp_path / "m", model.kind, model.values, dict(model.arrays) | {name: bent})
         with pytest.raises(ModelFileError, match=r"not finite|no reward has"):
             astray.load(tmp_path / "m")
 
     def test_forged_values_are_refused(self, fitted: Path, tmp_path: Path) -> None:
-        model = read(fitted)
+        model = contents_of(fitted)
         for name in model.values:
             for forged in ("nonsense", 7, {"unheard": 1}, None):
                 values = dict(model.values) | {name: forged}
-                write(tmp_path / "forged", model.kind, values, model.arrays)
+                write_contents(tmp_path / "forged", model.kind, values, model.arrays)
                 if (name, forged) in (
                     ("n_trips", 7),
                     ("n_updates", 7),
@@ -668,22 +668,24 @@ class TestFiles:
     def test_forged_numbers_are_refused_before_anything_is_scored(
         self, fitted: Path, tmp_path: Path, name: tuple[str, ...], forged: object
     ) -> None:
-        model = read(fitted)
+        model = contents_of(fitted)
         values = json.loads(json.dumps(model.values))
         inside = values
         for part in name[:-1]:
             inside = inside[part]
         assert name[-1] in inside
         inside[name[-1]] = forged
-        write(tmp_path / "forged", model.kind, values, model.arrays)
+        write_contents(tmp_path / "forged", model.kind, values, model.arrays)
         with warnings.catch_warnings(action="error"), pytest.raises(ModelFileError):
             astray.load(tmp_path / "forged")
 
     def test_a_memory_of_trips_that_are_not_there_is_refused(self, fitted: Path, tmp_path: Path) -> None:
-        model = read(fitted)
+        model = contents_of(fitted)
         trips = model.arrays["featurizer.memory.trips"].copy()
         trips[0] = 1_000_000
-        write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "featurizer.memory.trips": trips})
+        write_contents(
+            tmp_path / "forged", model.kind, model.values, {**model.arrays, "featurizer.memory.trips": trips}
+        )
         with pytest.raises(ModelFileError, match="not there"):
             astray.load(tmp_path / "forged")
 

@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 import astray
 from astray import FleetDetector, Trajectories
-from astray.core.errors import DataError, ModelFileError, NotFittedError
+from astray.core.errors import DataError, NotFittedError
 from astray.explain import ways_on
 from astray.features.context import Context, ContextSpec
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -27,13 +27,12 @@ from astray.irl.posterior import combined
 from astray.irl.shared import trip_rewards
 from astray.model import fleet_features
 from astray.model.agents import Common, Member, centres
-from astray.model.files import read, write
 from astray.model.pretrained import pretrained
 from astray.scoring.normality import step_normality
 from astray.scoring.own_scale import OwnScores
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import Simulation, city
-from conftest import QUICK, earlier_fleet
+from conftest import QUICK
 
 ONCE: dict[str, Any] = {
     "iterations": 1,
@@ -461,41 +460,6 @@ class TestFiles:
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], check=True)
         fleet.enroll(new[:20])
         assert pl.read_parquet(tmp_path / "scores.parquet").equals(fleet.score(new), null_equal=True)
-
-    def test_a_fleet_of_the_first_release_is_converted_by_opening_it(self, tmp_path: Path) -> None:
-        """The file and the scores were written by the version before one row an agent."""
-        path = earlier_fleet(tmp_path)
-        earlier = opened(path)
-        asked = city(people=3, days=12, seed=0).trips
-        asked = Trajectories.concat(
-            [named(asked.agent("p00"), "a", "w")[22:], named(asked.agent("p01"), "a/x", "y")[22:]]
-        )
-        then = pl.read_csv(Path(__file__).parents[1] / "data" / "fleet-5-scores.csv")
-        # Metres and hours begin elsewhere, and the other aspects count less than place while the history is short.
-        assert np.allclose(earlier.score(asked)["score"].to_numpy(), then["score"].to_numpy(), atol=0.5)
-        assert (earlier.score(asked)["decision"] == then["decision"]).mean() > 0.9
-        now = earlier.score(asked)
-        assert len(earlier.explain(asked, 0).habitual) == 3
-        earlier.save(path)
-        assert path.read_bytes()[:15] == b"SQLite format 3"
-        converted = opened(path)
-        assert converted.score(asked).equals(now, null_equal=True)
-        assert converted.questions_ == earlier.questions_ != ()
-        assert len(converted.explain(asked, 0).habitual) == 3
-        assert converted.enroll(asked) == len(asked)
-
-    def test_forged_arrays_of_the_first_release_are_refused(self, tmp_path: Path) -> None:
-        model = read(earlier_fleet(tmp_path))
-        for name, array in model.arrays.items():
-            for forged in (array[:-1], array.astype(np.float64 if array.dtype != np.float64 else np.float32)):
-                write(tmp_path / "forged", model.kind, model.values, {**model.arrays, name: forged})
-                with pytest.raises(ModelFileError):
-                    astray.load(tmp_path / "forged")
-        trips = model.arrays["postings.trips"].copy()
-        trips[0] = 99_999
-        write(tmp_path / "forged", model.kind, model.values, {**model.arrays, "postings.trips": trips})
-        with pytest.raises(ModelFileError, match="not there"):
-            astray.load(tmp_path / "forged")
 
     def test_an_empty_fleet_can_be_kept(self, fleet: FleetDetector, past: Trajectories, tmp_path: Path) -> None:
         for agent in fleet.agents:

@@ -14,12 +14,12 @@ from astray.core.errors import DataError
 from astray.core.projection import Projection
 from astray.irl.posterior import combined
 from astray.irl.shared import BANDS, trip_rewards
-from astray.model.container import read, write
 from astray.model.pretrained import pretrained
 from astray.scoring.normality import Location, locate
 from astray.scoring.own_scale import OwnScale, OwnScores, most_suspect, own_weights, somebody_elses
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city, world
+from conftest import contents_of, write_contents
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
 SCALE = ScaleConfig()
@@ -292,12 +292,9 @@ class TestConfigured:
         trips = city(people=2, days=14, seed=0).trips
         own = IRLDetector(suspect=False).fit(trips.agent("p00"))
         own.save(tmp_path / "now.astray")
-        file = read(tmp_path / "now.astray")
-        parameters = {
-            k: v for k, v in file.values["parameters"].items() if k not in ("scaling", "observing", "suspect")
-        }
-        parameters["strays"] = False  # as it was called
-        write(tmp_path / "then.astray", file.kind, file.values | {"parameters": parameters}, file.arrays)
+        file = contents_of(tmp_path / "now.astray")
+        parameters = {k: v for k, v in file.values["parameters"].items() if k not in ("scaling", "observing")}
+        write_contents(tmp_path / "then.astray", file.kind, file.values | {"parameters": parameters}, file.arrays)
         then = load(tmp_path / "then.astray")
         assert repr(then) == "IRLDetector(suspect=False)"
         np.testing.assert_array_equal(then.score_samples(trips), own.score_samples(trips))

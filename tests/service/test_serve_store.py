@@ -16,7 +16,7 @@ from astray.core.errors import DataError, InUseError
 from astray.service import preferences
 from astray.service.preferences import Preferences, PreferencesError
 from astray.service.store import Store, StoreError, open_store
-from astray.service.store.schema import MIGRATIONS, OF_AN_AGENT
+from astray.service.store.schema import NEWEST, OF_AN_AGENT
 from serving import schema, why_no_postgres
 
 KINDS = [
@@ -44,7 +44,7 @@ def test_a_new_store_has_all_tables_and_is_opened_again_as_it_was(opening: Openi
     store = opening()
     with store.writer.transaction():
         preferences.save(store.writer, Preferences(undo_minutes=3))
-    for table in (*OF_AN_AGENT, "agents", "models", "tokens"):
+    for table in (*OF_AN_AGENT, "agents", "models", "shards", "tokens"):
         assert store.writer.value(f"SELECT count(*) FROM {table}") == 0
     store.close()
     again = opening()
@@ -91,9 +91,18 @@ def test_one_service_at_a_time_has_a_store(opening: Opening):
 
 def test_a_store_of_a_newer_astray_is_refused(opening: Opening):
     store = opening()
-    store.writer.run("INSERT INTO migrations VALUES (?)", (len(MIGRATIONS) + 1,))
+    store.writer.run("INSERT INTO migrations VALUES (?)", (NEWEST + 1,))
     store.close()
     with pytest.raises(StoreError, match="newer astray"):
+        opening()
+
+
+def test_a_store_of_astray_0_2_is_refused_with_the_way_out(opening: Opening):
+    store = opening()
+    store.writer.run("DELETE FROM migrations")
+    store.writer.run("INSERT INTO migrations VALUES (1)")
+    store.close()
+    with pytest.raises(StoreError, match=r"written by astray 0\.2.*astray fit"):
         opening()
 
 
@@ -102,7 +111,7 @@ def test_values_come_back_as_they_were_given(store: Store):
     store.writer.run("INSERT INTO fixes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     assert store.writer.rows("SELECT * FROM fixes") == [row]
     blob = bytes(range(256))
-    store.writer.run("INSERT INTO models VALUES (?, ?, ?)", (1, 2, blob))
+    store.writer.run("INSERT INTO models VALUES (?, ?, ?, ?)", (1, "model", b"", blob))
     assert bytes(store.writer.value("SELECT data FROM models")) == blob
 
 

@@ -61,7 +61,7 @@ def command(
 def _about(file: Path, model: Detector) -> dict[str, Any]:
     """Returns facts about the file, and about what the model has seen."""
     from astray import __version__
-    from astray.model.fleet_file import VERSION
+    from astray.model.file import VERSION
 
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}

@@ -10,14 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from astray.core.errors import AstrayError
 from astray.core.processes import Drain, spread
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector, load
 from astray.jobs.slabs import Batch, agents_together, by_hash, slabs
 from astray.jobs.work import HERE, Step, Timed, Watch, Workers, keep_memory, unwatched
-from astray.model.fleet_file import FleetFile, shard_of
-from astray.model.fleet_store import Row
+from astray.model.file import ModelFile
+from astray.model.store import Row, shard_of
 
 HELD_BYTES = 64 << 20
 """Rows of agents that are written together, about."""
@@ -83,9 +82,7 @@ def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, wat
     The rows of finished jobs are written on the way. An agent is measured once, with the last slab; those who have no
     trips in it afterwards, so that until then their trips are measured anew whenever they are asked for.
     """
-    file = FleetFile.open(model)
-    if file is None:
-        raise AstrayError("not a fleet's file of this version", place=model, remedy="open it, and save it again")
+    file = ModelFile.open(model)
     given: deque[tuple[Enrolling, float]] = deque()  # with the share that is done then
     waiting: set[str] = set()
     held = _Held(file)
@@ -124,7 +121,7 @@ def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, wat
 class _Held:
     """Rows that are written together."""
 
-    def __init__(self, file: FleetFile) -> None:
+    def __init__(self, file: ModelFile) -> None:
         self._file = file
         self._rows: list[tuple[str, Row | None, bytes | None]] = []
         self._bytes = 0
@@ -145,7 +142,7 @@ class _Held:
             self._rows, self._bytes = [], 0
 
 
-def _of_about(agents: Sequence[str], file: FleetFile) -> Iterator[list[str]]:
+def _of_about(agents: Sequence[str], file: ModelFile) -> Iterator[list[str]]:
     """Agents, some at a time, with about so many trips as one job measures."""
     some: list[str] = []
     trips = 0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
-from astray.model.fleet_file import shard_of
+from astray.model.store import shard_of
 from astray.scoring.scores import chunks
 
 Array = NDArray[Any]

@@ -13,9 +13,9 @@ from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.step_world import STEP_COUNTERFACTUALS
-from astray.model.files import configured
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import Parameters
+from astray.model.values import configured
 from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from astray.irl.population import Population
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_world import TripWorld
-from astray.model.files import configured
 from astray.model.resuming import revive
 from astray.model.training import remember, sample
+from astray.model.values import configured
 from astray.scoring.normality import over_heads
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from astray.irl.population import Population
 from astray.irl.shared import Reward
 from astray.model.agent_memory import FINE, as_kept
 from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
-from astray.model.files import plain
 from astray.model.fleet_training import go_on, popularity_of
 from astray.model.parameters import Parameters
 from astray.model.pool_reward import pool_reward
 from astray.model.pretrained import pretrained, read_reward
 from astray.model.training import drawn, thin
 from astray.model.updating import without
+from astray.model.values import plain
 from astray.scoring.own_scale import OwnScores, fits, scored_past
 
 KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)

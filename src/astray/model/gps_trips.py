@@ -25,12 +25,11 @@ from astray.irl.shared import Reward
 from astray.model import gps_fitting, many_agents, observing
 from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
 from astray.model.configuration import aspect_weights, featurizer_config, observing_config, scale_config
-from astray.model.files import ModelFile, plain
-from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
 from astray.model.inbox import Inbox
 from astray.model.memories import Memories
 from astray.model.memory_bytes import MemoryCodec
 from astray.model.observing import LEARNED, Observed, Outcome, Question, drift_of, questions_of
+from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed, pack_reward, unpack_reward
 from astray.model.shared_parts import (
@@ -41,8 +40,10 @@ from astray.model.shared_parts import (
     unpack_weights,
 )
 from astray.model.steps import learn_own_reward
+from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.model.training import remember, sample
 from astray.model.updating import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
+from astray.model.values import plain
 from astray.model.worlds import Level, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
@@ -662,16 +663,16 @@ class GpsTrips(World):
         }
         return Packed.together([Packed(values, {}), pack_reward("reward", self.reward)])
 
-    def parts(self) -> dict[int, bytes]:
+    def parts(self) -> dict[str, bytes]:
         """Returns how many agents go where, and which trips are anomalous, as a store keeps them."""
-        return {**super().parts(), COUNTED: pack_popularity(self.popularity)}
+        return {**super().parts(), POPULARITY: pack_popularity(self.popularity)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
         """Yields each agent's memory as a store keeps it, sorted by name."""
         return self.memories.everybody()
 
     @classmethod
-    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+    def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
         """Returns the world that a store holds."""
         reward = unpack_reward(model, "reward")
         config = model.value("featurizer_config", FeaturizerConfig)
@@ -690,7 +691,7 @@ class GpsTrips(World):
         world.opened_with(store)
         return world
 
-    def write_changes(self, store: FleetStore, change: Change) -> Callable[[], None]:
+    def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
         """Writes the memories that were changed, and what else was; what others changed meanwhile stays."""
         popularity, anomalous = self.popularity, self.anomalous
         for agent, row, before in self.memories.changes():
@@ -703,7 +704,7 @@ class GpsTrips(World):
                 counted = counted.without(cells)
             popularity = Popularity(popularity.cells, Visits(counted))
         if popularity is not self._popularity_before:
-            change.share(COUNTED, pack_popularity(popularity))
+            change.share(POPULARITY, pack_popularity(popularity))
         if anomalous != self._anomalous_before:
             there_now = unpack_anomalous(store)
             anomalous = (there_now | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
@@ -714,7 +715,7 @@ class GpsTrips(World):
 
         return committed
 
-    def opened_with(self, store: FleetStore | None) -> None:
+    def opened_with(self, store: Store | None) -> None:
         """Notes that a store holds all that is known now."""
         if store is not None:
             self.memories.saved(store)

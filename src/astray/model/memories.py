@@ -6,13 +6,14 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import replace
 from functools import cached_property
 
 from astray.core.errors import ModelFileError
 from astray.core.zones import Zone
 from astray.model.agent_memory import AgentMemory
-from astray.model.fleet_store import FleetStore, Row
 from astray.model.memory_bytes import MemoryCodec
+from astray.model.store import Entry, Row, Store
 
 HELD_BYTES = 256 << 20  # of changed memories that are held in memory; others wait on the disk until they are saved
 READY_BYTES = 32 << 20  # of unchanged memories that stay in memory after they were read
@@ -36,7 +37,7 @@ class Memories(MutableMapping[str, AgentMemory]):
         Where the memories are kept; None if they were never saved.
     """
 
-    def __init__(self, codec: MemoryCodec, measure: Measure, store: FleetStore | None = None) -> None:
+    def __init__(self, codec: MemoryCodec, measure: Measure, store: Store | None = None) -> None:
         self.codec, self.measure, self.store = codec, measure, store
         self._lock = threading.RLock()  # several threads may score
         self._ready: OrderedDict[str, AgentMemory] = OrderedDict()
@@ -80,10 +81,15 @@ class Memories(MutableMapping[str, AgentMemory]):
         found = self.store.read(agent)
         if found is None:
             return None
-        memory = self._unpacked(agent, found[0])
+        memory = self._as_of_this_model(self._unpacked(agent, found[0]), found[1])
         self._known_as[agent] = found[1].checksum
         self._keep_ready(agent, memory)
         return memory
+
+    def _as_of_this_model(self, memory: AgentMemory, entry: Entry) -> AgentMemory:
+        """Returns a memory that must be measured again, if the reward of another model gave its trips their scores."""
+        is_current = self.store is None or entry.version == self.store.version
+        return memory if is_current else replace(memory, measured=False)
 
     def _keep_ready(self, agent: str, memory: AgentMemory) -> None:
         self._ready_bytes += memory.nbytes
@@ -178,7 +184,7 @@ class Memories(MutableMapping[str, AgentMemory]):
             if agent in self._waiting.rows:
                 return self._waiting.rows[agent]
             entry = None if self.store is None or agent in self._gone else self.store.entry(agent)
-            return None if entry is None else Row(b"", *entry[2:])
+            return None if entry is None else entry.row()
 
     def zone(self, agent: str) -> Zone | None:
         """Returns the time zone in which an agent lives; None if it is not known."""
@@ -232,9 +238,11 @@ class Memories(MutableMapping[str, AgentMemory]):
                 remedy="load the model again",
             )
         data, entry = found
-        return Row(data, *entry[2:])
+        if entry.version != self.store.version:
+            return self.codec.row(self[agent])
+        return entry.row(data)
 
-    def saved(self, store: FleetStore) -> None:
+    def saved(self, store: Store) -> None:
         """Goes on with a store to which all changes were written."""
         if store is not self.store:
             self.store = store

@@ -32,8 +32,8 @@ from astray.model.compact import (
     texts,
     unpack_arrays,
 )
-from astray.model.fleet_store import Row
 from astray.model.inbox import Inbox, flags_of
+from astray.model.store import Row
 from astray.scoring.normality import Location
 from astray.scoring.own_scale import OwnScores
 

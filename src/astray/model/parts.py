@@ -1,7 +1,7 @@
 """The parts of a model as a file holds them: reward, featurizer, memory, scales, kept trips, policy.
 
 Each ``pack_*`` gives plain values and arrays under names that begin with ``name``; each ``unpack_*`` takes them out of
-a :class:`~astray.model.ModelFile` again and checks that they fit together.
+:class:`~astray.model.packing.Contents` again and checks that they fit together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from astray.features.popularity import Popularity
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward
-from astray.model.files import ModelFile, pack_text, plain
+from astray.model.packing import Contents, pack_text
+from astray.model.values import plain
 from astray.scoring.decisions import ByContext, ByHour, Threshold
 from astray.scoring.lengths import LengthScale
 from astray.scoring.normality import Calibration, Location, Sample
@@ -72,7 +73,7 @@ def pack_posterior(name: str, posterior: RewardPosterior) -> Packed:
     return Packed({name: shape}, arrays)
 
 
-def unpack_posterior(model: ModelFile, name: str) -> RewardPosterior:
+def unpack_posterior(model: Contents, name: str) -> RewardPosterior:
     """The reward heads."""
     shape = model.within(name)
     mean = model.array(f"{name}.mean", np.float32, None)
@@ -94,7 +95,7 @@ def unpack_posterior(model: ModelFile, name: str) -> RewardPosterior:
     return RewardPosterior(mean, scale, layers, prior, clip, aspects)
 
 
-def _unpack_layers(model: ModelFile, name: str, n: int, width: int) -> Layers:
+def _unpack_layers(model: Contents, name: str, n: int, width: int) -> Layers:
     layers = []
     networks: int | None = None
     for i in range(n):
@@ -118,7 +119,7 @@ def pack_reward(name: str, reward: Reward) -> Packed:
     return Packed.together(parts)
 
 
-def unpack_reward(model: ModelFile, name: str) -> Reward:
+def unpack_reward(model: Contents, name: str) -> Reward:
     """A reward of steps and, where there are, of trips."""
     step = unpack_posterior(model, f"{name}.step")
     made = model.value(f"{name}.made", dict[str, Any])
@@ -144,7 +145,7 @@ def pack_actor(name: str, actor: Actor) -> Packed:
     return Packed({name: {"hidden": actor.hidden}}, {f"{name}.{p}": getattr(actor, p) for p in parts})
 
 
-def unpack_actor(model: ModelFile, name: str) -> Actor:
+def unpack_actor(model: Contents, name: str) -> Actor:
     """The policy."""
     hidden = model.value(name, dict[str, tuple[int, ...]])["hidden"]
     states = model.array(f"{name}.state_mean", np.float64, None)
@@ -173,36 +174,10 @@ def pack_ids(name: str, trips: Sequence[TripId]) -> dict[str, Array]:
     }
 
 
-def unpack_ids(model: ModelFile, name: str) -> list[TripId]:
-    """The names of trips; files of version 4 hold them glued, as text or as values."""
-    if name in model.values:
-        return restored_ids(model, model.value(name, Names))
-    if f"{name}.utf8" in model.arrays:
-        return restored_ids(model, model.text(name))
+def unpack_ids(model: Contents, name: str) -> list[TripId]:
+    """Returns the names of trips."""
     agents = model.text(f"{name}.agents")
     return list(map(TripId, agents, model.text(f"{name}.trajectories", len(agents))))
-
-
-def restored_ids(model: ModelFile, names: Sequence[tuple[str, str] | str]) -> list[TripId]:
-    """The names of trips from plain values: pairs, or, in files of version 4, agent/trajectory as one text.
-
-    Such a text is of the agent of the model with the longest name that it begins with; of somebody whom the model does
-    not know it is parted at the first slash.
-    """
-    agents: set[str] = set()
-    if any(isinstance(name, str) for name in names):
-        agents = set(model.value("agents", Names) if "agents" in model.values else model.text("agents"))
-
-    def restored(name: tuple[str, str] | str) -> TripId:
-        if not isinstance(name, str):
-            return TripId(*name)
-        slashes = [i for i, letter in enumerate(name) if letter == "/"]
-        if not slashes:
-            raise model.wrong(f"the trip {name!r} has no agent")
-        at = next((i for i in reversed(slashes) if name[:i] in agents), slashes[0])
-        return TripId(name[:at], name[at + 1 :])
-
-    return [restored(name) for name in names]
 
 
 def pack_postings(name: str, memory: Memory[Any]) -> Packed:
@@ -213,7 +188,7 @@ def pack_postings(name: str, memory: Memory[Any]) -> Packed:
     )
 
 
-def unpack_memory(model: ModelFile, name: str, trip_ids: Sequence[Name], forgetting: Forgetting) -> Memory[Name]:
+def unpack_memory(model: Contents, name: str, trip_ids: Sequence[Name], forgetting: Forgetting) -> Memory[Name]:
     """A memory of what has these names."""
     keys = model.array(f"{name}.keys", np.uint64, None)
     memory = Memory(
@@ -261,7 +236,7 @@ def pack_featurizer(name: str, featurizer: Featurizer) -> Packed:
     return Packed(values, {})
 
 
-def unpack_featurizer(model: ModelFile, name: str) -> Featurizer:
+def unpack_featurizer(model: Contents, name: str) -> Featurizer:
     """A featurizer with its memory."""
     inside = model.within(name)
     config = inside.value("config", FeaturizerConfig)
@@ -284,7 +259,7 @@ def pack_popularity(name: str, popularity: Popularity) -> Packed:
     return Packed.together([named, pack_postings(name, popularity.by_name)])
 
 
-def unpack_popularity(model: ModelFile, name: str, config: FeaturizerConfig) -> Popularity:
+def unpack_popularity(model: Contents, name: str, config: FeaturizerConfig) -> Popularity:
     """How many agents go where."""
     excluded = model.value(name, str | None)
     agents = unpack_memory(model, name, model.text(f"{name}.trip_ids"), Forgetting())
@@ -313,8 +288,8 @@ def pack_calibration(name: str, calibration: Calibration) -> Packed:
     return Packed({name: said}, {f"{name}.scores": c.normal.scores, f"{name}.weights": c.normal.weights})
 
 
-def unpack_calibration(model: ModelFile, name: str) -> Calibration:
-    """What scores are measured on."""
+def unpack_calibration(model: Contents, name: str) -> Calibration:
+    """Returns what scores are measured on."""
     inside = model.within(name)
     scores = model.array(f"{name}.scores", np.float64, None)
     by_length = inside.value("by_length", tuple[tuple[float, ...], ...] | None)
@@ -354,7 +329,7 @@ def plain_threshold(name: str, value: Threshold) -> Any:
     )
 
 
-def restore_threshold(model: ModelFile, name: str) -> Threshold:
+def restore_threshold(model: Contents, name: str) -> Threshold:
     """A threshold."""
     said = model.value(name, float | dict[str, Any])
     if isinstance(said, float):
@@ -390,7 +365,7 @@ def pack_trips(name: str, trips: Trajectories) -> Packed:
     return Packed({name: {"columns": columns, "context": context}}, arrays)
 
 
-def unpack_trips(model: ModelFile, name: str) -> Trajectories:
+def unpack_trips(model: Contents, name: str) -> Trajectories:
     """Kept trajectories."""
     inside = model.within(name)
     names = inside.value("columns", tuple[str, ...])
@@ -415,7 +390,7 @@ def pack_table(name: str, table: pl.DataFrame) -> Packed:
     return Packed({name: table.columns}, {f"{name}.{c}": table[c].cast(pl.Float64).to_numpy() for c in table.columns})
 
 
-def unpack_table(model: ModelFile, name: str) -> pl.DataFrame:
+def unpack_table(model: Contents, name: str) -> pl.DataFrame:
     """A table of numbers."""
     columns = model.value(name, tuple[str, ...])
     height = len(model.array(f"{name}.{columns[0]}", np.float64, None, unbounded=True)) if columns else 0

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import as_file, files
 
 from astray.irl.shared import Reward
-from astray.model.container import FilePath, read, write
+from astray.model.packing import FilePath, read, write
 from astray.model.parts import pack_reward, unpack_reward
 
 KIND = "reward"

@@ -12,8 +12,8 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.shared import Reward
-from astray.model.files import plain
 from astray.model.fleet_training import SharingConfig, share
+from astray.model.values import plain
 from astray.simulate import Variety, world
 
 Progress = Callable[[float], None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
-from astray.model.files import ModelFile
+from astray.model.packing import Contents
 from astray.model.parts import Packed, pack_actor, unpack_actor
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Generated:
         return Packed.together([own, pack_actor(f"{name}.actor", self.actor)])
 
     @classmethod
-    def unpack(cls, model: ModelFile, name: str) -> Generated:
+    def unpack(cls, model: Contents, name: str) -> Generated:
         """Out of a model file."""
         said = model.within(f"{name}.critic")
         actor, hidden = unpack_actor(model, f"{name}.actor"), said.value("hidden", tuple[int, ...])

@@ -25,8 +25,8 @@ from astray.model.compact import (
     texts,
     unpack_arrays,
 )
-from astray.model.files import ModelFile
-from astray.model.fleet_store import ANOMALOUS, COUNTED, FleetStore
+from astray.model.packing import Contents
+from astray.model.store import ANOMALOUS, POPULARITY, Store
 
 _COUNTS = (*KEYS, np.uint32, np.int64)  # cells, how many agents go there, how many agents there are
 _NAMES = (*TEXTS, np.float64, *POSTINGS)  # agents, and where each of them goes
@@ -46,10 +46,10 @@ def pack_popularity(popularity: Popularity) -> bytes:
     )
 
 
-def unpack_popularity(store: FleetStore, config: FeaturizerConfig) -> Popularity:
+def unpack_popularity(store: Store, config: FeaturizerConfig) -> Popularity:
     """Reads how many agents go where."""
     with _checked(store):
-        is_counted, *arrays = unpack_arrays(store.shared(COUNTED), (np.uint8, *_COUNTS, *_NAMES))
+        is_counted, *arrays = unpack_arrays(store.shared(POPULARITY), (np.uint8, *_COUNTS, *_NAMES))
         if len(is_counted) != 1:
             raise ValueError("it does not say how agents are counted")
         agents: Memory[str] | Visits
@@ -75,14 +75,14 @@ def pack_trip_ids(trips: Iterable[TripId]) -> bytes:
     return pack_arrays([*texts(trip.agent for trip in known), *texts(trip.trajectory for trip in known)])
 
 
-def unpack_anomalous(store: FleetStore) -> frozenset[TripId]:
+def unpack_anomalous(store: Store) -> frozenset[TripId]:
     """Reads the names of the trips that proved anomalous."""
     with _checked(store):
         arrays = unpack_arrays(store.shared(ANOMALOUS), (*TEXTS, *TEXTS))
         return frozenset(map(TripId, as_texts(arrays[:2]), as_texts(arrays[2:], len(arrays[0]))))
 
 
-def unpack_weights(model: ModelFile, reward: Reward) -> tuple[float, ...]:
+def unpack_weights(model: Contents, reward: Reward) -> tuple[float, ...]:
     """Reads how much each aspect of a reward counts."""
     weights: tuple[float, ...] = model.value("aspect_weights", tuple[float, ...])
     if len(weights) != len(reward.aspects) or min(weights, default=0.0) < 0 or not any(weights):
@@ -91,7 +91,7 @@ def unpack_weights(model: ModelFile, reward: Reward) -> tuple[float, ...]:
 
 
 @contextmanager
-def _checked(store: FleetStore) -> Iterator[None]:
+def _checked(store: Store) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

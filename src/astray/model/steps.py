@@ -25,18 +25,19 @@ from astray.features.memory import Forgetting
 from astray.irl.step_world import StepWorld
 from astray.irl.world import GeoWorld
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
-from astray.model.files import ModelFile, configured, plain
-from astray.model.fleet_store import FleetStore
 from astray.model.memories import Memories
 from astray.model.memory_bytes import MemoryCodec
 from astray.model.own_reward import further_steps, geo_world, step_world, train
+from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
 from astray.model.resuming import revive
 from astray.model.shared_parts import unpack_anomalous, unpack_weights
+from astray.model.store import Store
 from astray.model.trained import Trained
 from astray.model.training import remember, sample
 from astray.model.updating import check_steps, kept_ways, others, sort_out, without
+from astray.model.values import configured, plain
 from astray.model.worlds import World
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
@@ -369,7 +370,7 @@ class Steps(World):
         return Packed.together([Packed(values, {}), self.trained.pack()])
 
     @classmethod
-    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+    def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
         """Returns the model that a store holds."""
         trained, zone = Trained.unpack(model), model.value("zone", str)
         return cls(

@@ -13,7 +13,7 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer
 from astray.irl.shared import Reward
 from astray.irl.step_world import StepWorld
-from astray.model.files import ModelFile
+from astray.model.packing import Contents
 from astray.model.parts import (
     Packed,
     pack_calibration,
@@ -73,7 +73,7 @@ class Trained:
         return Packed.together(parts)
 
     @classmethod
-    def unpack(cls, model: ModelFile) -> Trained:
+    def unpack(cls, model: Contents) -> Trained:
         """Reads it from a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
         featurizer, world = None, None

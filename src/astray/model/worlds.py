@@ -21,13 +21,13 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.core.zones import Zone
 from astray.irl.shared import Reward
-from astray.model.files import ModelFile
-from astray.model.fleet_store import ANOMALOUS, COUNTED, Change, FleetStore, Row
 from astray.model.memories import Memories
 from astray.model.observing import Observed, Question
+from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
 from astray.model.shared_parts import pack_trip_ids
+from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.scoring.decisions import Bounds, Threshold
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import AgentModel, Chunk, Scores
@@ -60,7 +60,7 @@ def world_of(trips: Trajectories) -> type[World]:
     )
 
 
-def world_named(model: ModelFile) -> type[World]:
+def world_named(model: Contents) -> type[World]:
     """Returns the world that a model file names."""
     for world in worlds():
         if world.kind == model.kind:
@@ -271,9 +271,9 @@ class World(ABC):
     def pack(self) -> Packed:
         """Returns what all agents share but for places: reward and configuration, as the part ``MODEL`` holds it."""
 
-    def parts(self) -> dict[int, bytes]:
+    def parts(self) -> dict[str, bytes]:
         """Returns the other parts that all agents share, as a store keeps them."""
-        return {COUNTED: b"", ANOMALOUS: pack_trip_ids(self.anomalous)}
+        return {POPULARITY: b"", ANOMALOUS: pack_trip_ids(self.anomalous)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
         """Yields each agent's memory as a store keeps it, sorted by name."""
@@ -281,13 +281,13 @@ class World(ABC):
 
     @classmethod
     @abstractmethod
-    def unpack(cls, parameters: Parameters, model: ModelFile, store: FleetStore) -> Self:
+    def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
         """Returns the world that a store holds; ``model`` is its part ``MODEL``."""
 
-    def write_changes(self, store: FleetStore, change: Change) -> Callable[[], None]:
+    def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
         """Writes what was changed of parts and memories; returns a function to call once that is committed."""
         change.share(ANOMALOUS, pack_trip_ids(self.anomalous))
         return lambda: None
 
-    def opened_with(self, store: FleetStore | None) -> None:  # noqa: B027  (a world without memories has nothing to note)
+    def opened_with(self, store: Store | None) -> None:  # noqa: B027  (a world without memories has nothing to note)
         """Notes that a store holds all that is known now."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from astray.core.errors import DataError
 from astray.core.snapshot import ANEW, Snapshot
-from astray.model.container import read
-from astray.model.files import pack_text, write
-from astray.model.fleet_file import FleetFile
+from astray.model.file import is_database
+from astray.model.packing import check_readable, pack_text, read, write
 from astray.runtime.position import Position
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class State:
         arrays = {
             **pack_text("agents", list(self.agents)),
             "agents.offsets": np.cumsum([0, *map(len, numbers)], dtype=np.int64),
-            "agents.held": [np.frombuffer(held, np.float64) for held in numbers] or np.zeros(0),
+            "agents.held": np.concatenate([np.zeros(0), *(np.frombuffer(held, np.float64) for held in numbers)]),
             "lines.head": np.array(self.position.head, np.uint64),
             "lines.tail": np.array(self.position.tail, np.uint64),
         }
@@ -57,7 +56,8 @@ class State:
     @classmethod
     def load(cls, path: Path, model: str) -> State:
         """The state in a file; one that belongs to another model is refused."""
-        file = None if FleetFile.open(path) else read(path)
+        check_readable(path)
+        file = None if is_database(path) else read(path)
         if file is None or file.kind != KIND:
             raise DataError("a model, not the state of a watch", place=path, remedy="name another file for the state")
         version = file.value("state", int)

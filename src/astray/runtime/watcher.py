@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from astray.core.atomic import alone, check_target, keep_from, lock_of
 from astray.core.errors import DataError
 from astray.core.threads import one_thread
-from astray.model.files import FilePath
+from astray.model.packing import FilePath
 from astray.runtime.events import Events, reopened
 from astray.runtime.json_fixes import Line, bounded
 from astray.runtime.state import State, fingerprint

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from astray.core.errors import DataError, InUseError, ModelFileError
+from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.detector import Detector, load
 from astray.features.memory import Memory
-from astray.model.fleet_file import checksum
-from astray.model.fleet_store import Entry, Row
 from astray.model.gps_trips import GpsTrips
 from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
 from astray.model.observing import Question, answer, drift_of, questions_of
+from astray.model.store import Entry, Tables, TablesChange, checksum
 from astray.runtime.trip import OpenTrip
 from astray.service.preferences import put_setting
 from astray.service.store import Connection
@@ -31,102 +27,32 @@ SOURCE = "model source"  # the setting that says which file it came from: a chec
 KNOWN = 20_000  # entries of agents that are held ready
 
 
-class FleetTables:
-    """A fleet in the tables ``models`` and ``members``; written inside the transaction that is open."""
-
-    name = "the store"
+class CachedTables(Tables):
+    """The tables of a model in the service's database, which nobody else writes: entries of agents are held ready."""
 
     def __init__(self, connection: Connection, version: int) -> None:
-        self._connection, self.version = connection, version
-        self.codec: MemoryCodec | None = None
+        super().__init__(connection, version)
         self._known: OrderedDict[str, Entry | None] = OrderedDict()
 
-    def shared(self, part: int) -> bytes:
-        """What all agents share: one of the parts of a fleet."""
-        found = self._connection.value("SELECT data FROM models WHERE version = ? AND part = ?", (self.version, part))
-        if found is None:
-            raise self.wrong(f"part {part} of model {self.version} is missing")
-        return bytes(found)
-
     def entry(self, agent: str) -> Entry | None:
-        """What is said of an agent; None if it is not there."""
+        """Returns the entry of an agent; None if it is not there."""
         if agent in self._known:
             self._known.move_to_end(agent)
             return self._known[agent]
-        found = self._connection.row(
-            "SELECT checksum, trips, first, last, waiting, zone FROM members WHERE agent = ?", (agent,)
-        )
-        return self._know(agent, None if found is None else _entry(found))
-
-    def _know(self, agent: str, entry: Entry | None) -> Entry | None:
-        self._known[agent] = entry
+        found = self._known[agent] = super().entry(agent)
         if len(self._known) > KNOWN:
             self._known.popitem(last=False)
-        return entry
-
-    def read(self, agent: str) -> tuple[bytes, Entry] | None:
-        """What is known of an agent, and its entry; None if it is not there."""
-        found = self._connection.row(
-            "SELECT checksum, trips, first, last, waiting, zone, data, model FROM members WHERE agent = ?", (agent,)
-        )
-        if found is None:
-            return None
-        data, entry = bytes(found[6]), _entry(found)
-        if checksum(agent, data) != entry.checksum:
-            raise self.wrong(f"what is known of agent {agent!r} does not match its checksum")
-        if found[7] != self.version and self.codec is not None:  # another reward gave its trips their scores
-            data = self.codec.pack(replace(self.codec.unpack(data), measured=False))
-        return data, entry
-
-    def entries(self) -> Iterator[tuple[str, Entry]]:
-        """All agents, in no order."""
-        asked = "SELECT agent, checksum, trips, first, last, waiting, zone FROM members"
-        return ((str(row[0]), _entry(row[1:])) for row in self._connection.rows(asked))
-
-    def __len__(self) -> int:
-        return int(self._connection.value("SELECT count(*) FROM members"))
+        return found
 
     @contextmanager
-    def changing(self) -> Iterator[FleetTables]:
-        """Change it; the transaction that is open makes that whole or nothing."""
-        yield self
-
-    def share(self, part: int, data: bytes) -> None:
-        """Put something in place of what all agents share."""
-        self._connection.run(
-            "INSERT INTO models VALUES (?, ?, ?) ON CONFLICT (version, part) DO UPDATE SET data = excluded.data",
-            (self.version, part, data),
-        )
-
-    def put(self, agent: str, row: Row | None, before: bytes | None) -> None:
-        """Put a row in place of an agent's, or with None take it out."""
-        known = self.entry(agent)
-        if (None if known is None else known.checksum) != before:
-            raise InUseError(f"agent {agent!r} was changed by somebody else", remedy="start the service again")
-        if row is None:
-            self._connection.run("DELETE FROM members WHERE agent = ?", (agent,))
-            self._know(agent, None)
-            return
-        told = checksum(agent, row.data)
-        first, last = (None if math.isnan(time) else time for time in (row.first, row.last))
-        self._connection.run(
-            "INSERT INTO members (agent, checksum, trips, first, last, waiting, zone, model, data) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent) DO UPDATE SET checksum = excluded.checksum, "
-            "trips = excluded.trips, first = excluded.first, last = excluded.last, waiting = excluded.waiting, "
-            "zone = excluded.zone, model = excluded.model, data = excluded.data",
-            (agent, told, row.trips, first, last, int(row.waiting), row.zone, self.version, row.data),
-        )
-        self._know(agent, Entry(0, told, *row[1:]))
-
-    def wrong(self, what: str) -> ModelFileError:
-        """An error that says what is wrong with the store."""
-        return ModelFileError(what, place=self.name, remedy="it is damaged: restore a backup")
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    told, trips, first, last, waiting, zone = row[:6]
-    begun, ended = (math.nan if time is None else float(time) for time in (first, last))
-    return Entry(0, bytes(told), int(trips), begun, ended, bool(waiting), str(zone))
+    def changing(self) -> Iterator[TablesChange]:
+        """Changes the tables inside the transaction that is open, which makes that whole or nothing."""
+        with super().changing() as change:
+            try:
+                yield change
+            finally:
+                for agent in change.changed:
+                    self._known.pop(agent, None)
 
 
 # -------------------------------------------------------------------- the model
@@ -150,7 +76,7 @@ def begin(connection: Connection, model: Path | None) -> None:
     detector = blank_model() if model is None else load(model)
     if detector.is_one:
         raise DataError("a model of one agent", place=model or "", remedy="give a fleet: astray fit with many agents")
-    detector.to_store(FleetTables(connection, 1))
+    detector.to_store(CachedTables(connection, 1))
     put_setting(connection, SOURCE, source)
     put_setting(connection, VERSION, "1")
 
@@ -158,18 +84,17 @@ def begin(connection: Connection, model: Path | None) -> None:
 class ServedModel:
     """A model of many agents whose memories live in the tables of a store."""
 
-    def __init__(self, tables: FleetTables) -> None:
+    def __init__(self, tables: CachedTables) -> None:
         self.tables, self.detector = tables, Detector.from_store(tables)
         world = self.detector.fitted
         if not isinstance(world, GpsTrips):
             raise tables.wrong("a model that is not of GPS trips")
         self.world = world
-        tables.codec = world.memories.codec
 
     @classmethod
     def open(cls, connection: Connection, version: int | None = None) -> ServedModel:
         """Opens the model that is in use, or an earlier one."""
-        return cls(FleetTables(connection, version or version_in_use(connection)))
+        return cls(CachedTables(connection, version or version_in_use(connection)))
 
     @property
     def version(self) -> int:
@@ -189,16 +114,16 @@ class ServedModel:
 
     def read_again(self, connection: Connection) -> None:
         """Forgets what was read of its agents: others may have changed it."""
-        self.tables = FleetTables(connection, self.version)
-        self.tables.codec = self.memories.codec
+        self.tables = CachedTables(connection, self.version)
         self.memories.saved(self.tables)
 
     def write(self) -> None:
         """Writes the memories that were changed to their tables."""
         changes = list(self.memories.changes())
-        for agent, row, before in changes:
-            self.tables.put(agent, row, before)
         if changes:
+            with self.tables.changing() as change:
+                for agent, row, before in changes:
+                    change.put(agent, row, before)
             self.memories.saved(self.tables)
 
     # ---------------------------------------------------------------- learning

@@ -43,7 +43,7 @@ class NewReward(NamedTuple):
 
     model: int
     trips: int  # that are there to learn from
-    parts: tuple[tuple[int, bytes], ...] = ()
+    parts: tuple[tuple[str, bytes], ...] = ()
 
 
 Refresh = Recalibration | NewReward
@@ -69,7 +69,7 @@ def note_refresh(connection: Connection, last: Last) -> None:
 
 def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refresh]:
     """What there is to do: the reward, if there are twice as many trips as when it learned last, or else agents."""
-    able = [int(n) for (n,) in connection.rows("SELECT trips FROM members WHERE trips >= ?", (LEAST_EACH,))]
+    able = [int(n) for (n,) in connection.rows("SELECT trips FROM memories WHERE trips >= ?", (LEAST_EACH,))]
     if len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
         return [NewReward(model, sum(able))]  # after which every agent is measured anew in any case
     return to_recalibrate(connection, model, last)
@@ -77,7 +77,7 @@ def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refre
 
 def to_recalibrate(connection: Connection, model: int, last: Last) -> list[Recalibration]:
     """The agents that were on the way since everything was refreshed last, or a month before."""
-    grown = "SELECT agent FROM members WHERE trips >= ? AND last > ? ORDER BY agent"
+    grown = "SELECT agent FROM memories WHERE trips >= ? AND last > ? ORDER BY agent"
     return [Recalibration(agent, model) for (agent,) in connection.rows(grown, (LEAST_TRIPS, last.at - 30 * 86_400.0))]
 
 
@@ -116,7 +116,7 @@ def refreshed(
     connection: Connection, served: memories.ServedModel, task: NewReward, sharing: GoingOnConfig
 ) -> NewReward | None:
     """The parts of a model whose reward went on learning from the agents' newest normal trips."""
-    asked = "SELECT agent FROM members WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
+    asked = "SELECT agent FROM memories WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
     newest = (
         "SELECT trip, started, ended FROM trips WHERE agent = ? AND state = 'learned' ORDER BY started DESC LIMIT ?"
     )
@@ -160,9 +160,10 @@ def _swap_reward(scorer: Scorer, made: NewReward) -> None:
     for (agent,) in scorer.connection.rows("SELECT agent FROM agents WHERE trip IS NOT NULL"):
         pin(scorer, str(agent))
     version = scorer.version + 1
-    tables = memories.FleetTables(scorer.connection, version)
-    for part, data in made.parts:
-        tables.share(part, data)
+    tables = memories.CachedTables(scorer.connection, version)
+    with tables.changing() as change:
+        for part, data in made.parts:
+            change.share(part, data)
     put_setting(scorer.connection, memories.VERSION, str(version))
     scorer.connection.run(
         "DELETE FROM models WHERE version < ? AND version NOT IN (SELECT model FROM pins) AND version NOT IN "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from astray.core.errors import AstrayError
-from astray.service.store.schema import MIGRATIONS
+from astray.service.store.schema import FIRST, MIGRATIONS, NEWEST
 
 Row = tuple[Any, ...]
 
@@ -101,17 +101,23 @@ class Store(ABC):
         writer = self.writer
         with writer.transaction():
             writer.run("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
-            done = writer.value("SELECT count(*) FROM migrations")
-            if done > len(MIGRATIONS):
+            done = int(writer.value("SELECT coalesce(max(number), 0) FROM migrations"))
+            if 0 < done < FIRST:
                 raise StoreError(
-                    f"the store was written by a newer astray (migration {done}, this one knows {len(MIGRATIONS)})",
+                    "the store was written by astray 0.2, whose models this version cannot read",
+                    remedy="fit the model again with astray fit, and serve it from a new store",
+                )
+            if done > NEWEST:
+                raise StoreError(
+                    f"the store was written by a newer astray (migration {done}, this one knows {NEWEST})",
                     remedy="upgrade astray",
                 )
-            for number in range(done, len(MIGRATIONS)):
-                for statement in MIGRATIONS[number]:
+            missing = range(max(done + 1, FIRST), NEWEST + 1)
+            for number in missing:
+                for statement in MIGRATIONS[number - FIRST]:
                     writer.run(statement)
-                writer.run("INSERT INTO migrations VALUES (?)", (number + 1,))
-        return len(MIGRATIONS) - int(done)
+                writer.run("INSERT INTO migrations VALUES (?)", (number,))
+        return len(missing)
 
 
 def open_store(folder: Path, url: str | None = None) -> Store:

@@ -125,7 +125,7 @@ class PostgresStore(Store):
         """Have deleted rows overwritten, and statistics made anew; the server's logs and backups are its operator's."""
         from astray.service.store.schema import OF_AN_AGENT
 
-        for table in (*OF_AN_AGENT, "agents", "models"):
+        for table in (*OF_AN_AGENT, "agents", "models", "shards"):
             self.writer.run(f"VACUUM (FULL, ANALYZE) {table}")
             if not self.writer.rows(f"SELECT 1 FROM {table} LIMIT 1"):
                 self._forget_statistics(table)

@@ -6,16 +6,18 @@ was released is never changed: what is to be different comes as a further one.
 
 from __future__ import annotations
 
+from astray.model.store import SCHEMA
+
+FIRST = 2
+"""The number of the first migration here; number 1 made the tables of astray 0.2."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # One JSON of what a person sets on the page, and notes of the service itself.
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
-        # What all agents share: parts of a fleet (astray.model.fleet_store); every model that a trip is scored by.
-        "CREATE TABLE models (version INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, "
-        "PRIMARY KEY (version, part)) STRICT",
-        # What is remembered of each agent, as a row of a fleet; by the reward of which model it was measured.
-        "CREATE TABLE members (agent TEXT PRIMARY KEY, checksum BLOB NOT NULL, trips INTEGER NOT NULL, first REAL, "
-        "last REAL, waiting INTEGER NOT NULL, zone TEXT NOT NULL, model INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+        # The model and what is remembered of each agent: the tables of a model file. Every model is kept as long as a
+        # trip is scored by it.
+        *SCHEMA,
         # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
         # late that the stored trips do not know of yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
@@ -63,6 +65,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
+NEWEST = FIRST + len(MIGRATIONS) - 1
+"""The number of the last migration."""
+
 OF_AN_AGENT = (
     "fixes",
     "snapshots",
@@ -73,7 +78,7 @@ OF_AN_AGENT = (
     "alerts",
     "outbox",
     "reviews",
-    "members",
+    "memories",
     "audit",
 )
 """Tables in which an agent has rows, beside ``agents`` itself."""

@@ -1,4 +1,4 @@
-"""A model file is whole or refused, written whole or not at all, and holds nothing that could run."""
+"""Packed contents are whole or refused, written whole or not at all, and hold nothing that could run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from astray.features.context import ContextSpec
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.irl.learn_config import KDD19, LearnConfig
-from astray.model.files import VERSION, ModelFile, configured, load, pack_text, plain, read, restore, write
+from astray.model.loading import load
+from astray.model.packing import VERSION, Contents, pack_text, read, write
+from astray.model.values import configured, plain, restore
 
 VALUES: dict[str, Any] = {"zeta": [1, 2.5, None], "alpha": {"b": True, "a": "ü"}}
 ARRAYS: dict[str, Any] = {
@@ -68,22 +70,12 @@ class TestWhatIsWrittenIsRead:
         tensors = safetensors.numpy.load_file(file)
         assert all(np.array_equal(tensors[name], array) for name, array in ARRAYS.items())
 
-    def test_an_array_in_parts_is_the_array(self, file: Path, tmp_path: Path) -> None:
-        parts = ARRAYS | {"keys": [ARRAYS["keys"][:1], ARRAYS["keys"][1:]], "nothing": [ARRAYS["nothing"]] * 3}
-        write(tmp_path / "parts", "toy", VALUES, parts)
-        assert (tmp_path / "parts").read_bytes() == file.read_bytes()
-
     def test_strided_and_big_endian_arrays_keep_their_numbers(self, tmp_path: Path) -> None:
         table = np.arange(12.0).reshape(3, 4)
         write(tmp_path / "m", "toy", {}, {"strided": table.T[::2], "foreign": table.astype(">f8")})
         model = read(tmp_path / "m")
         assert np.array_equal(model.arrays["strided"], table.T[::2])
         assert np.array_equal(model.arrays["foreign"], table)
-
-    def test_parts_that_do_not_match_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ModelFileError, match="differ in type or width"):
-            write(tmp_path / "m", "toy", {}, {"a": [np.zeros(2), np.zeros(2, np.int64)]})
-        assert not list(tmp_path.iterdir())
 
     def test_a_value_that_is_no_number_is_refused_before_anything_is_written(self, file: Path) -> None:
         before = file.read_bytes()
@@ -95,13 +87,13 @@ class TestWhatIsWrittenIsRead:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="here a process cannot be asked for its own peak")
-def test_opening_takes_no_more_memory_than_the_file_is_large(tmp_path: Path) -> None:
+def test_reading_takes_memory_for_the_file_and_its_arrays_and_no_more(tmp_path: Path) -> None:
     size = 64 << 20
     write(tmp_path / "m", "toy", {}, {"a": np.zeros(size // 16), "b": np.ones(size // 8, np.float32)})
     child = run(
         """
         import sys
-        from astray.model.files import read
+        from astray.model.packing import read
         peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
         before = peak()
         model = read(sys.argv[1])
@@ -110,7 +102,7 @@ def test_opening_takes_no_more_memory_than_the_file_is_large(tmp_path: Path) -> 
         tmp_path / "m",
     )
     grown = 1024 * int(child.communicate()[0])
-    assert 0.9 * size < grown < 1.2 * size
+    assert 0.9 * size < grown < 2.2 * size
 
 
 class TestWhatIsNotWholeIsRefused:
@@ -225,7 +217,7 @@ class TestWhatIsNotWholeIsRefused:
             """
             import sys
             from astray.core.errors import ModelFileError
-            from astray.model.files import load
+            from astray.model.loading import load
             try:
                 load(sys.argv[1])
             except ModelFileError as error:
@@ -239,10 +231,6 @@ class TestWhatIsNotWholeIsRefused:
             )
         finally:
             child.kill()
-
-    def test_a_model_of_an_unknown_kind(self, file: Path) -> None:
-        with pytest.raises(ModelFileError, match="unknown kind 'toy'"):
-            load(file)
 
     def test_each_look_is_checked(self, file: Path) -> None:
         model = read(file)
@@ -283,7 +271,7 @@ class TestAFileIsTheOldOneOrTheNewOne:
             import resource, signal, sys
             import numpy as np
             from astray.core.errors import ModelFileError
-            from astray.model.files import write
+            from astray.model.packing import write
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
             try:
@@ -313,7 +301,7 @@ class TestAFileIsTheOldOneOrTheNewOne:
                 """
                 import itertools, sys
                 import numpy as np
-                from astray.model.files import write
+                from astray.model.packing import write
                 for k in itertools.count():
                     write(sys.argv[1], "toy", {"k": k}, {"a": np.full(500_000, float(k))})
                     print("saved", flush=True)
@@ -389,6 +377,6 @@ def test_nothing_in_the_package_unpickles() -> None:
                 assert called not in ("torch.load", "torch.save", "np.load"), path
 
 
-def test_a_model_file_is_plain_data() -> None:
-    model = ModelFile(Path("m"), "toy", VALUES, ARRAYS)
+def test_contents_are_plain_data() -> None:
+    model = Contents("m", "toy", VALUES, ARRAYS)
     assert model.within("alpha").value("a", str) == "ü"

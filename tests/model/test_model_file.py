@@ -1,4 +1,4 @@
-"""A fleet's file: one row an agent; whole after a kill, refused when damaged, without a trace of who was forgotten."""
+"""A model file: whole after a kill, refused when damaged, without a trace of agents that were forgotten."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time as clock
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ import astray
 from astray import FleetDetector, Trajectories
 from astray.core import atomic
 from astray.core.errors import InUseError, ModelFileError
-from astray.model import agents, members
-from astray.model.files import compact
-from astray.model.fleet_file import SHARDS, FleetFile, shard_of
+from astray.model import agents, compact, members
+from astray.model.file import PAGE_BYTES, ModelFile, write_model
+from astray.model.packing import pack, write
+from astray.model.store import MODEL
 from astray.simulate import city
 
 NAMES = [f"p{i:02d}" for i in range(5)]
@@ -65,9 +67,7 @@ def opened(path: Path) -> FleetDetector:
 
 
 def blob_of(path: Path, agent: str) -> bytes:
-    file = FleetFile.open(path)
-    assert file is not None
-    found = file.read(agent)
+    found = ModelFile.open(path).read(agent)
     assert found is not None
     return found[0]
 
@@ -492,20 +492,33 @@ class TestDamage:
     @pytest.mark.parametrize(
         "forge",
         [
-            "CREATE TRIGGER t AFTER INSERT ON agents BEGIN DELETE FROM agents; END",
-            "CREATE VIEW v AS SELECT * FROM agents",
-            "CREATE INDEX i ON agents (data)",
+            "CREATE TRIGGER t AFTER INSERT ON memories BEGIN DELETE FROM memories; END",
+            "CREATE VIEW v AS SELECT * FROM memories",
+            "CREATE INDEX i ON memories (data)",
             "CREATE TABLE further (a)",
-            "ALTER TABLE agents ADD COLUMN further INTEGER",
-            "PRAGMA user_version=5",
+            "ALTER TABLE memories ADD COLUMN further INTEGER",
+            "DROP INDEX memories_of_shard",
             "PRAGMA application_id=7",
             "PRAGMA journal_mode=WAL",
-            "DELETE FROM shared WHERE part = 1",
-            "DELETE FROM directory WHERE agents > 0",
-            "DELETE FROM agents",
-            "UPDATE agents SET data = zeroblob(100)",
-            "UPDATE agents SET data = (SELECT data FROM agents a WHERE a.number <> agents.number)",
-            "UPDATE directory SET shard = shard + 1000",
+            "DELETE FROM models WHERE part = 'model'",
+            "DELETE FROM models WHERE part = 'popularity'",
+            "UPDATE models SET part = 'popularity2' WHERE part = 'anomalous'",
+            "UPDATE models SET data = (SELECT data FROM models m WHERE m.part = 'model') WHERE part = 'anomalous'",
+            "DELETE FROM shards",
+            "DELETE FROM memories",
+            "DELETE FROM memories WHERE agent = 'p00'",
+            "UPDATE memories SET agent = agent || 'x'",
+            "UPDATE memories SET data = zeroblob(100)",
+            "UPDATE memories SET data = (SELECT data FROM memories m WHERE m.agent <> memories.agent)",
+            "UPDATE memories SET checksum = (SELECT checksum FROM memories m WHERE m.agent <> memories.agent)",
+            "UPDATE memories SET trips = trips + 1",
+            "UPDATE memories SET waiting = 1 - waiting",
+            "UPDATE memories SET zone = 'Asia/Tokyo'",
+            "UPDATE memories SET first = first + 1",
+            "UPDATE memories SET version = 2",
+            "UPDATE memories SET version = -1",
+            "UPDATE shards SET shard = shard + 1000",
+            "UPDATE shards SET agents = 2, checksum = zeroblob(16)",
         ],
     )
     def test_a_database_that_astray_would_not_make_is_refused(
@@ -514,15 +527,45 @@ class TestDamage:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute(forge)
         other.close()
+
+        def look() -> None:
+            fleet = opened(path)
+            fleet.score(trips[::12])
+            assert fleet.agents
+
         with pytest.raises(ModelFileError, match=r"damaged|not written by astray"):
-            opened(path).score(trips[::12])
+            look()
 
     def test_a_newer_version_is_refused(self, path: Path) -> None:
         other = sqlite3.connect(path, isolation_level=None)
-        other.execute("PRAGMA user_version=7")
+        other.execute("PRAGMA user_version=8")
         other.close()
         with pytest.raises(ModelFileError, match="upgrade astray"):
             opened(path)
+
+    def test_a_model_of_astray_0_2_is_refused_with_the_way_out(self, path: Path) -> None:
+        way_out = r"written by astray 0\.2 or earlier, whose models this version cannot read; fit .* with astray fit$"
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("PRAGMA user_version=6")
+        other.close()
+        with pytest.raises(ModelFileError, match=way_out):
+            astray.load(path)
+        for kind in ("detector", "fleet"):
+            write(path, kind, {}, {"a": np.zeros(3)})
+            with pytest.raises(ModelFileError, match=way_out):
+                astray.load(path)
+
+    def test_what_is_no_model_is_named(self, tmp_path: Path) -> None:
+        write(tmp_path / "reward", "reward", {}, {})
+        with pytest.raises(ModelFileError, match="a reward, not a model; give a file that astray fit"):
+            astray.load(tmp_path / "reward")
+        write_model(tmp_path / "toy", {MODEL: pack("toy", {}, {})})
+        with pytest.raises(ModelFileError, match="unknown kind 'toy'"):
+            astray.load(tmp_path / "toy")
+        with pytest.raises(ModelFileError, match="no such file"):
+            astray.load(tmp_path / "missing")
+        with pytest.raises(ModelFileError, match="a folder where a model file was expected"):
+            astray.load(tmp_path)
 
     def test_another_database_is_refused(self, tmp_path: Path) -> None:
         other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
@@ -531,15 +574,52 @@ class TestDamage:
         with pytest.raises(ModelFileError, match="not a model of astray"):
             astray.load(tmp_path / "other.db")
 
-    def test_an_agent_that_seems_not_to_be_there_is_not_taken_for_a_stranger(
-        self, path: Path, trips: Trajectories
+    @pytest.mark.parametrize("index", ["sqlite_autoindex_memories_1", "memories_of_shard"])
+    def test_an_agent_that_a_damaged_index_hides_is_not_taken_for_a_stranger(
+        self, path: Path, trips: Trajectories, index: str
     ) -> None:
         other = sqlite3.connect(path, isolation_level=None)
-        (number,) = other.execute("SELECT max(number) FROM agents").fetchone()
-        other.execute("UPDATE agents SET number = 1000 WHERE number = ?", (number,))
+        (page,) = other.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
         other.close()
+        raw = bytearray(path.read_bytes())
+        begin = PAGE_BYTES * (page - 1)
+        at = raw.index(b"p03", begin, begin + PAGE_BYTES)
+        raw[at : at + 3] = b"p99"
+        path.write_bytes(bytes(raw))
+
+        def go_on() -> None:
+            fleet = opened(path)
+            fleet.score(trips.agent("p03")[:2])
+            fleet.enroll(trips.agent("p03")[12:14])
+            fleet.save(path)
+
         with pytest.raises(ModelFileError, match="does not match its checksum"):
-            opened(path).score(trips.agent("p03")[:2])
+            go_on()
+
+
+def test_a_fork_reads_and_writes_with_a_connection_of_its_own(path: Path) -> None:
+    file = ModelFile.open(path)
+    entry = file.entry("p01")
+    assert entry is not None
+    child = os.fork()
+    if not child:  # without polars and its threads, which do not outlive a fork
+        try:
+            with file.changing() as change:
+                change.put("p01", None, entry.checksum)
+            os._exit(0 if file.entry("p01") is None else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert file.entry("p01") is None
+    assert sorted(agent for agent, _ in file.entries()) == ["p00", "p02", "p03"]
+
+
+def test_threads_read_at_once(path: Path, trips: Trajectories) -> None:
+    fleet, asked = opened(path), [trips.agent(name)[12:14] for name in NAMES] * 4
+    expected = [opened(path).score(some) for some in asked]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(fleet.score, asked))
+    assert all(a.equals(b, null_equal=True) for a, b in zip(found, expected, strict=True))
 
 
 class TestCompact:
@@ -575,14 +655,3 @@ class TestCompact:
         memory = opened(kept).members_["p00"].memory
         packed = compact.pack_arrays(compact.postings(memory.keys, memory.trips))
         assert len(packed) < 0.6 * 12 * len(memory.keys)
-
-
-def test_everybody_has_a_place_in_the_directory(kept: Path) -> None:
-    file = FleetFile.open(kept)
-    assert file is not None
-    assert sorted(name for name, _ in file.entries()) == NAMES[:-1]
-    assert len(file) == 4
-    assert all(name in file.shard(shard_of(name)) for name in NAMES[:-1])
-    assert file.entry("nobody") is None
-    with pytest.raises(ModelFileError):
-        file.shard(SHARDS)

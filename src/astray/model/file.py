@@ -1,0 +1,262 @@
+"""A model file: an SQLite database with the tables of a store, opened lazily and changed in transactions.
+
+Whoever writes holds SQLite's lock; a second writer waits, and is then refused. A process that was killed leaves a
+journal, and the next one that opens the file undoes its half-written changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from astray.core import atomic
+from astray.core.errors import InUseError, ModelFileError, Place
+from astray.model.packing import (
+    FilePath,
+    check_readable,
+    damaged,
+    not_saved,
+    not_whole,
+    outdated,
+    read,
+    refuse_folder,
+    too_new,
+)
+from astray.model.store import SCHEMA, Row, Tables, TablesChange
+
+VERSION = 7  # of the format; 0.2 wrote version 6 of it, and safetensors files
+APPLICATION = 0x61737472  # "astr"
+OLDEST_SQLITE = (3, 37)  # the first with strict tables
+PAGE_BYTES = 2048  # most agents have some kilobytes
+CACHE_KB = 16_384  # of pages that a connection holds
+MAGIC = b"SQLite format 3\0"
+READ_ONLY, BUSY, DISK_FAILED, DISK_FULL, NOT_A_DATABASE = 8, (5, 6), 10, 13, 26  # SQLite's codes of errors
+
+
+class ModelFile(Tables):
+    """An open model file. Several threads may read it at once; :meth:`changing` changes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = _FileConnection(path)
+        super().__init__(self._file, 1, str(path))
+
+    @classmethod
+    def open(cls, path: FilePath) -> ModelFile:
+        """Opens a model file, and refuses what astray does not write."""
+        source = Path(path)
+        check_readable(source)
+        try:
+            if is_database(source):
+                return cls(source.resolve())
+        except (OSError, sqlite3.Error) as error:
+            raise _refusal(source, error) from error
+        other = read(source)
+        if other.kind in ("detector", "fleet"):
+            raise outdated(source)
+        reason = f"a {other.kind}, not a model"
+        raise ModelFileError(reason, place=source, remedy="give a file that astray fit has written")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def wrong(self, what: str) -> ModelFileError:
+        """Returns an error that says what is wrong with this file."""
+        return damaged(self.path, what)
+
+    def is_at(self, path: FilePath) -> bool:
+        """Returns True if this open file is the one that has this name now."""
+        other = Path(path)
+        return other.exists() and os.path.samestat(self._file.status, other.stat())
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[TablesChange]:
+        """Changes the file, all at once or not at all; nobody else changes it meanwhile.
+
+        Raises
+        ------
+        InUseError
+            If another process does not let go of the file in time; nothing was changed.
+        """
+        with self._file.transaction(), super().changing() as change:
+            yield change
+
+
+class _FileConnection:
+    """A connection to a model file for all threads of a process; after a fork each process has its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._connect()
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs a statement and returns all rows of its answer."""
+        with self._connected() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Runs a statement and returns the number of rows that it changed."""
+        with self._connected() as connection:
+            return connection.execute(statement, values).rowcount
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commits what the block writes, or rolls it back if the block raises; other threads wait."""
+        with self._connected() as connection:
+            connection.execute(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Closes it."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._process != os.getpid():
+                self._connect()
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                raise _refusal(self._path, error) from error
+
+    def _connect(self) -> None:
+        """Connects this process: a connection that a fork has copied must not be used."""
+        self._process = os.getpid()
+        self.status = self._path.stat()
+        # Only a process that may write can undo what a killed one has left half-written.
+        mode = "rw" if os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK) else "ro"
+        address = f"file:{quote(str(self._path))}?mode={mode}"
+        self._connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        ask = self._connection.execute
+        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", f"cache_size=-{CACHE_KB}"):
+            ask(f"PRAGMA {setting}")
+        ask(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
+        # Deleted bytes are overwritten; a commit returns when it is on the disk, with its folder.
+        for setting in ("secure_delete=ON", "synchronous=EXTRA", "temp_store=FILE"):
+            ask(f"PRAGMA {setting}")
+        tables = _tables(self._connection)
+        if ask("PRAGMA application_id").fetchone() != (APPLICATION,):
+            raise damaged(self._path, "an SQLite database, but not a model of astray")
+        (version,) = ask("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise too_new(self._path, version, VERSION)
+        if version < VERSION:
+            raise outdated(self._path)
+        if tables != _expected_tables():
+            raise damaged(self._path, "its tables are not those that astray makes")
+        if ask("PRAGMA journal_mode").fetchone() != ("delete",):
+            raise damaged(self._path, "it keeps its journal in another way than astray does")
+
+
+def is_database(path: Path) -> bool:
+    """Returns True if a file begins as SQLite databases do."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid").fetchall()
+
+
+@cache
+def _expected_tables() -> list[tuple[Any, ...]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for statement in SCHEMA:
+            connection.execute(statement)
+        return _tables(connection)
+
+
+# -------------------------------------------------------------------- writing a whole file
+
+
+def write_model(path: FilePath, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row]] = ()) -> None:
+    """Writes a model file anew, whole or not at all; equal contents in the same order give equal bytes."""
+    target = Path(path)
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise ModelFileError("a model file needs SQLite 3.37 or newer", place=target, remedy="use a newer Python")
+    refuse_folder(target)
+    try:
+        _settle(target)
+        with atomic.replacing(target) as file:
+            _build(Path(file.name), parts, rows)
+    except (OSError, sqlite3.Error) as error:
+        raise not_saved(target, error) from error
+
+
+class _NewFile:
+    """A connection to a file that nobody sees before it is whole: it needs no journal."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return self._connection.execute(statement, values).rowcount
+
+
+def _build(path: Path, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row]]) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for setting in (f"page_size={PAGE_BYTES}", "journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_KB}"):
+            connection.execute(f"PRAGMA {setting}")
+        for statement in SCHEMA:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION}")
+        connection.execute(f"PRAGMA user_version={VERSION}")
+        connection.execute("BEGIN")
+        with Tables(_NewFile(connection), 1, str(path)).changing() as change:
+            for part, data in sorted(parts.items()):
+                change.share(part, data)
+            for agent, row in rows:
+                change.put(agent, row, None)
+        connection.execute("COMMIT")
+
+
+def _settle(target: Path) -> None:
+    """Leave no journal beside a file that SQLite would take for the journal of the file that replaces it."""
+    journal = target.resolve().with_name(f"{target.resolve().name}-journal")
+    if journal.exists():
+        with contextlib.suppress(ModelFileError):
+            ModelFile.open(target).close()  # undoes what a killed process has left half-written
+        journal.unlink(missing_ok=True)
+
+
+def _refusal(path: Path, error: Exception) -> ModelFileError | InUseError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in BUSY:
+        return InUseError("another process is changing it", place=Place(str(path)), remedy="try again when it is done")
+    if code == READ_ONLY:
+        return ModelFileError(
+            "it may not be written to, or a killed process has left a change half-done, which only a writer can undo",
+            place=path,
+            remedy="open it as somebody who may write it",
+        )
+    if code in (DISK_FAILED, DISK_FULL):
+        return not_saved(path, error)
+    return not_whole(path, error)
