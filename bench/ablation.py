@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from astray import IRLDetector, simulate
-from astray.benchmark.variants import VARIANTS, WHOLE
 from astray.processes import spread
+from astray_benchmark.variants import VARIANTS, WHOLE
 
 BEHAVIOUR = ("detour", "reversed", "wrong-time", "loiter", "speeding")
 ROWS = {WHOLE: {}, **VARIANTS}

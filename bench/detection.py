@@ -21,9 +21,9 @@ import polars as pl
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from astray import IRLDetector, Trajectories, simulate
-from astray.baselines import BASELINES
-from astray.benchmark.variants import VARIANTS
 from astray.processes import spread
+from astray_benchmark.baselines import BASELINES
+from astray_benchmark.variants import VARIANTS
 
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 

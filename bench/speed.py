@@ -39,8 +39,8 @@ import numpy as np
 import torch
 
 from astray import IRLDetector, Trajectories
-from astray.baselines import LOF, KNNLocation, LSTMAutoencoder
 from astray.simulate import city
+from astray_benchmark.baselines import LOF, KNNLocation, LSTMAutoencoder
 
 MINUTES = 43.0  # that an outing lasts at least
 PAUSE = 60.0  # seconds between the trips of an outing

@@ -20,7 +20,7 @@ from typing import Any, get_args, get_type_hints
 from typer.models import OptionInfo
 
 from astray import settings
-from astray.cli import COMMANDS
+from astray.cli import commands, load_command
 from astray.cli.running import unwrapped
 
 FOLDER = Path(__file__).parent / "reference"
@@ -81,8 +81,8 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
         },
     ),
-    "baselines": ("Baselines", {"astray.baselines": (), "astray.benchmark.imported": ("Imported",)}),
-    "metrics": ("Metrics", {"astray.benchmark.metrics": ()}),
+    "baselines": ("Baselines", {"astray_benchmark.baselines": (), "astray_benchmark.imported": ("Imported",)}),
+    "metrics": ("Metrics", {"astray_benchmark.metrics": ()}),
 }
 
 
@@ -240,11 +240,12 @@ def _inline(text: str) -> str:
 
 
 def _command_page() -> str:
+    every = commands()
     lines = ["# The command line", ""]
-    lines += [f"- [`astray {name}`](#astray-{name}): {says}" for name, says in COMMANDS.items()]
+    lines += [f"- [`astray {name}`](#astray-{name}): {says}" for name, says in every.items()]
     lines += ["", "Exit codes: 0 well, 1 data or model refused, 2 wrong usage, 130 interrupted.", ""]
-    for name in COMMANDS:
-        lines += _command(name, importlib.import_module(f"astray.cli.{name}").command)
+    for name in every:
+        lines += _command(name, load_command(name))
     return "\n".join(lines) + "\n"
 
 

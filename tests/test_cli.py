@@ -96,6 +96,36 @@ def test_every_command_has_help_with_an_example_and_says_what_the_list_says(name
     assert re.search(rf"Examples?\s+.*astray {name}", said, re.DOTALL)
 
 
+def test_a_command_of_another_distribution_is_listed_and_run_and_imported_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    info = tmp_path / "astray_weather-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: astray-weather\nVersion: 1.0\nSummary: Blame rain.\n")
+    (info / "entry_points.txt").write_text("[astray.commands]\nweather = astray_weather:command\n")
+    (tmp_path / "astray_weather.py").write_text(
+        'def command(city: str) -> None:\n    """Blames the rain in a city."""\n    print(f"it rained in {city}")\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["--help"]) == 0
+    assert re.search(r"^  weather +Blame rain\.$", capsys.readouterr().out, re.MULTILINE)
+    assert "astray_weather" not in sys.modules
+    assert main(["weather", "Porto"]) == 0
+    assert capsys.readouterr().out == "it rained in Porto\n"
+
+
+def test_without_the_benchmark_s_distribution_its_command_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    assert main(["benchmark", "simulated", "-o", "x"]) == 2
+    assert capsys.readouterr().err == (
+        "astray: the command benchmark is not installed; pip install astray-benchmark adds it\n"
+    )
+    assert main(["--help"]) == 0
+    assert "\n  benchmark " not in capsys.readouterr().out
+
+
 def test_the_version_is_the_package_s(capsys: Captured):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"astray {astray.__version__}\n"
@@ -1045,7 +1075,6 @@ def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, 
         (["simulate", "--people", "3"], "Missing option '--output'"),
         (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),
         (["demo", "--out", "x", "--people", "1"], "--people"),
-        (["benchmark", "simulated", "--out", "x", "--people", "1"], "--people"),
     ],
 )
 def test_wrong_usage_is_told_apart_by_its_exit_code(arguments: list[str], said: str, capsys: Captured):

@@ -1,17 +1,13 @@
-"""A pool of agents: its reward goes on learning from the pool's own trips, and finds what everybody's misses."""
+"""A pool of agents: its reward goes on learning from the pool's own trips."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
 
 import astray
 from astray import IRLDetector, Trajectories
-from astray.benchmark.injections import inject
-from astray.benchmark.methods import Lesson, Own
 from astray.cli import main
 from astray.simulate import city
 
@@ -59,19 +55,6 @@ def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, 
     assert detector.n_trips_ == len(vehicles)
 
 
-def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:
-    trips = city(people=40, days=8, seed=5).trips
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(trips))
-    test = inject(trips[np.sort(order[:250])], ["loiter", "reverse"], 0.1, rng)
-    past = trips[np.sort(order[250:])]
-    found = {
-        preset: average_precision_score(test.label, -IRLDetector(preset=preset).fit(past).score_samples(test.trips))
-        for preset in ("default", "shared")
-    }
-    assert found["default"] > found["shared"] + 0.1, found
-
-
 def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(
     vehicles: Trajectories, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,9 +69,3 @@ def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(
     assert f"then from {detector.reward_.made['pool']} trips of this pool" in " ".join(capsys.readouterr().out.split())
     assert main(["fit", str(file), "-o", str(model), "--pooled", "--preset", "shared"]) == 0
     assert not astray.load(model).reward_.of_a_pool
-
-
-def test_the_benchmark_s_method_learns_from_a_pool(vehicles: Trajectories) -> None:
-    method, one = Own(options=LITTLE), vehicles.agent("p00")
-    assert method.fit(Lesson(one, pooled=True), 0).detector.reward_.of_a_pool
-    assert not method.fit(Lesson(one), 0).detector.reward_.of_a_pool

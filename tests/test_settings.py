@@ -231,7 +231,7 @@ def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any
 def names_in_commands() -> Iterator[tuple[str, str]]:
     """Every setting that a command reads by its name, and where."""
     source = Path(astray.__file__).parent
-    further = [source / "benchmark" / "command.py", source / "service" / "running.py"]
+    further = [source / "service" / "running.py"]
     for file in [*(source / "cli").glob("*.py"), *further]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             place = f"{file.name}, line {getattr(node, 'lineno', 0)}"

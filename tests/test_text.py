@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -15,8 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from astray.benchmark.metrics.intervals import mean_interval
-from astray.cli import COMMANDS, main
+from astray.cli import commands, load_command, main
 from astray.cli import score as score_command
 from astray.cli.console import _bar
 from astray.cli.running import as_flag
@@ -247,8 +245,8 @@ def test_a_threshold_is_told_to_two_digits() -> None:
 def test_help_fits_a_terminal_and_its_examples_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--help"])
     assert max(map(len, capsys.readouterr().out.splitlines())) < 80
-    for name in COMMANDS:
-        doc = importlib.import_module(f"astray.cli.{name}").command.__doc__
+    for name in commands():
+        doc = load_command(name).__doc__
         examples = [re.sub(r"\[/?\w+\]", "", line) for line in doc.partition("[b]Example")[2].splitlines()[1:]]
         assert max(len(line.removeprefix("    ")) for line in examples) <= 79, name
 
@@ -261,14 +259,3 @@ def test_what_a_model_is_fits_the_terminal(
     detector.save("me.astray")
     assert main(["info", "me.astray"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-# -------------------------------------------------------------------- intervals
-
-
-def test_an_interval_of_shares_stays_between_0_and_1() -> None:
-    rng = np.random.default_rng(0)
-    values, who = [0.99, 1.0, 0.9], ["a", "b", "c"]
-    assert mean_interval(values, who, rng).high > 1.0
-    within = mean_interval(values, who, rng, within=(0.0, 1.0))
-    assert 0.0 <= within.low < within.mean < within.high == 1.0

@@ -1,0 +1,257 @@
+"""Anybody's detector in the tables, by the place of its class: ``package.module:Class``.
+
+The class is what scikit-learn's outlier detectors are, for trips instead of rows:
+
+- ``fit(trips)``, or ``fit(trips, population)`` if it has a use for other people's trips (None where there are none);
+- ``score_samples(trips)``: one number a trip, high is normal, not a number where there is none.
+
+By choice it also has
+
+- ``score_fixes(trips)``: one such number a fix, for the tables of where and when;
+- ``learn(trip)``, or ``learn(trip, flagged)`` to know what was decided: to go on from a trip of a stream (P7);
+- a parameter ``seed`` (or ``random_state``), which is given the seed of the draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.errors import DataError
+from astray.scoring.normality import Sample
+from astray.trajectories import Trajectories
+from astray_benchmark.measures import RATE
+from astray_benchmark.methods import LeftOut, Lesson, Person, Seconds, folds, standardise
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A detector whose class stands elsewhere, calibrated as the baselines are: by training trips that are left out.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    place
+        Where its class is: ``package.module:Class``. Modules in the present folder are found, too.
+    options
+        What its constructor is given.
+    """
+
+    name: str
+    place: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # A slip of the pen is told before anything runs.
+        made = found(self.place)
+        takes = _parameters(made)
+        unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
+        if unknown:
+            known = ", ".join(takes) or "none"
+            raise DataError(
+                f"{made.__name__} has no parameter {unknown[0]!r}", place=self.place, remedy=f"there are {known}"
+            )
+        wanted = list(_parameters(made.fit).values())[2:]  # after self and the trips
+        for parameter in wanted:
+            if parameter.name != "population" and parameter.default is parameter.empty and parameter.kind not in _REST:
+                raise DataError(
+                    f"its fit wants {parameter.name!r}, which it is not given",
+                    place=self.place,
+                    remedy="fit gets the trips and, in a parameter of the name population, those of others",
+                )
+
+    @property
+    def source(self) -> str:
+        """A hash of the file that the class stands in: other code would give other scores under the same name."""
+        return hashlib.sha256(Path(inspect.getfile(found(self.place))).read_bytes()).hexdigest()
+
+    def fit(self, lesson: Lesson, seed: int) -> FittedImported:
+        """Learn from all training trips, and measure the scale on left-out ones."""
+        train, began = lesson.train, time.process_time()
+        model = self._fitted(train, lesson.population, seed)
+        fitted = time.process_time()
+        rng = np.random.default_rng([seed, len(train)])
+        trips, fixes = [], []
+        for held in folds(len(train), rng):
+            without = self._fitted(train[~held], lesson.population, seed)
+            trips.append(scored(without.score_samples, train[held], "score_samples"))
+            fixes.append(fix_scores(without, train[held]))
+        seconds = Seconds(fitted - began, time.process_time() - fitted)
+        known = [values[~np.isnan(values)] for values in map(np.concatenate, (trips, fixes))]
+        return FittedImported(model, LeftOut(np.sort(known[0]), known[1]), seconds)
+
+    def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
+        made = found(self.place)
+        takes = _parameters(made)
+        seeds = {name: seed for name in ("seed", "random_state") if name in takes and name not in self.options}
+        model = made(**seeds, **self.options)
+        if "population" in _parameters(model.fit):
+            model.fit(train, population=population)
+        else:
+            model.fit(train)
+        return model  # what fit returns is not relied upon
+
+
+@dataclass(frozen=True)
+class ImportedFollower(Imported):
+    """Such a detector that can go on learning: it is for streams (P7), too."""
+
+    def begin(self, lesson: Lesson, seed: int) -> FollowingImported:
+        """Learn from the past; see :class:`astray_benchmark.methods.StreamMethod`."""
+        return FollowingImported(self.fit(lesson, seed))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedImported:
+    """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
+
+    model: Any
+    left_out: LeftOut
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """One row a trip; see :class:`astray_benchmark.methods.Fitted`."""
+        raw = scored(self.model.score_samples, test, "score_samples")
+        normality = standardise(raw, self.left_out.trips)
+        nothing = pl.lit(None)
+        return pl.DataFrame(
+            {"normality": normality, "score": normality, "p_value": Sample.of(self.left_out.trips).p_values(raw)}
+        ).select(
+            pl.col("normality", "score").fill_nan(None),
+            nothing.cast(pl.Float64).alias("uncertainty"),
+            pl.col("p_value").fill_nan(None),
+            nothing.cast(pl.String).alias("aspect"),
+            nothing.cast(pl.Float64).alias("part"),
+        )
+
+    def begun(self, test: Trajectories) -> Floats:
+        """The scores of trips that are not finished."""
+        return standardise(scored(self.model.score_samples, test, "score_samples"), self.left_out.trips)
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """The scores of fixes; not a number if the detector gives none."""
+        return standardise(fix_scores(self.model, test), self.left_out.steps)
+
+
+@dataclass(eq=False)
+class FollowingImported:
+    """Such a detector in a stream; see :class:`astray_benchmark.methods.Follower`.
+
+    It flags a trip whose p-value is at most the rate that astray flags at by default; its scale is that of the past.
+    """
+
+    fitted: FittedImported
+    flagged: bool = False
+
+    @property
+    def seconds(self) -> Seconds:
+        """What learning from the past took."""
+        return self.fitted.seconds
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        """One row, and whether it is flagged."""
+        row = self.fitted.trips(trip)
+        p_value = row["p_value"][0]
+        self.flagged = p_value is not None and p_value <= RATE
+        return row.with_columns(pl.lit(self.flagged).alias("flagged"))
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """Let it learn from the trip; nobody is asked."""
+        learn = self.fitted.model.learn
+        if "flagged" in _parameters(learn):
+            learn(trip, flagged=self.flagged)
+        else:
+            learn(trip)
+        return 0
+
+
+def imported(name: str, place: str, options: Mapping[str, Any]) -> Imported:
+    """The detector at a place, for streams as well if it can learn on."""
+    kind = ImportedFollower if hasattr(found(place), "learn") else Imported
+    return kind(name, place, options)
+
+
+def fix_scores(model: Any, trips: Trajectories) -> Floats:
+    """What a detector says of every fix; not a number if it says nothing."""
+    if not hasattr(model, "score_fixes"):
+        return np.full(trips.n_rows, np.nan)
+    return scored(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix")
+
+
+@cache
+def found(place: str) -> type[Any]:
+    """The class that stands at ``package.module:Class``."""
+    module, _, name = place.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = f"no module named {error.name!r}"
+        raise DataError(
+            missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
+        ) from None
+    except AttributeError:
+        raise DataError(
+            f"the module {module!r} has no {name!r}", place=place, remedy="check the name of the class"
+        ) from None
+    except Exception as error:  # whatever the module does when it is imported
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise DataError(
+            f"the module {module!r} cannot be imported ({error}{line})", place=place, remedy="correct the module"
+        ) from error
+    if not isinstance(made, type):
+        raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
+    lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
+    if lacks:
+        raise DataError(
+            f"{name!r} has no method {lacks[0]}", place=place, remedy="give it fit(trips) and score_samples(trips)"
+        )
+    return made
+
+
+def scored(
+    score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
+) -> Floats:
+    """What a detector says of some trips: one number each, or a refusal that says what came instead."""
+    wanted, plural = len(trips) if n is None else n, "fixes" if what == "fix" else f"{what}s"
+    try:
+        values = np.asarray(score(trips), np.float64)
+    except (TypeError, ValueError) as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # it went wrong in there, not here
+        raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
+    if values.shape != (wanted,) or np.isinf(values).any():
+        what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
+        raise DataError(
+            f"{name} returned {what_came} for {wanted} {what if wanted == 1 else plural}",
+            remedy="return one finite number, or NaN, each",
+        )
+    return values
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _any_name(takes: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in takes.values())
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
