@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from astray_benchmark.report import report
+from astray_benchmark.reporting.report import report
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = sorted(path.parent.parent for path in (ROOT / "docs" / "results").glob("*/scores/trips.parquet"))

@@ -15,16 +15,21 @@ from astray import IRLDetector
 from astray.errors import DataError
 from astray.simulate import city
 from astray.storage.pretrained import pretrained
-from astray_benchmark import ablation, manifest, measures, packed, paper, runner
+from astray_benchmark import kept_scores, manifest, measures, runner
 from astray_benchmark.examples import choose
-from astray_benchmark.figures import draw, precision_at, style
 from astray_benchmark.measures import MEAN_ONLY, SURE
 from astray_benchmark.methods import METHODS, methods
 from astray_benchmark.metrics import Interval, average_precision
 from astray_benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting
-from astray_benchmark.report import key, report
-from astray_benchmark.results import deciding, flagging
-from astray_benchmark.tables import Table, write
+from astray_benchmark.reporting import printed
+from astray_benchmark.reporting.figure_style import style
+from astray_benchmark.reporting.figures import DRAWINGS, draw, precision_at
+from astray_benchmark.reporting.irregular_tables import TABLES, ablation
+from astray_benchmark.reporting.recipes import figure_recipes, table_recipes
+from astray_benchmark.reporting.report import key, report
+from astray_benchmark.reporting.results import deciding, flagging
+from astray_benchmark.reporting.table import Table, write
+from astray_benchmark.reporting.tabulate import STATISTICS
 from astray_benchmark.variants import VARIANTS, WHOLE
 
 
@@ -276,11 +281,11 @@ def test_false_alarms_of_a_stream_are_those_of_its_first_and_last_third():
 
 
 def test_the_printed_averages_are_the_averages_of_the_printed_rows():
-    for rate, users in paper.GEOLIFE_USERS.items():
+    for rate, users in printed.GEOLIFE_USERS.items():
         for name, rows in users.items():
             assert len(rows) == 10
-            assert np.allclose(np.mean(rows, axis=0), paper.GEOLIFE[rate][name], atol=0.0011), (rate, name)
-    assert set(paper.PAPER_NAMES.values()) <= set(paper.PORTO) == set(paper.GEOLIFE[0.05])
+            assert np.allclose(np.mean(rows, axis=0), printed.GEOLIFE[rate][name], atol=0.0011), (rate, name)
+    assert set(printed.PAPER_NAMES.values()) <= set(printed.PORTO) == set(printed.GEOLIFE[0.05])
 
 
 def test_a_table_is_the_same_in_its_three_forms(tmp_path: Path):
@@ -311,6 +316,22 @@ def test_a_table_is_the_same_in_its_three_forms(tmp_path: Path):
 def test_a_row_that_does_not_fit_its_heads_is_refused():
     with pytest.raises(DataError, match="2 cells under 1 heads"):
         Table("t", "t", ("a",), (("x", "y"),))
+
+
+def test_recipes_name_only_statistics_drawings_and_tables_that_there_are():
+    protocols = {protocol for known in PROTOCOLS.values() for protocol in known}
+    compared = {"count", "printed", "behind", "gained", "change"}
+    for protocol in protocols:
+        recipes = table_recipes(protocol)
+        assert recipes, protocol
+        for recipe in recipes:
+            assert recipe.irregular in {"", *TABLES}, recipe.name
+            used = {said.split(" ")[0] for said in recipe.columns.values()} | set(recipe.last.values())
+            assert used <= compared | set(STATISTICS), recipe.name
+            assert set(recipe.nesting) <= set(recipe.rows.values()), recipe.name
+        assert {recipe.kind for recipe in figure_recipes(protocol)} <= set(DRAWINGS), protocol
+    names = [recipe.name for protocol in protocols for recipe in figure_recipes(protocol)]
+    assert {"contamination", "from_nothing", "streams"} <= set(names)
 
 
 # -------------------------------------------------------------------- a whole folder
@@ -618,8 +639,7 @@ def test_an_ablation_says_what_each_part_brings_on_the_draws_that_both_have():
         )
         if (person, method) != ("c", "encoder: raw")
     ]
-    made = ablation.table(pl.concat(people).lazy(), ["astray", "encoder: raw", "preset: kdd19", "lof"])
-    assert made is not None
+    (made,) = ablation(pl.concat(people).lazy(), ["astray", "encoder: raw", "preset: kdd19", "lof"])
     whole, raw, kdd19 = (dict(zip(made.columns, row, strict=True)) for row in made.rows)
     assert (whole[""], raw[""], kdd19[""]) == ("astray", "encoder: raw", "preset: kdd19")
     assert whole["somebody else's trips | AUROC"] == 1.0
@@ -629,7 +649,7 @@ def test_an_ablation_says_what_each_part_brings_on_the_draws_that_both_have():
     assert raw["somebody else's trips | AUROC, difference"] == pytest.approx(Interval(-0.25, -0.25, -0.25))
     assert raw["injected, mean of kinds | AUROC, difference"] == pytest.approx(Interval(-0.25, -0.25, -0.25))
     assert kdd19["somebody else's trips | AP, difference"] == pytest.approx(Interval(0.0, 0.0, 0.0))
-    assert ablation.table(pl.concat(people).lazy(), ["astray", "lof"]) is None
+    assert ablation(pl.concat(people).lazy(), ["astray", "lof"]) == []
 
 
 def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
@@ -741,8 +761,8 @@ def test_prefixes_run_from_a_tenth_to_the_whole():
 
 def test_whoever_has_the_packed_scores_gets_the_same_tables_without_the_cases(folder: Path, tmp_path: Path):
     before = {table.name: table.csv() for table in report(folder)}
-    (tmp_path / packed.FOLDER).mkdir()
-    for path in [folder / manifest.NAME, *(folder / packed.FOLDER).iterdir()]:
+    (tmp_path / kept_scores.FOLDER).mkdir()
+    for path in [folder / manifest.NAME, *(folder / kept_scores.FOLDER).iterdir()]:
         (tmp_path / path.relative_to(folder)).write_bytes(path.read_bytes())
     assert {table.name: table.csv() for table in report(tmp_path)} == before
     assert not (tmp_path / runner.TRIPS).exists()
@@ -755,12 +775,12 @@ def test_a_study_goes_on_from_the_scores_that_are_kept_of_it(tmp_path: Path):
 
     run("lof", [0.0] * len(KIND))
     run("iforest", [1.0] * len(KIND))
-    packed.pack(tmp_path)
+    kept_scores.pack(tmp_path)
     shutil.rmtree(tmp_path / runner.TRIPS)  # as of a folder that was published
     run("lof", [-3.0] * len(KIND))  # run again, and one more
     run("ocsvm", [2.0] * len(KIND))
-    packed.pack(tmp_path)
-    kept = packed.unpacked(tmp_path, runner.TRIPS)
+    kept_scores.pack(tmp_path)
+    kept = kept_scores.read_kept(tmp_path, runner.TRIPS)
     assert kept is not None
     by_method = dict(kept.collect().group_by("method").agg(pl.col("score").unique()).rows())
     assert by_method == {"lof": [-3.0], "iforest": [1.0], "ocsvm": [2.0]}
@@ -772,8 +792,8 @@ def test_a_packed_score_keeps_its_side_of_every_threshold(tmp_path: Path):
     table = case_table(CASE, "lof", kind, score, normality=[-2.0, -1.0, 0.1, None, -2.00001, 0.0])
     table = table.with_columns(pl.Series("p_value", [0.02, 0.0200001, 0.5, None, 0.01, 0.5]))
     runner.write(tmp_path, runner.Job(CASE, "lof"), {runner.TRIPS: table})
-    packed.pack(tmp_path)
-    kept = packed.unpacked(tmp_path, runner.TRIPS)
+    kept_scores.pack(tmp_path)
+    kept = kept_scores.read_kept(tmp_path, runner.TRIPS)
     assert kept is not None
     found = kept.collect()
     assert (found["score"] <= measures.EPS).to_list() == [True, False, False, None, True, False]

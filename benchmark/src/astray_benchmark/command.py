@@ -16,7 +16,7 @@ from astray.errors import AstrayError, DataError
 
 if TYPE_CHECKING:
     from astray_benchmark.protocols import Dataset
-    from astray_benchmark.results import Kept
+    from astray_benchmark.reporting.results import Kept
     from astray_benchmark.runner import Progress
 
 EVERY = 10.0  # seconds between two lines of progress where there is no terminal to draw on
@@ -196,14 +196,14 @@ def command(
 
 def _report(out: Path | None, figures: bool, quiet: bool) -> None:
     """Write the tables of a folder, and its figures, and show the tables."""
-    from astray_benchmark.report import report
+    from astray_benchmark.reporting.report import report
 
     if out is None:
         raise DataError("no folder is given", remedy="give astray benchmark report FOLDER")
     kept: Kept = {}
     made = report(out, kept)
     if figures:
-        from astray_benchmark.figures import draw
+        from astray_benchmark.reporting.figures import draw
 
         draw(out, kept)
     for table in made:

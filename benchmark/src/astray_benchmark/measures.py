@@ -278,6 +278,15 @@ def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
 SHARE, DIFFERENCE, COUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, np.inf)
 
 
+def bounds(name: str) -> tuple[float, float]:
+    """Returns between which numbers the mean of a figure lies: most are shares.
+
+    >>> bounds("ap"), bounds("ap_cost")
+    ((0.0, 1.0), (-1.0, 1.0))
+    """
+    return COUNT if name == "answers" else DIFFERENCE if name.endswith("_cost") else SHARE
+
+
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
     """How much higher a figure is than in another table, in the mean over the draws that both have."""
     both = part.join(base, on=on, suffix="_base")

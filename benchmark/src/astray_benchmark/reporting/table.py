@@ -1,4 +1,4 @@
-"""Tables that can be written as Markdown, CSV and LaTeX (booktabs), intervals included."""
+"""A table of results, which writes itself as Markdown, CSV and LaTeX (booktabs), intervals included."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ class Table:
 
     @property
     def heads(self) -> list[str]:
-        """The heads in one line each."""
+        """Returns the heads, each in one line."""
         return [column.replace(" | ", " ") for column in self.columns]
 
     def markdown(self) -> str:
-        """The table under its heading, with the note below."""
+        """Returns the table in Markdown, under its heading, with the note below."""
         lines = [f"### {self.title}", "", _piped(self.heads), "|" + "---|" * len(self.columns)]
         lines += [_piped([said(cell, self.decimals).replace("|", "\\|") for cell in row]) for row in self.rows]
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def csv(self) -> str:
-        """The numbers, to nine decimals; an interval takes three columns."""
+        """Returns the numbers as CSV, to nine decimals; an interval takes three columns."""
         wide = [any(isinstance(row[i], Interval) for row in self.rows) for i in range(len(self.columns))]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -105,7 +105,7 @@ class Table:
         return text.getvalue()
 
     def latex(self) -> str:
-        r"""A floating table for booktabs, common heads over ``\cmidrule``s, as the paper's own tables are set."""
+        r"""Returns a floating table for booktabs, common heads over ``\cmidrule``s, as in the paper's tables."""
         groups = [column.partition(" | ") for column in self.columns]
         lines = [r"\begin{table*}", r"\small\centering", rf"\caption{{{_escaped(self.title)}}}"]
         lines += [rf"\label{{tab:{self.name}}}", rf"\begin{{tabular}}{{l{'c' * (len(self.columns) - 1)}}}", r"\toprule"]
@@ -128,7 +128,7 @@ class Table:
 
 
 def write(tables: Sequence[Table], folder: Path) -> None:
-    """Write every table three times: ``name.md``, ``name.csv``, ``name.tex``."""
+    """Writes every table three times: ``name.md``, ``name.csv``, ``name.tex``."""
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         for ending, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
@@ -137,7 +137,7 @@ def write(tables: Sequence[Table], folder: Path) -> None:
 
 
 def said(cell: Cell, decimals: int = 3) -> str:
-    """A cell as text.
+    """Formats a cell.
 
     >>> said(0.12345), said(7), said(None), said(Interval(0.5, float("nan"), float("nan"))), said(float("inf"))
     ('0.123', '7', '', '0.500', '∞')
@@ -161,7 +161,7 @@ def _flat(cell: Cell, wide: bool) -> list[str | float]:
 
 
 def _plain(value: Cell) -> str | float:
-    """A value without the digits in which machines differ; nothing, where it is not a number."""
+    """Rounds a value to the digits on which machines agree; empty if it is not a number."""
     if isinstance(value, float):
         return "" if math.isnan(value) else round(value, 9) + 0.0  # not -0.0
     return value if isinstance(value, (str, int)) else ""

@@ -1,4 +1,4 @@
-"""The scores of a results folder in a few small files, ``scores/*.parquet``: all that its tables are made from.
+"""Keeps the scores of a results folder in a few small files, ``scores/*.parquet``: its tables need nothing else.
 
 ``trips`` holds every trip's scores, to four digits or more, cut and not rounded, so that each stays on its side of -2;
 ``streams`` what was decided and asked. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes`` hold
@@ -32,7 +32,7 @@ _SMALLER = {
 
 
 def pack(out: Path) -> None:
-    """Write a folder's finished cases into ``scores/``, beside those that are there already and were not run again.
+    """Writes a folder's finished cases into ``scores/``, beside those that are there already and were not run again.
 
     So a study can go on from the scores that are kept of it.
     """
@@ -55,15 +55,15 @@ def pack(out: Path) -> None:
                 rows.write_parquet(file, compression="zstd", compression_level=19)
 
 
-def unpacked(out: Path, table: str) -> pl.LazyFrame | None:
-    """A table of a folder, as it was packed; None if it has none."""
+def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
+    """Reads a table of a folder, as it was packed; None if it has none."""
     path = out / FOLDER / f"{table}.parquet"
     if not path.exists():
         return None
     found = pl.scan_parquet(path)
     names = found.collect_schema().names()
     if table == runner.STREAMS:
-        trips = unpacked(out, runner.TRIPS)
+        trips = read_kept(out, runner.TRIPS)
         assert trips is not None
         same = [*measures.KEY, "trip"]
         return found.join(trips.select(*same, "kind", "score"), on=same, how="left", maintain_order="left")
@@ -86,7 +86,7 @@ def _rows(out: Path, table: str, columns: tuple[str, ...]) -> Iterator[pl.DataFr
 
 
 def _cut(values: pl.Series) -> pl.Series:
-    """Numbers of 32 bits without the lowest of them, towards zero; nothing stays nothing."""
+    """Cuts the lowest bits of 32-bit numbers, towards zero; null stays null."""
     known = values.fill_null(np.nan).to_numpy()
     cut = (known.view(np.uint32) & ~_LOW_BITS).view(np.float32)
     return pl.Series(values.name, np.where(np.isnan(known), np.float32(np.nan), cut)).fill_nan(None)

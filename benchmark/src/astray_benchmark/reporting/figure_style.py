@@ -1,4 +1,4 @@
-"""What the figures of a results folder share: how each method looks, headings, captions and legends."""
+"""Styles shared by the figures of a results folder: how each method looks, headings, captions and legends."""
 
 from __future__ import annotations
 
@@ -15,50 +15,47 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Named = list[tuple[str, "Figure"]]
-"""Figures with the names of their files."""
-
 # Okabe and Ito's colours, which every kind of colour vision tells apart, and two more. A method has its own in every
 # folder; what differs in one thing, such as looking at the location alone, has the same with dashes and a hollow mark.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8a8a8a")
-WHOLE, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
+SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
 _MARKS = "osD^vPX*<>"
 _LOOKS: dict[str, tuple[str, str, Any]] = {
-    "astray": ("#0072B2", "o", WHOLE),
-    "astray-alone": ("#56B4E9", "s", WHOLE),
-    "astray-shared": ("#332288", "D", WHOLE),
-    "astray-pretrained": ("#44AA99", "p", WHOLE),
-    "kdd19": ("#000000", "*", WHOLE),
-    "knn-location": ("#D55E00", "^", WHOLE),
+    "astray": ("#0072B2", "o", SOLID),
+    "astray-alone": ("#56B4E9", "s", SOLID),
+    "astray-shared": ("#332288", "D", SOLID),
+    "astray-pretrained": ("#44AA99", "p", SOLID),
+    "kdd19": ("#000000", "*", SOLID),
+    "knn-location": ("#D55E00", "^", SOLID),
     "knn-location-start": ("#D55E00", "v", DASHED),
-    "lof": ("#009E73", "P", WHOLE),
+    "lof": ("#009E73", "P", SOLID),
     "lof-location": ("#009E73", "P", DASHED),
-    "ocsvm": ("#CC79A7", "X", WHOLE),
+    "ocsvm": ("#CC79A7", "X", SOLID),
     "ocsvm-location": ("#CC79A7", "X", DASHED),
-    "iforest": ("#E69F00", "<", WHOLE),
+    "iforest": ("#E69F00", "<", SOLID),
     "iforest-location": ("#E69F00", "<", DASHED),
-    "fnn-ae": ("#7a4a1e", ">", WHOLE),
-    "lstm-ae": ("#8a8a8a", "h", WHOLE),
-    "cell-counts": ("#882255", "d", WHOLE),
+    "fnn-ae": ("#7a4a1e", ">", SOLID),
+    "lstm-ae": ("#8a8a8a", "h", SOLID),
+    "cell-counts": ("#882255", "d", SOLID),
     "cell-trigram": ("#882255", "d", DASHED),
-    "length": ("#999933", "1", WHOLE),
-    "familiarity": ("#117733", "8", WHOLE),
-    "cell-ratio": ("#AA4499", "H", WHOLE),
+    "length": ("#999933", "1", SOLID),
+    "familiarity": ("#117733", "8", SOLID),
+    "cell-ratio": ("#AA4499", "H", SOLID),
     "trigram-ratio": ("#AA4499", "H", DASHED),
-    "pyod-ecod": ("#661100", "<", WHOLE),
+    "pyod-ecod": ("#661100", "<", SOLID),
     "pyod-ecod-familiarity": ("#661100", "<", DASHED),
-    "pyod-knn": ("#6699CC", "v", WHOLE),
+    "pyod-knn": ("#6699CC", "v", SOLID),
     "pyod-knn-familiarity": ("#6699CC", "v", DASHED),
-    "lm-tad": ("#DDCC77", "X", WHOLE),
+    "lm-tad": ("#DDCC77", "X", SOLID),
     "lm-tad-alone": ("#DDCC77", "X", DASHED),
-    "gm-vsae": ("#CC6677", "s", WHOLE),
+    "gm-vsae": ("#CC6677", "s", SOLID),
     "gm-vsae-alone": ("#CC6677", "s", DASHED),
-    "recorder-interval": ("#BBBBBB", ".", WHOLE),
+    "recorder-interval": ("#BBBBBB", ".", SOLID),
 }
 
 
 def style(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a dash and a mark for each method; the same in every figure."""
+    """Returns a colour, a dash and a mark for each method; the same in every figure."""
     others = zip(cycle(COLOURS), cycle(_MARKS), cycle([DOTTED]), strict=True)
     looks = {method: _LOOKS.get(method) or next(others) for method in methods}
     return {
@@ -68,13 +65,13 @@ def style(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def titled(figure: Figure, heading: str, title: str, caption: str) -> None:
-    """A heading above a figure, and a caption below it."""
+    """Writes a heading above a figure, and a caption below it."""
     figure.suptitle(f"{heading}: {title}", x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
     figure.supxlabel(caption, x=0.01, ha="left", fontsize=8, color=INK)
 
 
 def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> None:
-    """A legend beside the axes, where it covers nothing: of what they show, or of what several panels do."""
+    """Puts a legend beside the axes, where it covers nothing: of what they show, or of what several panels show."""
     named: dict[str, Any] = {}
     for panel in (*of,) or (axes,):
         handles, labels = panel.get_legend_handles_labels()
@@ -94,11 +91,6 @@ def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> 
 
 
 def draws(shown: Sequence[tuple[str, pl.DataFrame]], per: Sequence[str] = measures.DRAW) -> str:
-    """How many draws the methods of a figure have."""
+    """Says how many draws the methods of a figure have."""
     found = sorted({part.select(per).n_unique() for _, part in shown})
     return f"Draws of a method: {' to '.join(map(str, dict.fromkeys([found[0], found[-1]])))}."
-
-
-def clusters(figures: pl.DataFrame) -> str:
-    """What the intervals of some figures are over; see :func:`astray_benchmark.measures.interval`."""
-    return measures.clusters(figures)[1]
