@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 
 from astray.threads import one_thread
+from astray_benchmark.baseline_methods import BaselineMethod
 from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.measures import difference
-from astray_benchmark.methods import BaselineMethod
 from astray_benchmark.metrics import average_precision
 from astray_benchmark.protocols import Case, Setting
 

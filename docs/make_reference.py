@@ -81,7 +81,10 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
         },
     ),
-    "baselines": ("Baselines", {"astray_benchmark.baselines": (), "astray_benchmark.imported": ("Imported",)}),
+    "baselines": (
+        "Baselines",
+        {"astray_benchmark.baselines": (), "astray_benchmark.external_detectors": ("ExternalDetector",)},
+    ),
     "metrics": ("Metrics", {"astray_benchmark.metrics": ()}),
 }
 

@@ -16,8 +16,8 @@ import pytest
 from astray import Trajectories
 from astray.errors import DataError
 from astray_benchmark import guards
+from astray_benchmark.agents_data import AgentsTrips
 from astray_benchmark.geolife_data import MIN_FIXES, GeoLife
-from astray_benchmark.own_data import OwnTrips
 from astray_benchmark.people_data import Cleaned, clean, draw, draw_injected, halves
 from astray_benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray_benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
@@ -349,7 +349,7 @@ def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, mo
 def test_trips_of_ones_own_are_tested_on_at_most_half_of_what_there_is(people: Trajectories, tmp_path: Path) -> None:
     file = tmp_path / "mine.parquet"
     people.to_frame().write_parquet(file)
-    data = OwnTrips(str(file))
+    data = AgentsTrips(str(file))
     tested = data.subjects(Setting())
     assert len(tested) == len(people.agents) // 3
     trial = data.trial(Case(Setting(), tested[0], 0))
@@ -358,17 +358,17 @@ def test_trips_of_ones_own_are_tested_on_at_most_half_of_what_there_is(people: T
     assert Counter(trial.kind.tolist()) == {"": n // 2, "agent-swap": max(1, round(n // 2 / 19))}
     assert trial.lesson.strangers is not None
     assert set(trial.lesson.strangers.trips().agents).isdisjoint(tested)
-    assert OwnTrips(str(file), people=("006",)).subjects(Setting()) == ("006",)
+    assert AgentsTrips(str(file), people=("006",)).subjects(Setting()) == ("006",)
     assert data.settings["trips left"] == len(people)
     with pytest.raises(DataError, match=r"nobody called 'x' has trips of 10 fixes or more; there are "):
-        OwnTrips(str(file), people=("006", "x")).subjects(Setting())
+        AgentsTrips(str(file), people=("006", "x")).subjects(Setting())
 
 
 def test_trips_of_ones_own_need_agents_to_tell_from_each_other(people: Trajectories, tmp_path: Path) -> None:
     file = tmp_path / "few.parquet"
     people[np.isin(people.agent_ids, people.agents[:3])].to_frame().write_parquet(file)
     with pytest.raises(DataError, match=r"there are 3 with trips of 10 fixes or more; give trips of 4 agents or more"):
-        OwnTrips(str(file)).subjects(Setting())
+        AgentsTrips(str(file)).subjects(Setting())
 
 
 def test_behaviour_that_goes_wrong_is_made_of_unseen_trips_of_the_person(people: Trajectories) -> None:

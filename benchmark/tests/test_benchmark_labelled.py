@@ -14,8 +14,8 @@ from astray.errors import DataError
 from astray.readers import ReadWarning
 from astray.simulate import city
 from astray_benchmark import guards
+from astray_benchmark.calibration import FOLDS
 from astray_benchmark.labelled_data import POOL, LabelledTrips
-from astray_benchmark.methods import FOLDS
 from astray_benchmark.protocols import Case, Setting, slug
 
 SETTING = Setting(rate=0.0, reading="labelled")

@@ -7,8 +7,9 @@ from sklearn.metrics import average_precision_score
 
 from astray import IRLDetector
 from astray.simulate import city
+from astray_benchmark.astray_methods import Own
+from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
-from astray_benchmark.methods import Lesson, Own
 
 
 def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:

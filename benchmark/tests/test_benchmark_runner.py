@@ -26,26 +26,12 @@ from astray.errors import DataError, TrainingError
 from astray.storage.pretrained import pretrained
 from astray.trajectories import Trajectories
 from astray_benchmark import manifest, metrics, runner
+from astray_benchmark.astray_methods import STREAMING, FittedDetector, Shared, _taught
 from astray_benchmark.baselines import COMPARISONS
+from astray_benchmark.calibration import standardise
 from astray_benchmark.command import command
-from astray_benchmark.methods import (
-    METHODS,
-    OWN_BACKGROUND,
-    REFITTED,
-    STREAMING,
-    TREES,
-    Fitted,
-    FittedDetector,
-    Lesson,
-    Person,
-    Seconds,
-    Shared,
-    Strangers,
-    _taught,
-    method,
-    methods,
-    standardise,
-)
+from astray_benchmark.contenders import Fitted, Lesson, Person, Seconds, Strangers
+from astray_benchmark.methods import METHODS, OWN_BACKGROUND, REFITTED, TREES, method, methods
 from astray_benchmark.protocols import PREFIXES, PROTOCOLS, Case, Setting, Trial, cases, prefixes, protocols
 from astray_benchmark.runner import Job, run
 from astray_benchmark.simulated_data import Simulated
@@ -618,9 +604,9 @@ def test_a_comparison_needs_others(name: str):
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_population_is_looked_at_once_for_all_cases_that_have_it(name: str, monkeypatch: pytest.MonkeyPatch):
     whole, short = (TINY.trial(Case(Setting(history=n), "p00", 0)) for n in (0, 10))
-    monkeypatch.setattr("astray_benchmark.learned_once._kept", {})
+    monkeypatch.setattr("astray_benchmark.baseline_methods._kept", {})
     alone = method(name).fit(short.lesson, 0).trips(short.test)
-    monkeypatch.setattr("astray_benchmark.learned_once._kept", {})
+    monkeypatch.setattr("astray_benchmark.baseline_methods._kept", {})
     kind, looked = type(method(name)._new(0)), []  # type: ignore[union-attr]
     others = kind.others
     monkeypatch.setattr(kind, "others", lambda *arguments: looked.append(name) or others(*arguments))

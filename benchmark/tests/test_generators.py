@@ -9,12 +9,12 @@ import torch
 from astray import Trajectories
 from astray.errors import DataError
 from astray.features.projection import Projection
+from astray_benchmark.baseline_methods import learn_from_others
 from astray_benchmark.baselines import GENERATORS, CellGenerator, CellTransformer, MixtureSequenceAutoencoder, Training
 from astray_benchmark.baselines.cell_networks import UNKNOWN, CellTable, Transformer
 from astray_benchmark.baselines.generators import ME, Vocabulary
 from astray_benchmark.baselines.networks import Sequences, drawn_from, errors
-from astray_benchmark.learned_once import learned_once
-from astray_benchmark.methods import Lesson, Strangers
+from astray_benchmark.contenders import Lesson, Strangers
 
 torch.set_num_threads(1)
 
@@ -181,11 +181,11 @@ def test_what_is_learned_from_strangers_is_learned_once_a_draw_and_never_from_wh
     Counting.times = 0
     for agent in ("ana", "bob"):
         lesson = Lesson(trips_of([NORTH_FIRST] * 3, agent, 0), None, strangers)
-        learned, _ = learned_once("counting", model, lesson, 0)
+        learned, _ = learn_from_others("counting", model, lesson, 0)
         assert learned is not None
     assert Counting.times == 1
-    learned_once("counting", model, lesson, 1)  # another draw
+    learn_from_others("counting", model, lesson, 1)  # another draw
     assert Counting.times == 2
     tested = Lesson(trips_of([NORTH_FIRST] * 3, "other-1", 0), None, Strangers("town with her", lambda: others))
     with pytest.raises(DataError, match="'other-1' is tested"):
-        learned_once("counting", model, tested, 0)
+        learn_from_others("counting", model, tested, 0)

@@ -125,7 +125,7 @@ def command(
       astray benchmark report results/geolife
     """
     from astray_benchmark import manifest, runner
-    from astray_benchmark.imported import Imported
+    from astray_benchmark.external_detectors import ExternalDetector
     from astray_benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK, QUICK_POOL
     from astray_benchmark.methods import methods as by_name
     from astray_benchmark.protocols import PROTOCOLS, cases, chosen, protocols
@@ -172,7 +172,7 @@ def command(
     if dataset == "labelled":
         parts += [("--label", label), ("--past", "PAST" if past else ""), ("--pooled", pooled)]
     typed = manifest.command(dataset, wanted, names, draws, parts)
-    sources = {m.name: m.source for m in contenders if isinstance(m, Imported)}
+    sources = {m.name: m.source for m in contenders if isinstance(m, ExternalDetector)}
     asked = manifest.Asked(typed, wanted, names, draws, sources)
     manifest.record(out, source, asked, changed_code=changed_code)
     with _shown(quiet) as show:
@@ -235,9 +235,9 @@ def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
 
         return Porto(path, pairs=choices.pairs)
     if name == "trips":
-        from astray_benchmark.own_data import OwnTrips
+        from astray_benchmark.agents_data import AgentsTrips
 
-        return OwnTrips(path, choices.users)
+        return AgentsTrips(path, choices.users)
     if name == "labelled":
         from astray_benchmark.labelled_data import LabelledTrips
 

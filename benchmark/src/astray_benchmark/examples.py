@@ -12,8 +12,10 @@ from astray.errors import DataError
 from astray.plots import explanation_figure, save_figure
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures, runner
-from astray_benchmark.measures import EPS, RATE
-from astray_benchmark.methods import Own, Shared, method
+from astray_benchmark.astray_methods import Own, Shared
+from astray_benchmark.calibration import RATE
+from astray_benchmark.measures import EPS
+from astray_benchmark.methods import method
 from astray_benchmark.protocols import Case, Dataset, Setting
 
 SETTING = Setting()  # P1 at the 5 % rate, random split

@@ -1,4 +1,4 @@
-"""river's Half-Space Trees in the stream (P7): a detector of other people's that is made to go on learning."""
+"""river's Half-Space Trees in the stream (P7): a detector that its authors made for streams."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import AstrayError
-from astray.scoring.normality import Sample
 from astray.trajectories import Trajectories
 from astray_benchmark.baselines.baseline import Rows, StepDetector
 from astray_benchmark.baselines.trip_outliers import FEATURES, trip_features
-from astray_benchmark.measures import RATE
-from astray_benchmark.methods import Lesson, Person, Seconds, folds, standardise
+from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, trip_table
+from astray_benchmark.contenders import Lesson, Person, Seconds
 
 Floats = NDArray[np.float64]
 
@@ -51,15 +50,15 @@ class HalfSpaceTreesStream:
         features = look.of(lesson.train)
         known = features[~np.isnan(features[:, 0])]
         ranges = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
-        rows = _scaled(known, ranges)
-        trees = self._grown(rows, seed)
-        fitted = time.process_time()
-        left_out: list[float] = []
-        for held in folds(len(rows), np.random.default_rng([seed, len(rows)])):
-            without = self._grown(rows[~held], seed)
-            left_out += [-without.score_one(row) for row in _named(rows[held])]
-        seconds = Seconds(fitted - began, time.process_time() - fitted)
-        return TreesFollower(look, ranges, trees, np.sort(np.array(left_out)), self.flagged_too, seconds)
+        prepared = time.process_time() - began
+        trees, left_out, seconds = fit_and_calibrate(
+            _scaled(known, ranges),
+            seed,
+            lambda rows: self._grown(rows, seed),
+            lambda trees, rows: (np.array([-trees.score_one(row) for row in _named(rows)]), np.zeros(0)),
+        )
+        seconds = seconds._replace(fit=seconds.fit + prepared)
+        return TreesFollower(look, ranges, trees, left_out, self.flagged_too, seconds)
 
     def _grown(self, rows: Floats, seed: int) -> Any:
         try:
@@ -76,34 +75,20 @@ class HalfSpaceTreesStream:
 
 
 @dataclass(eq=False)
-class TreesFollower:
-    """Half-Space Trees that follow a stream; see :class:`~astray_benchmark.methods.Follower`."""
+class TreesFollower(PValueFollower):
+    """Half-Space Trees that follow a stream; see :class:`~astray_benchmark.contenders.Follower`."""
 
     look: _TripFeatures
     ranges: tuple[Floats, Floats]
     trees: Any
-    left_out: Floats
+    left_out: LeftOut
     flagged_too: bool
     seconds: Seconds
-    flagged: bool = False
 
-    def score(self, trip: Trajectories) -> pl.DataFrame:
-        """One row; flagged if the p-value is at most the rate that astray has by default."""
+    def table(self, trip: Trajectories) -> pl.DataFrame:
+        """Scores a trip."""
         row = self._row(trip)
-        raw = np.array([np.nan if row is None else -self.trees.score_one(row)])
-        normality = standardise(raw, self.left_out)
-        p_value = Sample.of(self.left_out).p_values(raw)
-        self.flagged = bool(p_value[0] <= RATE)
-        found = pl.DataFrame({"normality": normality, "score": normality, "p_value": p_value}).fill_nan(None)
-        nothing = pl.lit(None)
-        return found.select(
-            *("normality", "score"),
-            nothing.cast(pl.Float64).alias("uncertainty"),
-            "p_value",
-            nothing.cast(pl.String).alias("aspect"),
-            nothing.cast(pl.Float64).alias("part"),
-            pl.lit(self.flagged).alias("flagged"),
-        )
+        return trip_table(np.array([np.nan if row is None else -self.trees.score_one(row)]), self.left_out)
 
     def learn(self, trip: Trajectories, person: Person) -> int:
         """Learn from the trip; nobody is asked."""

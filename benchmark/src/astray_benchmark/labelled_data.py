@@ -16,7 +16,8 @@ from astray.errors import DataError
 from astray.readers import Report, read
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
-from astray_benchmark.methods import FOLDS, Lesson
+from astray_benchmark.calibration import FOLDS
+from astray_benchmark.contenders import Lesson
 from astray_benchmark.people_data import LEAST_HISTORY
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.simulated_data import claim, in_time

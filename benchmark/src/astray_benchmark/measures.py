@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astray.scoring.decisions import doubt
 from astray_benchmark import metrics
+from astray_benchmark.calibration import RATE
 from astray_benchmark.metrics import Interval
 from astray_benchmark.protocols import Setting
 
@@ -23,7 +24,6 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 EPS, GAMMA = -2.0, 1.5
-RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
 PROMISED = (0.01, 0.02, 0.05, 0.1)
 PROMISE = f"rate_{RATE:g}"

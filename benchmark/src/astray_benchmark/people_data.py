@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from astray.errors import DataError
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
+from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injections import INJECTORS, NEED_A_POOL, inject
 from astray_benchmark.injectors import DAY, WEEK, submitted_as
-from astray_benchmark.methods import Lesson, Strangers
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.simulated_data import anomalies_for, claim, in_time, shuffled
 from astray_benchmark.streams import intruder, intrusion

@@ -20,8 +20,8 @@ from astray.errors import DataError
 from astray.readers import Report, iter_porto
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
+from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import INJECTORS, inject
-from astray_benchmark.methods import Lesson
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.simulated_data import claim, shuffled
 

@@ -19,8 +19,8 @@ from astray.features.paths import paths_of
 from astray.features.projection import METRES_A_DEGREE, Projection
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
+from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
-from astray_benchmark.methods import Lesson
 from astray_benchmark.porto_data import POOL, Catalogue, Porto, gather
 from astray_benchmark.protocols import Case, Trial
 from astray_benchmark.simulated_data import claim

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from astray.errors import DataError
 from astray.trajectories import Trajectories
-from astray_benchmark.methods import Lesson
+from astray_benchmark.contenders import Lesson
 
 Value = float | str
 

@@ -23,7 +23,8 @@ import polars as pl
 from astray.atomic import replacing
 from astray.errors import AstrayError
 from astray.processes import spread
-from astray_benchmark.methods import Contender, Fitted, Method, Seconds, StreamMethod, on_one_scale
+from astray_benchmark.calibration import on_one_scale
+from astray_benchmark.contenders import Contender, Fitted, Method, Seconds, StreamMethod
 from astray_benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes, slug
 
 TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"

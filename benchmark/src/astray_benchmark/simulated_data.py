@@ -20,8 +20,8 @@ from astray.errors import DataError
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
+from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK, submitted_as
-from astray_benchmark.methods import Lesson, Strangers
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.streams import intruder, intrusion
 

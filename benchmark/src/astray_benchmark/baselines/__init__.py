@@ -15,7 +15,7 @@ from astray_benchmark.baselines.autoencoders import FNNAutoencoder, LSTMAutoenco
 from astray_benchmark.baselines.baseline import Baseline, StepScores
 from astray_benchmark.baselines.cells import CellCounts, CellTrigram, TripLength
 from astray_benchmark.baselines.classic import LOF, IsolationForest, KNNLocation, OneClassSVM
-from astray_benchmark.baselines.compared import CellRatio, Comparison
+from astray_benchmark.baselines.comparisons import CellRatio, Comparison
 from astray_benchmark.baselines.familiarity import FamiliarityRegression
 from astray_benchmark.baselines.generators import CellGenerator, CellTransformer, MixtureSequenceAutoencoder
 from astray_benchmark.baselines.trip_outliers import FamiliarityOutlier, TripOutlier

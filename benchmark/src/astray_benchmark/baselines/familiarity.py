@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from astray_benchmark.baselines.baseline import Rows, Scaling
 from astray_benchmark.baselines.cells import Counts, Keys, cell_keys, joined
 from astray_benchmark.baselines.classic import scikit_learn
-from astray_benchmark.baselines.compared import Comparison, Crowd
+from astray_benchmark.baselines.comparisons import Comparison, Crowd
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

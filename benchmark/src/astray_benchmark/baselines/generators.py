@@ -19,7 +19,7 @@ from astray_benchmark.baselines.autoencoders import Training, stretches
 from astray_benchmark.baselines.baseline import Rows
 from astray_benchmark.baselines.cells import Keys, joined
 from astray_benchmark.baselines.classic import scikit_learn
-from astray_benchmark.baselines.compared import Comparison, Crowd
+from astray_benchmark.baselines.comparisons import Comparison, Crowd
 
 if TYPE_CHECKING:
     from astray_benchmark.baselines.cell_networks import CellNetwork, MixtureAutoencoder, Transformer

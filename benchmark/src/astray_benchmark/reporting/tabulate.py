@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from astray_benchmark import measures
+from astray_benchmark.calibration import RATE
 from astray_benchmark.measures import SURE
 from astray_benchmark.protocols import PREFIXES, Setting
 from astray_benchmark.reporting import irregular_tables, printed
@@ -131,8 +132,8 @@ class _Sheet:
             "reading": setting.reading,
             "metric": self.metric,
             "eps": measures.EPS,
-            "p": f"{measures.RATE:g}",
-            "two": percent(measures.RATE),
+            "p": f"{RATE:g}",
+            "two": percent(RATE),
             "promise": measures.PROMISE,
             "buffer": measures.BUFFER,
             "ours": "ours" if self.printed else f"at {measures.EPS:g}",

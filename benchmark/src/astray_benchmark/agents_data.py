@@ -16,7 +16,7 @@ LEAST_AGENTS = 4  # so that each half has one beside the one who is tested
 
 
 @dataclass(frozen=True)
-class OwnTrips(People):
+class AgentsTrips(People):
     """Trials on the trips of a file. A third of the agents are tested, ten at most; the others are told from them."""
 
     min_fixes: ClassVar[int] = MIN_FIXES

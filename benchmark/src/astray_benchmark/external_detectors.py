@@ -18,7 +18,6 @@ import hashlib
 import importlib
 import inspect
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,16 +29,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.errors import DataError
-from astray.scoring.normality import Sample
 from astray.trajectories import Trajectories
-from astray_benchmark.measures import RATE
-from astray_benchmark.methods import LeftOut, Lesson, Person, Seconds, folds, standardise
+from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, standardise, trip_table
+from astray_benchmark.contenders import Lesson, Person, Seconds
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Imported:
+class ExternalDetector:
     """A detector whose class stands elsewhere, calibrated as the baselines are: by training trips that are left out.
 
     Parameters
@@ -58,7 +56,7 @@ class Imported:
 
     def __post_init__(self) -> None:
         # A slip of the pen is told before anything runs.
-        made = found(self.place)
+        made = import_class(self.place)
         takes = _parameters(made)
         unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
         if unknown:
@@ -78,25 +76,21 @@ class Imported:
     @property
     def source(self) -> str:
         """A hash of the file that the class stands in: other code would give other scores under the same name."""
-        return hashlib.sha256(Path(inspect.getfile(found(self.place))).read_bytes()).hexdigest()
+        return hashlib.sha256(Path(inspect.getfile(import_class(self.place))).read_bytes()).hexdigest()
 
-    def fit(self, lesson: Lesson, seed: int) -> FittedImported:
+    def fit(self, lesson: Lesson, seed: int) -> FittedExternal:
         """Learn from all training trips, and measure the scale on left-out ones."""
-        train, began = lesson.train, time.process_time()
-        model = self._fitted(train, lesson.population, seed)
-        fitted = time.process_time()
-        rng = np.random.default_rng([seed, len(train)])
-        trips, fixes = [], []
-        for held in folds(len(train), rng):
-            without = self._fitted(train[~held], lesson.population, seed)
-            trips.append(scored(without.score_samples, train[held], "score_samples"))
-            fixes.append(fix_scores(without, train[held]))
-        seconds = Seconds(fitted - began, time.process_time() - fitted)
-        known = [values[~np.isnan(values)] for values in map(np.concatenate, (trips, fixes))]
-        return FittedImported(model, LeftOut(np.sort(known[0]), known[1]), seconds)
+
+        def scores(model: Any, trips: Trajectories) -> tuple[Floats, Floats]:
+            return trip_scores(model, trips), fix_scores(model, trips)
+
+        fitted = fit_and_calibrate(
+            lesson.train, seed, lambda train: self._fitted(train, lesson.population, seed), scores
+        )
+        return FittedExternal(*fitted)
 
     def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
-        made = found(self.place)
+        made = import_class(self.place)
         takes = _parameters(made)
         seeds = {name: seed for name in ("seed", "random_state") if name in takes and name not in self.options}
         model = made(**seeds, **self.options)
@@ -108,16 +102,16 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class ImportedFollower(Imported):
+class ExternalStreamDetector(ExternalDetector):
     """Such a detector that can go on learning: it is for streams (P7), too."""
 
-    def begin(self, lesson: Lesson, seed: int) -> FollowingImported:
-        """Learn from the past; see :class:`astray_benchmark.methods.StreamMethod`."""
-        return FollowingImported(self.fit(lesson, seed))
+    def begin(self, lesson: Lesson, seed: int) -> ExternalFollower:
+        """Learn from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
+        return ExternalFollower(self.fit(lesson, seed))
 
 
 @dataclass(frozen=True, eq=False)
-class FittedImported:
+class FittedExternal:
     """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
 
     model: Any
@@ -125,23 +119,12 @@ class FittedImported:
     seconds: Seconds
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
-        """One row a trip; see :class:`astray_benchmark.methods.Fitted`."""
-        raw = scored(self.model.score_samples, test, "score_samples")
-        normality = standardise(raw, self.left_out.trips)
-        nothing = pl.lit(None)
-        return pl.DataFrame(
-            {"normality": normality, "score": normality, "p_value": Sample.of(self.left_out.trips).p_values(raw)}
-        ).select(
-            pl.col("normality", "score").fill_nan(None),
-            nothing.cast(pl.Float64).alias("uncertainty"),
-            pl.col("p_value").fill_nan(None),
-            nothing.cast(pl.String).alias("aspect"),
-            nothing.cast(pl.Float64).alias("part"),
-        )
+        """One row a trip; see :class:`astray_benchmark.contenders.Fitted`."""
+        return trip_table(trip_scores(self.model, test), self.left_out)
 
     def begun(self, test: Trajectories) -> Floats:
         """The scores of trips that are not finished."""
-        return standardise(scored(self.model.score_samples, test, "score_samples"), self.left_out.trips)
+        return standardise(trip_scores(self.model, test), self.left_out.trips)
 
     def fixes(self, test: Trajectories) -> Floats:
         """The scores of fixes; not a number if the detector gives none."""
@@ -149,26 +132,19 @@ class FittedImported:
 
 
 @dataclass(eq=False)
-class FollowingImported:
-    """Such a detector in a stream; see :class:`astray_benchmark.methods.Follower`.
+class ExternalFollower(PValueFollower):
+    """Such a detector in a stream; its scale is that of the past."""
 
-    It flags a trip whose p-value is at most the rate that astray flags at by default; its scale is that of the past.
-    """
-
-    fitted: FittedImported
-    flagged: bool = False
+    fitted: FittedExternal
 
     @property
     def seconds(self) -> Seconds:
         """What learning from the past took."""
         return self.fitted.seconds
 
-    def score(self, trip: Trajectories) -> pl.DataFrame:
-        """One row, and whether it is flagged."""
-        row = self.fitted.trips(trip)
-        p_value = row["p_value"][0]
-        self.flagged = p_value is not None and p_value <= RATE
-        return row.with_columns(pl.lit(self.flagged).alias("flagged"))
+    def table(self, trip: Trajectories) -> pl.DataFrame:
+        """Scores a trip."""
+        return self.fitted.trips(trip)
 
     def learn(self, trip: Trajectories, person: Person) -> int:
         """Let it learn from the trip; nobody is asked."""
@@ -180,10 +156,15 @@ class FollowingImported:
         return 0
 
 
-def imported(name: str, place: str, options: Mapping[str, Any]) -> Imported:
-    """The detector at a place, for streams as well if it can learn on."""
-    kind = ImportedFollower if hasattr(found(place), "learn") else Imported
+def external(name: str, place: str, options: Mapping[str, Any]) -> ExternalDetector:
+    """Returns the detector at a place, for streams as well if it can go on learning."""
+    kind = ExternalStreamDetector if hasattr(import_class(place), "learn") else ExternalDetector
     return kind(name, place, options)
+
+
+def trip_scores(model: Any, trips: Trajectories) -> Floats:
+    """Returns what a detector says of every trip."""
+    return scored(model.score_samples, trips, "score_samples")
 
 
 def fix_scores(model: Any, trips: Trajectories) -> Floats:
@@ -194,8 +175,8 @@ def fix_scores(model: Any, trips: Trajectories) -> Floats:
 
 
 @cache
-def found(place: str) -> type[Any]:
-    """The class that stands at ``package.module:Class``."""
+def import_class(place: str) -> type[Any]:
+    """Imports the class that stands at ``package.module:Class``."""
     module, _, name = place.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:

@@ -14,7 +14,7 @@ from astray.cli.running import run as run_command
 from astray.errors import DataError
 from astray_benchmark import measures, runner
 from astray_benchmark.command import command
-from astray_benchmark.imported import Imported, found
+from astray_benchmark.external_detectors import ExternalDetector, import_class
 from astray_benchmark.methods import method, methods
 from astray_benchmark.protocols import cases
 from astray_benchmark.runner import Job, run
@@ -96,13 +96,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "somebodys", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found.cache_clear()
+    import_class.cache_clear()
     return tmp_path
 
 
 def test_a_class_is_a_method_and_its_options_follow() -> None:
     found = method("somebodys:Middle:factor=2.5")
-    assert isinstance(found, Imported)
+    assert isinstance(found, ExternalDetector)
     assert found.name == "somebodys:Middle:factor=2.5"
     assert found.options == {"factor": 2.5}
     with pytest.raises(DataError, match="Middle has no parameter 'C1'"):
@@ -214,7 +214,7 @@ def test_a_class_that_has_no_results_yet_may_be_mended(folder: Path) -> None:
     assert run_command("benchmark", command, words) != 0  # not the shape that is wanted
     (folder / "somebodys.py").write_text(SOURCE.partition("class Broken")[0] + "class Broken(Middle):\n    ...\n")
     sys.modules.pop("somebodys")
-    found.cache_clear()
+    import_class.cache_clear()
     assert run_command("benchmark", command, words) == 0
     (source,) = json.loads((folder / "out" / "manifest.json").read_text())["sources"].values()
     assert len(source) == 1
@@ -256,4 +256,4 @@ def test_what_goes_wrong_in_a_package_is_said_with_the_line_of_ones_own_file(tmp
 
     with pytest.raises(pl.exceptions.PolarsError) as error:
         wrong()
-    assert "(test_benchmark_imported.py, line" in runner.reason(error.value)
+    assert "(test_benchmark_external.py, line" in runner.reason(error.value)
