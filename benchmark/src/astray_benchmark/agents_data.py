@@ -24,17 +24,17 @@ class AgentsTrips(People):
 
     @property
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
         return "trips"
 
     @property
     def data(self) -> Cleaned:
-        """The cleaned trips, and the account of what was not read and what was dropped."""
+        """Returns the cleaned trips, and the account of what was not read and what was dropped."""
         return _cleaned(self.path)
 
     @property
     def usual(self) -> Sequence[str]:
-        """Those with the most trips: a third of the agents, ten at most."""
+        """Returns the agents with the most trips: a third of them, ten at most."""
         return self.data.most_active[: min(PEOPLE, len(self.data.most_active) // 3 or 1)]
 
 

@@ -75,7 +75,7 @@ def _raw_scores(model: StepDetector, trips: Trajectories) -> tuple[Floats, Float
 
 
 def of_fixes(test: Trajectories, trip: Array, when: Array, values: Array) -> Floats:
-    """The value at every fix of values at the ends of steps: that of the step under way, or of the last one.
+    """Spreads values at the ends of steps over fixes: each fix gets the value of its step, or of the last one.
 
     >>> test = Trajectories.from_fixes(time=[0, 5, 10, 15, 25], lat=[0] * 5, lon=[0] * 5)
     >>> of_fixes(test, np.array([0, 0]), np.array([10.0, 20.0]), np.array([1.0, 2.0])).tolist()
@@ -174,7 +174,7 @@ class RefittedFollower(PValueFollower):
 
     @property
     def seconds(self) -> Seconds:
-        """What learning from the past took."""
+        """Returns the seconds that learning from the past took."""
         return self.began
 
     def table(self, trip: Trajectories) -> pl.DataFrame:

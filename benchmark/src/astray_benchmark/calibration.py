@@ -93,7 +93,7 @@ class Calibrated(Protocol):
 
 
 def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
-    """The models of a trial's folds, with the scale of all trips that any of them left out.
+    """Returns the models of a trial's folds, with the scale of all trips that any of them left out.
 
     Their scores are ranked together, and what is no further from normal must not look so for its fold's scale. A
     detector of astray's keeps the scale that it finds itself.
@@ -106,7 +106,7 @@ def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
 
 
 def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDArray[np.bool_]]:
-    """Disjoint quarters of ``n`` trips to leave out, as many as it takes to leave out ``enough``, at most all four.
+    """Returns disjoint quarters of ``n`` trips to leave out: as many as hold ``enough`` trips, at most all four.
 
     >>> [int(f.sum()) for f in folds(120, np.random.default_rng(0))]
     [30, 30]
@@ -121,7 +121,7 @@ def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDAr
 
 
 def standardise(values: Array, left_out: Array) -> Floats:
-    """Values in standard deviations of the left-out ones, from their mean; where these are all equal, from it alone.
+    """Standardises values by the mean and standard deviation of the left-out ones; by the mean if these are equal.
 
     >>> standardise(np.array([0.0, 4.0]), np.array([1.0, 3.0])).tolist()
     [-2.0, 2.0]

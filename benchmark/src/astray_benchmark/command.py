@@ -249,7 +249,7 @@ def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
 
 
 def _there(name: str, path: Path | None, flag: str = "--data") -> str:
-    """The path of data, if there are any."""
+    """Returns the path of the data, or refuses one that does not exist."""
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
         remedy = f"give your copy as {flag}, or set {WHERE[name]}" if name in WHERE else f"give a file as {flag}"
@@ -258,7 +258,7 @@ def _there(name: str, path: Path | None, flag: str = "--data") -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """Seeds: one number is how many, from 0 on; otherwise a list of numbers and ranges.
+    """Parses seeds: one number says how many, from 0 on; otherwise it is a list of numbers and ranges.
 
     >>> numbers("3"), numbers("0,5-7"), numbers("4-4")
     ([0, 1, 2], [0, 5, 6, 7], [4])
@@ -279,7 +279,7 @@ def numbers(text: str) -> list[int]:
 
 
 def words(given: Iterable[str]) -> list[str]:
-    """What was given, one after the other or with commas between.
+    """Splits words that were given one after the other or with commas between them.
 
     >>> words(["random", "a, b"])
     ['random', 'a', 'b']
@@ -288,7 +288,7 @@ def words(given: Iterable[str]) -> list[str]:
 
 
 def shares(given: Iterable[str]) -> list[float]:
-    """Shares of anomalies.
+    """Parses shares of anomalies.
 
     >>> shares(["0.05,.1"])
     [0.05, 0.1]
@@ -336,7 +336,7 @@ def _words(p: Progress) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words.
+    """Describes a duration.
 
     >>> duration(4.2), duration(200), duration(8000)
     ('4 s', '3 min', '2.2 h')

@@ -56,19 +56,19 @@ class Fitted(Protocol):
 
     @property
     def seconds(self) -> Seconds:
-        """What the learning took."""
+        """Returns the seconds that learning took."""
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
-        """One row a trip: normality (N(tau)), score (what decides), uncertainty, p_value, aspect; null if unknown.
+        """Returns a row a trip: normality (N(tau)), score (it decides), uncertainty, p_value, aspect; null if unknown.
 
         ``part`` is the normality of the segment in which the trip lost most of it.
         """
 
     def begun(self, test: Trajectories) -> Floats:
-        """The scores of trips that are not finished; not a number where there is none."""
+        """Returns the scores of trips that are not finished; NaN where there is none."""
 
     def fixes(self, test: Trajectories) -> Floats:
-        """The normality of every fix, not a number where there is none."""
+        """Returns the normality of every fix; NaN where there is none."""
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class Method(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line and the tables call it."""
+        """Returns its name on the command line and in tables."""
 
     def fit(self, lesson: Lesson, seed: int) -> Fitted:
         """Learn; the same lesson and seed give the same scores."""
@@ -92,13 +92,13 @@ class Follower(Protocol):
 
     @property
     def seconds(self) -> Seconds:
-        """What learning from the past took."""
+        """Returns the seconds that learning from the past took."""
 
     def score(self, trip: Trajectories) -> pl.DataFrame:
-        """One row, as :meth:`Fitted.trips` gives it, and ``flagged``: what is decided. Nothing is learned."""
+        """Returns one row, as :meth:`Fitted.trips` does, and ``flagged``, the decision. Nothing is learned."""
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Go on learning from the trip that was scored last; says how many answers a person was asked for.
+        """Go on learning from the trip that was scored last; returns how many answers a person was asked for.
 
         Nothing is fitted anew. Only a bound asks ``person`` about trips without counting it.
         """
@@ -110,7 +110,7 @@ class StreamMethod(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line and the tables call it."""
+        """Returns its name on the command line and in tables."""
 
     def begin(self, lesson: Lesson, seed: int) -> Follower:
         """Learn from the past; the same lesson, seed and stream give the same scores."""

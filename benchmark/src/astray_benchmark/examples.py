@@ -51,7 +51,7 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
 
 
 def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
-    """A person, a seed, and the positions of three test trips: normal, partly anomalous, somebody else's.
+    """Returns a person, a seed, and the positions of three test trips: normal, partly anomalous, somebody else's.
 
     Parameters
     ----------

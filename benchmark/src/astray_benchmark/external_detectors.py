@@ -75,7 +75,7 @@ class ExternalDetector:
 
     @property
     def source(self) -> str:
-        """A hash of the file that the class stands in: other code would give other scores under the same name."""
+        """Returns a hash of the class's file: other code would give other scores under the same name."""
         return hashlib.sha256(Path(inspect.getfile(import_class(self.place))).read_bytes()).hexdigest()
 
     def fit(self, lesson: Lesson, seed: int) -> FittedExternal:
@@ -119,15 +119,15 @@ class FittedExternal:
     seconds: Seconds
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
-        """One row a trip; see :class:`astray_benchmark.contenders.Fitted`."""
+        """Returns one row a trip; see :class:`astray_benchmark.contenders.Fitted`."""
         return trip_table(trip_scores(self.model, test), self.left_out)
 
     def begun(self, test: Trajectories) -> Floats:
-        """The scores of trips that are not finished."""
+        """Returns the scores of trips that are not finished."""
         return standardise(trip_scores(self.model, test), self.left_out.trips)
 
     def fixes(self, test: Trajectories) -> Floats:
-        """The scores of fixes; not a number if the detector gives none."""
+        """Returns the scores of fixes; NaN if the detector gives none."""
         return standardise(fix_scores(self.model, test), self.left_out.steps)
 
 
@@ -139,7 +139,7 @@ class ExternalFollower(PValueFollower):
 
     @property
     def seconds(self) -> Seconds:
-        """What learning from the past took."""
+        """Returns the seconds that learning from the past took."""
         return self.fitted.seconds
 
     def table(self, trip: Trajectories) -> pl.DataFrame:
@@ -168,7 +168,7 @@ def trip_scores(model: Any, trips: Trajectories) -> Floats:
 
 
 def fix_scores(model: Any, trips: Trajectories) -> Floats:
-    """What a detector says of every fix; not a number if it says nothing."""
+    """Returns what a detector says of every fix; NaN if it says nothing."""
     if not hasattr(model, "score_fixes"):
         return np.full(trips.n_rows, np.nan)
     return scored(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix")
@@ -210,7 +210,7 @@ def import_class(place: str) -> type[Any]:
 def scored(
     score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
 ) -> Floats:
-    """What a detector says of some trips: one number each, or a refusal that says what came instead."""
+    """Calls a detector's ``score`` and refuses anything but one number each, saying what came instead."""
     wanted, plural = len(trips) if n is None else n, "fixes" if what == "fix" else f"{what}s"
     try:
         values = np.asarray(score(trips), np.float64)

@@ -28,16 +28,16 @@ class GeoLife(People):
 
     @property
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
         return "geolife"
 
     @property
     def data(self) -> Cleaned:
-        """The cleaned trips, and the account of what was dropped."""
+        """Returns the cleaned trips, and the account of what was dropped."""
         return _cleaned(self.path, self.cache)
 
     def others(self, least: int = 250) -> list[str]:
-        """The users outside the ten with so many trips left: to choose parameters on."""
+        """Returns the users outside the ten who have at least ``least`` trips left: to choose parameters on."""
         left = Counter(self.data.trips.agent_ids.tolist())
         return [user for user in self.data.most_active if left[user] >= least and user not in self.usual]
 

@@ -64,14 +64,14 @@ def no_path_twice(train: Trajectories, test: Trajectories) -> None:
 
 
 def fingerprints(trips: Trajectories) -> list[bytes]:
-    """The SHA-256 of each trip's times, latitudes and longitudes; copies have the same, whoever they stand under."""
+    """Returns the SHA-256 of each trip's times, latitudes and longitudes; copies have the same under any agent."""
     columns = [np.ascontiguousarray(trips.columns[name], "<f8") for name in FIX_COLUMNS]
     cuts = trips.offsets.tolist()
     return [hashlib.sha256(b"".join([column[a:b].tobytes() for column in columns])).digest() for a, b in pairwise(cuts)]
 
 
 def fingerprint(trips: Trajectories, marks: list[bytes] | None = None) -> str:
-    """The SHA-256 of a set of trips: of their agents, names and fixes, in any order of the trips."""
+    """Returns the SHA-256 of a set of trips: of their agents, names and fixes, in any order of the trips."""
     names = zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)
     lines = [
         f"{agent}/{trip}/".encode() + mark
@@ -81,7 +81,7 @@ def fingerprint(trips: Trajectories, marks: list[bytes] | None = None) -> str:
 
 
 def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) -> NDArray[np.int64]:
-    """Pairs of trips that two people made together: for a minute at least, and in the median within 100 m all along.
+    """Finds pairs of trips that two people made together: for a minute or more, in the median within 100 m.
 
     Two receivers on one outing write different fixes, so that no copy is found, and yet it is the same behaviour. Gives
     an array of positions (pairs, 2).
@@ -114,7 +114,7 @@ def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) ->
 
 
 def _apart(trips: Trajectories, one: int, other: int) -> float:
-    """The median distance in metres of two trips over the time that they have in common."""
+    """Returns the median distance in metres of two trips over the time that they have in common."""
     (t, lat, lon), (u, *places) = (
         [trips.columns[name][trips.offsets[i] : trips.offsets[i + 1]] for name in FIX_COLUMNS] for i in (one, other)
     )
@@ -127,7 +127,7 @@ def _apart(trips: Trajectories, one: int, other: int) -> float:
 
 
 def copies(trips: Trajectories, share: float = 0.5) -> NDArray[np.bool_]:
-    """Which trips are copies: they have at least a ``share`` of the shorter one's fixes in common, to the last bit.
+    """Marks trips that are copies: they share at least ``share`` of the shorter one's fixes, to the last bit.
 
     Copies under two people are all marked, for nobody can say whose they are; of copies under one person all but the
     longest (or first) are. A single fix is the same if time, latitude and longitude are.

@@ -110,7 +110,7 @@ class _TripFeatures(StepDetector):
         return "trip features"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Nothing is to be learned."""
+        """Learns nothing."""
 
     def _anomaly(self, rows: Rows) -> Floats:
         return np.zeros(len(rows.path))
@@ -120,7 +120,7 @@ class _TripFeatures(StepDetector):
 
 
 def _scaled(features: Floats, ranges: tuple[Floats, Floats]) -> Floats:
-    """From 0 to 1 over the training set, which is where the trees cut; what lies beyond is at the border."""
+    """Scales features to 0 to 1 over the training set, where the trees cut; values beyond go to the border."""
     low, high = ranges
     return np.asarray(np.clip((features - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0))
 

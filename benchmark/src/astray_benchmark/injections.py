@@ -51,7 +51,7 @@ class LabelledTrips(NamedTuple):
 
     @property
     def label(self) -> NDArray[np.bool_]:
-        """Whether each trip is anomalous."""
+        """Returns whether each trip is anomalous."""
         return np.asarray(self.kind != "")
 
 
@@ -128,7 +128,7 @@ def inject(
 def _assembled(
     trips: Trajectories, mutants: Mapping[int, tuple[str, Trajectories, NDArray[np.bool_]]]
 ) -> LabelledTrips:
-    """The test set with the mutants in the places of their originals."""
+    """Returns the test set with the mutants in the places of their originals."""
     fixes = {name: trips.columns[name] for name in FIX_COLUMNS}
     plain = Trajectories(fixes, trips.offsets, trips.agent_ids, trips.trajectory_ids, trips.context)
     parts = [mutants[i][1] if i in mutants else plain[i] for i in range(len(trips))]

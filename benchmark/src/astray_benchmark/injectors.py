@@ -67,7 +67,7 @@ class Mutant(NamedTuple):
 def point_jitter(
     trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
 ) -> Injected:
-    """Each interior fix moves, with probability ``alpha``, ``d`` cells of 100 m in one of 8 directions.
+    """Moves each interior fix, with probability ``alpha``, by ``d`` cells of 100 m in one of 8 directions.
 
     A diagonal is a king's move: d cells along both axes. Times and end points stay. Anomalous: the fixes that moved.
     ``most``, here and below: stop after so many mutants.
@@ -88,7 +88,7 @@ def point_jitter(
 def segment_shift(
     trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
 ) -> Injected:
-    """A run of floor(alpha (n - 2)) interior fixes moves as a whole by ``d`` cells, across the direction of travel.
+    """Moves a run of floor(alpha (n - 2)) interior fixes as a whole by ``d`` cells, across the direction of travel.
 
     Times and end points stay. Anomalous: the run.
     """
@@ -110,7 +110,7 @@ def segment_shift(
 def half_sine_detour(
     trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, h: float = 0.3, most: int | None = None
 ) -> Injected:
-    """A run of floor(alpha (n - 2)) interior fixes bends sideways by a half sine.
+    """Bends a run of floor(alpha (n - 2)) interior fixes sideways by a half sine.
 
     The bend is ``h`` times the distance from origin to destination high. The longer way takes longer, at the speed that
     the run had: it is recorded as often as before, by more fixes, and what follows is later. The fixes around the run
@@ -134,7 +134,7 @@ def half_sine_detour(
 def splice(
     trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, near: float = NEAR, most: int | None = None
 ) -> Injected:
-    """The trip leaves its route for that of another trip between the same places, where the two are nearest.
+    """Lets a trip leave its route for that of another trip between the same places, where the two are nearest.
 
     Partners come from ``pool``: trips that start and end within ``near`` metres of this one's start and end. Both are
     cut in their middle halves at their nearest fixes, which are at most 200 m apart. The mutant ends where its partner
@@ -165,7 +165,7 @@ def splice(
 def loiter(
     trips: Trajectories, rng: np.random.Generator, *, minutes: float = 15.0, most: int | None = None
 ) -> Injected:
-    """A stop of some minutes in the middle half of the trip; what follows is later by as much.
+    """Adds a stop of some minutes in the middle half of the trip; what follows is later by as much.
 
     The stop is recorded as often as the trip usually is, with the error of a receiver that stands still. End points
     stay. Anomalous: the fixes of the stop.
@@ -195,7 +195,7 @@ def loiter(
 
 
 def reverse(trips: Trajectories, rng: np.random.Generator, *, most: int | None = None) -> Injected:
-    """The route driven backwards, from the same moment on; the end points change places. Anomalous: every fix."""
+    """Drives the route backwards from the same moment on; the end points change places. Anomalous: every fix."""
 
     def change(path: Path) -> Mutant | None:
         back = path.xy[::-1]
@@ -207,7 +207,7 @@ def reverse(trips: Trajectories, rng: np.random.Generator, *, most: int | None =
 
 
 def speed(trips: Trajectories, rng: np.random.Generator, *, k: float = 2.0, most: int | None = None) -> Injected:
-    """The same path about ``k`` times faster (slower below 1), recorded as often as before. Anomalous: every fix.
+    """Drives the path about ``k`` times faster (slower below 1), recorded as often as before. Anomalous: every fix.
 
     Fixes come in the intervals of the original, in between its places: squeezing the times alone would betray the
     change by the recorder's interval. So that the end points stay too, the factor gives way to a whole number of
@@ -237,7 +237,7 @@ def speed(trips: Trajectories, rng: np.random.Generator, *, k: float = 2.0, most
 def agent_swap(
     trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, most: int | None = None
 ) -> Injected:
-    """Somebody else's normal trip is submitted as this agent's; no trip is used twice. Anomalous: every fix.
+    """Submits somebody else's normal trip as this agent's; no trip is used twice. Anomalous: every fix.
 
     The other trip keeps its hour and its day of the week, and moves by whole weeks to the time of the trip that it
     replaces, so that the date tells nothing.
@@ -261,7 +261,7 @@ def agent_swap(
 
 
 def submitted_as(other: Trajectories, trip: Trajectories, period: float = WEEK) -> Trajectories:
-    """One trip under the agent, the name and the context of another one, moved by whole periods to about its time."""
+    """Puts a trip under the agent, name and context of another one, moved by whole periods to about its time."""
     start, due = float(other.columns["time"][0]), float(trip.columns["time"][0])
     fixes = {name: other.columns[name] for name in ("lat", "lon")}
     time = other.columns["time"] + period * round((due - start) / period)
@@ -323,7 +323,7 @@ def _each(trips: Trajectories, change: Callable[[Path], Mutant | None], most: in
 
 
 def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
-    """A run of floor(alpha (n - 2)) interior fixes, anywhere; None if that is no fix."""
+    """Draws a run of floor(alpha (n - 2)) interior fixes; None if that is no fix."""
     size = int(alpha * (n - 2) + 1e-9)
     if size < 1:
         return None
@@ -332,7 +332,7 @@ def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
 
 
 def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
-    """A unit vector, to the left or the right of the way from before the run to after it."""
+    """Returns a unit vector, to the left or the right of the way from before the run to after it."""
     for way in (xy[run.stop] - xy[run.start - 1], xy[-1] - xy[0]):
         length = float(np.hypot(*way))
         if length >= 1.0:
@@ -342,7 +342,7 @@ def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
 
 
 def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
-    """The run bent by a half sine that reaches ``top`` half-way (in time), with the time that the longer way takes."""
+    """Bends a run by a half sine that reaches ``top`` half-way (in time), with the time that the longer way takes."""
     section = slice(run.start - 1, run.stop + 1)
     when, where = path.time[section], path.xy[section]
     lasted = float(when[-1] - when[0])
@@ -374,7 +374,7 @@ def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
 
 
 def _spliced(path: Path, other: Path) -> Mutant | None:
-    """The path up to where the two are nearest, and the other from there on; None if that is no other way."""
+    """Joins the path up to where the two are nearest with the other from there on; None if that is the same way."""
     mine, theirs = (np.arange(len(p.time) // 4, len(p.time) - len(p.time) // 4) for p in (path, other))
     apart = np.hypot(*(path.xy[mine, None] - other.xy[theirs]).transpose(2, 0, 1))
     i, k = np.unravel_index(int(apart.argmin()), apart.shape)
@@ -393,7 +393,7 @@ def _spliced(path: Path, other: Path) -> Mutant | None:
 
 
 def _off_route(points: Floats, route: Floats) -> Floats:
-    """How far each point is from the line through the route's fixes."""
+    """Returns each point's distance from the line through the route's fixes."""
     start, along = route[:-1], np.diff(route, axis=0)
     square = np.maximum((along**2).sum(axis=1), 1e-9)
     away = points[:, None] - start

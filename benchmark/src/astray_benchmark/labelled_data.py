@@ -20,7 +20,7 @@ from astray_benchmark.calibration import FOLDS
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.people_data import LEAST_HISTORY
 from astray_benchmark.protocols import Case, Setting, Trial
-from astray_benchmark.simulated_data import claim, in_time
+from astray_benchmark.trial_parts import claim, in_time
 
 POOL = "all"  # everybody's trips as those of one
 NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
@@ -70,12 +70,12 @@ class LabelledTrips:
 
     @property
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
         return "labelled"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Who is tested, and what was read."""
+        """Returns who is tested, and what was read."""
         learned = "the past" if self.past else f"the labelled trips as they are, in {FOLDS} folds"
         people = list(self.subjects(Setting()))
         said = {"label": self.label, "learned from": learned, "pooled": self.pooled, "people": people}
@@ -83,7 +83,7 @@ class LabelledTrips:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of all trips that were read."""
+        """Returns the SHA-256 of all trips that were read."""
         return self._read.sha256
 
     @property
@@ -92,7 +92,7 @@ class LabelledTrips:
 
     @property
     def _able(self) -> Sequence[str]:
-        """The agents whose labels say something."""
+        """Returns the agents whose labels say something."""
         found = self._read
         agents, wrong = found.trips.agent_ids, found.kind != ""
         normal, odd = (set(agents[found.labelled & sort].tolist()) for sort in (~wrong, wrong))
@@ -100,7 +100,7 @@ class LabelledTrips:
         return sorted(who for who in normal & odd if learned[who] >= LEAST_HISTORY)
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """The agents who are tested."""
+        """Returns the agents who are tested."""
         able, known = self._able, sorted(self._read.trips.agents)
         if unknown := [who for who in self.people if who not in known]:
             raise DataError(f"nobody is called {unknown[0]!r}", place=self.path, remedy=f"there are {', '.join(known)}")
@@ -116,7 +116,7 @@ class LabelledTrips:
         return self.people or able
 
     def trial(self, case: Case) -> Trial:
-        """One agent's labelled trips; a draw differs from another in the folds, and in what a method draws itself."""
+        """Draws a trial of one agent's labelled trips; draws differ in the folds, and in what a method draws itself."""
         found, who = self._read, case.subject
         mine = found.trips.agent_ids == who
         tested = np.flatnonzero(mine & found.labelled)
@@ -177,14 +177,14 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
 
 
 def _again(trips: Trajectories) -> NDArray[np.bool_]:
-    """Which trips stand in the file before, as the same agent's."""
+    """Marks copies of trips that stand earlier in the file under the same agent."""
     marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
     return np.array([first[mark] != i for i, mark in enumerate(marks)], np.bool_)
 
 
 def _marks(trips: Trajectories) -> NDArray[np.str_]:
-    """What copies of a trip have in common, though their places may be rounded: times and places of three fixes."""
+    """Returns what copies of a trip share even if places are rounded: times and places of three fixes."""
     begin, end = trips.offsets[:-1], trips.offsets[1:] - 1
     three = np.column_stack([begin, (2 * begin + end) // 3, end])
     seconds = np.round(trips.columns["time"])[three]
@@ -194,13 +194,13 @@ def _marks(trips: Trajectories) -> NDArray[np.str_]:
 
 
 def _plain(trips: Trajectories) -> Trajectories:
-    """The trips with nothing but their fixes and names."""
+    """Returns the trips with nothing but their fixes and names."""
     columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids)
 
 
 def meaning(label: object) -> str:
-    """What a label says is wrong with a trip; empty if nothing is.
+    """Returns what a label calls wrong with a trip; empty if nothing.
 
     >>> [meaning(label) for label in ("detour", " Normal", True, "1", 0, None, "")]
     ['detour', '', 'anomaly', 'anomaly', '', '', '']

@@ -97,7 +97,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
 
 def _has_results(folder: Path, method: str) -> bool:
-    """Whether a case of a method is finished in a folder."""
+    """Returns whether a case of a method is finished in a folder."""
     return any((folder / runner.TRIPS).rglob(f"{slug(method)}.parquet"))
 
 
@@ -108,7 +108,7 @@ def command(
     seeds: Sequence[int],
     more: Iterable[tuple[str, str | bool]] = (),
 ) -> str:
-    """The command as anybody else would type it: paths are places to fill in, and what changes no score is left out.
+    """Returns the command as anybody would type it: with placeholders for paths, without flags that change no score.
 
     ``more``: further flags with their values, or whether they are given; those without a value are left out.
 
@@ -134,7 +134,7 @@ def command(
 
 
 def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What was otherwise before, in words."""
+    """Describes what was different before."""
     if key != "settings":
         return f"another {key.replace('_', ' ')} ({before.get(key)}, now {now[key]})"
     was, is_ = before.get(key, {}), now[key]
@@ -143,7 +143,7 @@ def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None if there is none.
+    """Returns the manifest of a folder; None if there is none.
 
     One that names the first code alone, as they once did, is read as the list of codes that it stands for.
     """

@@ -38,13 +38,13 @@ _CITIES = 4  # with fewer, an interval over them would say nothing
 
 
 def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
-    """The rows of some settings."""
+    """Returns the rows of some settings."""
     wanted = [pl.all_horizontal(pl.col(name) == getattr(s, name) for name in SETTING) for s in settings]
     return frame.filter(pl.any_horizontal(wanted)).collect()
 
 
 def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
-    """The ways in which a method decides one case: a name, the score that ranks, and what is flagged."""
+    """Yields the ways in which a method decides one case: a name, the score that ranks, and what is flagged."""
     method = str(case["method"][0])
     score, normality = (_numbers(case, name) for name in ("score", "normality"))
     flagged = score <= EPS
@@ -57,7 +57,7 @@ def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
 
 
 def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
-    """AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
+    """Computes AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
     ``f1_default`` is the F1 where a trip is flagged by its p-value, as astray decides by default and no heavy tail of
     the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged. ``f1_matched`` is the
@@ -93,7 +93,7 @@ def _ranked(score: Floats, label: Bools) -> dict[str, float]:
 
 
 def lowest(score: Floats, normal: Floats, share: float) -> Bools:
-    """What lies below all but a share of the normal scores, one at least: as many alarms of every method.
+    """Marks scores below all but a share of the normal ones, one at least: as many alarms for every method.
 
     >>> lowest(np.array([-3.0, -1.0, 0.5]), np.array([-2.0, 0.0, 1.0, 2.0]), 0.25).tolist()
     [True, True, False]
@@ -103,7 +103,7 @@ def lowest(score: Floats, normal: Floats, share: float) -> Bools:
 
 
 def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
-    """Where: the metrics of single fixes, of each draw, method and kind against all normal trips.
+    """Measures where: single fixes of each draw, method and kind against all normal trips.
 
     A fix is flagged at a normality of -2 or less. The median delay counts from the first anomalous fix, and a missed
     anomaly as one of infinite delay. Where a kind makes every fix of its trips anomalous, any flag is in the right
@@ -147,7 +147,7 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
-    """When: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
+    """Measures when: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
 
     A prefix is positive only if its anomaly has begun. Where none has, there is nothing to rank, and no row.
     """
@@ -171,7 +171,7 @@ def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
-    """What a stream was like, of each draw and method: ranking, decisions as they were made, and answers asked for.
+    """Measures the streams of each draw and method: ranking, decisions as they were made, and answers asked for.
 
     ``early`` and ``late`` are the shares of normal trips that were flagged in the first and in the last third.
     """
@@ -193,7 +193,7 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
-    """What does review buy? Each draw of the methods that know their uncertainty, in four orders of review.
+    """Measures what review buys: for each draw of the methods that know their uncertainty, in four orders of review.
 
     "p-value" shows a person those trips first that are least like normal ones; "heads" those over which the heads
     disagree most; "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" is both
@@ -229,14 +229,14 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
-    """By what the trips of a draw may be sent to review: the highest first."""
+    """Returns the numbers by which the trips of a draw may be sent to review: the highest first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
     rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
     return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
 
 
 def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
-    """The share of normal trips whose p-value is at most a promised rate, of each draw and method.
+    """Returns the share of normal trips whose p-value is at most a promised rate, of each draw and method.
 
     ``rate_0.02`` and so on; ``first`` and ``last`` are :data:`RATE`'s in the first and the last third of the test
     period, where it is known which trip came when.
@@ -256,7 +256,7 @@ def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def costs(trips: pl.DataFrame) -> pl.DataFrame:
-    """Median processor seconds of each method: to fit, to calibrate, both, to score, and for what is shared."""
+    """Returns each method's median processor seconds: to fit, to calibrate, both, to score, and for what is shared."""
     seconds = ("fit_seconds", "calibrate_seconds", "score_seconds", "shared_seconds")
     each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds).first())
     each = each.with_columns((pl.col("fit_seconds") + pl.col("calibrate_seconds")).alias("learn_seconds"))
@@ -266,7 +266,7 @@ def costs(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The draws that a method has at every value of a setting at which it was run; methods run at one are left out.
+    """Keeps the draws that a method has at every value of a setting; leaves out methods that were run at one value.
 
     So a row of means against that setting is of the same people and seeds from end to end.
     """
@@ -288,13 +288,13 @@ def bounds(name: str) -> tuple[float, float]:
 
 
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
-    """How much higher a figure is than in another table, in the mean over the draws that both have."""
+    """Returns how much higher a figure is than in another table, in the mean over the draws that both have."""
     both = part.join(base, on=on, suffix="_base")
     return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name, DIFFERENCE)
 
 
 def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
-    """The mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
+    """Returns the mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
 
     People are the clusters, or seeds where there is one pool; or cities, where people are simulated, for those of one
     city share its streets. A figure that some draw does not have (nothing was wrong,
@@ -309,7 +309,7 @@ def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHA
 
 
 def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
-    """Of each figure, what it shares with others that an interval must not take for independent; and its name.
+    """Returns the cluster of each figure (an interval takes only clusters for independent), and what clusters are.
 
     >>> clusters(pl.DataFrame({"subject": ["017", "128"], "seed": [0, 0]}))[1]
     'people'

@@ -52,7 +52,7 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
 
 def method(spec: str) -> Contender:
-    """A method by its name, or by a name and options, set off by colons: values are JSON, or else plain text.
+    """Makes a method by its name, or by a name and options after colons: values are JSON, or else plain text.
 
     ``package.module:Class`` is anybody's own; see :mod:`astray_benchmark.external_detectors`.
 
@@ -94,7 +94,7 @@ _GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": FOLLOWING}
 
 
 def methods(specs: Iterable[str]) -> list[Contender]:
-    """Methods by their names; one text may hold several, with commas between them.
+    """Makes methods by their names; one text may hold several, with commas between them.
 
     ``ablation`` is astray in parts, ``stream`` is astray in all ways to go on learning, and its rivals in a stream.
 

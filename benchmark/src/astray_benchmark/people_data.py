@@ -22,10 +22,9 @@ from astray.trajectories import Trajectories
 from astray_benchmark import guards
 from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injections import INJECTORS, NEED_A_POOL, inject
-from astray_benchmark.injectors import DAY, WEEK, submitted_as
+from astray_benchmark.injectors import DAY, WEEK
 from astray_benchmark.protocols import Case, Setting, Trial
-from astray_benchmark.simulated_data import anomalies_for, claim, in_time, shuffled
-from astray_benchmark.streams import intruder, intrusion
+from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, shuffled, submitted
 
 Ints = NDArray[np.int64]
 
@@ -61,12 +60,12 @@ class Cleaned(NamedTuple):
     together: Ints
 
     def companions(self, people: Iterable[str]) -> Ints:
-        """The trips of others that were made together with one of these people."""
+        """Returns the trips of others that were made together with one of these people."""
         return _beside(self.together, np.isin(self.trips.agent_ids, sorted(people)))
 
 
 def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
-    """The trips outside of a set that were made together with one inside of it."""
+    """Returns the trips outside of a set that were made together with one inside of it."""
     a, b = which[together].T
     return np.unique(np.r_[together[a & ~b, 1], together[b & ~a, 0]])
 
@@ -102,7 +101,7 @@ def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
 
 
 def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[Ints, Ints]:
-    """Two halves of the users: positions of the trips that may be injected, and of those for a background.
+    """Splits the users in halves: returns the trips that may be injected, and those for a background.
 
     What somebody of the background made together with somebody of the other half is left out of it: who learned from
     one of the two would know the other.
@@ -113,7 +112,7 @@ def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[I
 
 
 def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Positions to learn from and to test on: drawn at random, or the last ones; the earlier stand first."""
+    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
     start = trips.columns["time"][trips.offsets[own]]
     own = own[np.argsort(start, kind="stable")]
     if how == "random":
@@ -150,31 +149,31 @@ class People(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
 
     @property
     @abstractmethod
     def data(self) -> Cleaned:
-        """The cleaned trips, and the account of what was dropped."""
+        """Returns the cleaned trips, and the account of what was dropped."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Who is tested, how much background there is, and what was dropped."""
+        """Returns who is tested, how much background there is, and what was dropped."""
         people = list(self.subjects(Setting()))
         return {"people": people, "population": self.population, "min_fixes": self.min_fixes} | self.data.account
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of all trips that were read."""
+        """Returns the SHA-256 of all trips that were read."""
         return self.data.sha256
 
     @property
     def usual(self) -> Sequence[str]:
-        """Who is tested unless somebody else is chosen; nobody learns from them beforehand in any case."""
+        """Returns who is tested by default; no method learns from them beforehand in any case."""
         return self.data.most_active[:PEOPLE]
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """The people who are tested."""
+        """Returns the people who are tested."""
         unknown = sorted(set(self.people).difference(self.data.most_active))
         if unknown:
             raise DataError(
@@ -184,7 +183,7 @@ class People(ABC):
         return self.people or self.usual
 
     def trial(self, case: Case) -> Trial:
-        """One person, one draw."""
+        """Draws a trial of one person."""
         s = case.setting
         if s.family not in ("person", "stream", "injected"):
             raise DataError(f"{self.name} has no {s.family} trials", remedy="it has P1, P3 to P7 and P9")
@@ -194,7 +193,7 @@ class People(ABC):
         return drawn(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
 
     def _strangers(self, seed: int) -> Trajectories:
-        """The half of the users that nothing is injected from, without anybody who is tested."""
+        """Returns the half of the users that nothing is injected from, without anybody who is tested."""
         trips, tested = self.data.trips, {*self.usual, *self.people}
         crowd = np.setdiff1d(halves(trips, seed, self.data.together)[1], self.data.companions(tested))
         return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
@@ -209,7 +208,7 @@ def draw(
     *,
     fewer: bool = False,
 ) -> Trial:
-    """One person's trial: 10 trips of others among as many normal ones as the rate asks for; the rest to learn from.
+    """Draws one person's trial: 10 trips of others among as many normal ones as the rate asks for; the rest train.
 
     The test set depends on the person, the seed, the rate and the split alone, so that figures with other
     contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
@@ -254,8 +253,8 @@ def draw(
     guards.nobody_in_both(
         subject=[person], injected=trips.agent_ids[np.r_[anomalies, strays]], population=trips.agent_ids[crowd]
     )
-    learned = in_time(Trajectories.concat([trips[train], *_submitted(trips, strays, when)]))
-    test = Trajectories.concat([trips[normal], *_submitted(trips, anomalies, places, period)])
+    learned = in_time(Trajectories.concat([trips[train], submitted(trips, strays, when)]))
+    test = Trajectories.concat([trips[normal], submitted(trips, anomalies, places, period)])
     source = np.array(list(map(str, trips[np.r_[normal, anomalies]].ids)))
     kind = np.r_[np.full(len(normal), ""), np.full(wanted, s.reading or "agent-swap")]
     if s.family == "stream":
@@ -275,7 +274,7 @@ def draw_injected(
     *,
     fewer: bool = False,
 ) -> Trial:
-    """One person's trial with behaviour gone wrong: anomalies of the kinds of P3 made of the person's own unseen trips.
+    """Draws one person's trial with injected anomalies: those of P3, made of the person's own unseen trips.
 
     Kinds that need other trips to be made of are left out.
     """
@@ -291,7 +290,7 @@ def draw_injected(
 
 
 def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
-    """Positions of the person's trips to learn from and to test on; if ``fewer`` may be, at most half are tested on."""
+    """Splits the person's trips into those to learn from and to test on; if ``fewer``, at most half are tested on."""
     n_normal = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
     n_normal = min(n_normal, len(own) // 2) if fewer else n_normal
     if len(own) < n_normal + LEAST_HISTORY:
@@ -303,12 +302,8 @@ def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator, f
 
 
 def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints]:
-    """Positions of others' trips that may be injected, and of those for a background."""
+    """Returns the positions of others' trips that may be injected, and of those for a background."""
     own = trips.agent_ids == case.subject
     along = _beside(together, own)
     injected, crowd = (np.setdiff1d(half[~own[half]], along) for half in halves(trips, case.seed, together))
     return injected, crowd
-
-
-def _submitted(trips: Trajectories, foreign: Ints, own: Ints, period: float = WEEK) -> list[Trajectories]:
-    return [submitted_as(trips[int(i)], trips[int(j)], period) for i, j in zip(foreign, own, strict=True)]

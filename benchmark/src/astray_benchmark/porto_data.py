@@ -22,8 +22,8 @@ from astray.trajectories import Trajectories
 from astray_benchmark import guards
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import INJECTORS, inject
-from astray_benchmark.protocols import Case, Setting, Trial
-from astray_benchmark.simulated_data import claim, shuffled
+from astray_benchmark.protocols import Case, Setting, Trial, crop
+from astray_benchmark.trial_parts import claim, shuffled
 
 if TYPE_CHECKING:
     from astray_benchmark.porto_pairs import Pairs
@@ -79,12 +79,12 @@ class Catalogue(NamedTuple):
 
     @property
     def normal(self) -> Bools:
-        """Usable trips of at most 50 minutes."""
+        """Returns the usable trips of at most 50 minutes."""
         return self.usable & (self.fixes <= LONGEST + 1)
 
     @property
     def long(self) -> Bools:
-        """Usable trips of more than 50 minutes: the anomalies of P2."""
+        """Returns the usable trips of more than 50 minutes: the anomalies of P2."""
         return self.usable & (self.fixes > LONGEST + 1)
 
 
@@ -149,15 +149,6 @@ def days(listed: Catalogue, how: str, rng: np.random.Generator) -> tuple[Ints, I
     return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
 
-def cropped(trips: Trajectories, fixes: Ints) -> Trajectories:
-    """Trips cropped from the end: the first so many fixes of each."""
-    keep = np.minimum(fixes, trips.lengths)
-    place = np.arange(trips.n_rows) - np.repeat(trips.offsets[:-1], trips.lengths)
-    rows = place < np.repeat(keep, trips.lengths)
-    columns = {name: values[rows] for name, values in trips.columns.items()}
-    return Trajectories(columns, np.r_[0, np.cumsum(keep)], trips.agent_ids, trips.trajectory_ids, trips.context)
-
-
 @dataclass(frozen=True)
 class Porto:
     """Trials on the Porto taxi trips.
@@ -194,12 +185,12 @@ class Porto:
 
     @property
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
         return "porto"
 
     @property
     def file(self) -> Path:
-        """The file that is read."""
+        """Returns the file that is read."""
         path = Path(self.path)
         if not path.is_dir():
             return path
@@ -210,12 +201,12 @@ class Porto:
 
     @property
     def data(self) -> Catalogue:
-        """The list of trips, and the account of what was dropped; made once in each process."""
+        """Returns the list of trips, and the account of what was dropped; made once in each process."""
         return _catalogue(str(self.file))
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """How many trips are drawn for what, and what was dropped."""
+        """Returns how many trips are drawn for what, and what was dropped."""
         sizes = {reading: list(size) for reading, size in self.sizes}
         drawn = {"train": self.train, "sizes": sizes, "injected": self.injected, "partners": self.partners}
         drawn |= {"least": self.least, "others": self.others}
@@ -223,11 +214,11 @@ class Porto:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the file."""
+        """Returns the SHA-256 of the file."""
         return self.data.sha256
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """All taxis together; or pairs of places."""
+        """Returns the pool of all taxis, or the pairs of places."""
         return list(self._pairs.chosen) if setting.family == "pair" else [POOL]
 
     @property
@@ -237,7 +228,7 @@ class Porto:
         return fetched(self)
 
     def trial(self, case: Case) -> Trial:
-        """One draw: trips of some days to learn from, trips of others to test."""
+        """Draws a trial: trips of some days to learn from, trips of other days to test."""
         s = case.setting
         if s.family in ("person", "stream") or s.contamination or s.history:
             raise DataError("a protocol that Porto does not have", remedy="give p2, p3 or p8")
@@ -246,7 +237,7 @@ class Porto:
         return self._injected(case) if s.injected else self._long(case)
 
     def _long(self, case: Case) -> Trial:
-        """P2: are these the beginnings of long trips?"""
+        """Draws a trial of P2: which trips are the beginnings of long ones?"""
         s, listed = case.setting, self.data
         if s.reading not in dict(self.sizes):
             raise DataError(f"no reading {s.reading!r} of P2", remedy=f"there are {', '.join(dict(self.sizes))}")
@@ -262,12 +253,12 @@ class Porto:
         guards.nobody_in_both(training_days=listed.day[train], test_days=listed.day[np.r_[normal, long]])
         got = gather(self.file, np.r_[train, normal, long])
         learned, plain, wrong = np.split(np.arange(len(got)), np.cumsum([len(train), len(normal)]))
-        test = Trajectories.concat([got[plain], cropped(got[wrong], sizes)])
+        test = Trajectories.concat([got[plain], crop(got[wrong], sizes)])
         kind = np.r_[np.full(n_normal, ""), np.full(n_long, "long")]
         return shuffled(Lesson(claim(got[learned], POOL, "trip"), pooled=True), test, kind, None, rng)
 
     def _injected(self, case: Case) -> Trial:
-        """P3: normal trips, some of them made anomalous."""
+        """Draws a trial of P3: normal trips, some of them made anomalous."""
         s, listed = case.setting, self.data
         rng = np.random.default_rng([case.seed, 5])
         past, future = days(listed, s.split, rng)
@@ -285,7 +276,7 @@ class Porto:
 
 
 def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints:
-    """Positions of so many of some trips, without replacement."""
+    """Draws positions of some trips, without replacement."""
     found = np.flatnonzero(which)
     if not 0 < count <= len(found):
         raise DataError(

@@ -23,7 +23,7 @@ from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
 from astray_benchmark.porto_data import POOL, Catalogue, Porto, gather
 from astray_benchmark.protocols import Case, Trial
-from astray_benchmark.simulated_data import claim
+from astray_benchmark.trial_parts import claim
 
 Ints = NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class Pairs:
     trips: Trajectories
 
     def trial(self, case: Case) -> Trial:
-        """One pair, one draw: every trip is tested, some of them changed, and learned from as it was recorded."""
+        """Draws a trial of one pair: every trip is tested, some of them changed; learning sees them as recorded."""
         if case.subject not in self.chosen:
             raise DataError(f"no pair of places {case.subject!r}", remedy=f"there are {', '.join(self.chosen)}")
         at, beside = self.chosen[case.subject], self.beside[case.subject]
@@ -86,7 +86,7 @@ class Pairs:
 
 
 def unusual(trips: Trajectories) -> NDArray[np.bool_]:
-    """The longest of trips between the same places; faulty fixes do not count."""
+    """Marks the longest of the trips between the same places; faulty fixes do not count."""
     paths, _ = paths_of(trips, Projection.centred_on(trips.columns["lat"], trips.columns["lon"]))
     xy, path = paths.columns["xy"], paths.trajectory_of_row
     metres = np.hypot(*np.diff(xy, axis=0).T) * (np.diff(path) == 0)
@@ -97,7 +97,7 @@ def unusual(trips: Trajectories) -> NDArray[np.bool_]:
 
 
 def frequent(listed: Catalogue, least: int) -> dict[str, Ints]:
-    """The pairs of different cells with so many trips of at most 50 minutes, the most frequent first."""
+    """Finds pairs of different cells with enough trips of at most 50 minutes, the most frequent first."""
     row, column = _cells(listed)
     usable = np.flatnonzero(listed.normal & ((row[0] != row[1]) | (column[0] != column[1])))
     both = np.stack([*row, *column])[:, usable]
@@ -109,7 +109,7 @@ def frequent(listed: Catalogue, least: int) -> dict[str, Ints]:
 
 
 def neighbours(listed: Catalogue, trips: Ints) -> Ints:
-    """The trips from a cell next to that of a pair's trips to the very cell where these end.
+    """Finds trips that begin in a cell next to a pair's and end in the pair's last cell.
 
     A spliced trip ends where its partner did: in any other cell its end alone would betray it.
     """
@@ -128,7 +128,7 @@ def _cells(listed: Catalogue) -> tuple[Ints, Ints]:
 
 
 def _name(pair: Ints) -> str:
-    """The middles of two cells, in degrees."""
+    """Returns the middles of two cells, in degrees."""
     rows, columns = pair[:2], pair[2:]
     lat = (rows + 0.5) * CELL / METRES_A_DEGREE
     lon = (columns + 0.5) * CELL / METRES_A_DEGREE / np.cos(np.radians(lat))
@@ -137,7 +137,7 @@ def _name(pair: Ints) -> str:
 
 @lru_cache(maxsize=1)
 def fetched(porto: Porto) -> Pairs:
-    """The pairs of a data set and their trips, in one streamed pass; from the most frequent to the least, evenly."""
+    """Reads pairs and their trips in one streamed pass; pairs are chosen evenly from most to least frequent."""
     listed = porto.data
     known = frequent(listed, porto.least)
     if not known:
@@ -163,7 +163,7 @@ def fetched(porto: Porto) -> Pairs:
 
 
 def _some_of_each(trips: Trajectories, positions: Ints, most: int) -> Ints:
-    """The first so many positions, with at most :data:`A_TAXI` trips of one taxi."""
+    """Returns the first ``most`` positions, with at most :data:`A_TAXI` trips of one taxi."""
     met: dict[str, int] = {}
     kept = []
     for i in positions.tolist():

@@ -61,12 +61,12 @@ class Setting:
 
     @property
     def family(self) -> str:
-        """Which kind of draw: a person, a stream, a pool, a pair of places, injected anomalies, or labelled trips."""
+        """Returns the kind of draw: a person, stream, pool, pair of places, injected anomalies, or labelled trips."""
         return "injected" if self.injected else _FAMILIES.get(self.reading, "pool")
 
     @property
     def name(self) -> str:
-        """A name for files."""
+        """Returns a name for files."""
         parts: list[tuple[str, Value]] = [("rate", self.rate), ("split", self.split)]
         if self.reading:
             parts = [("reading", self.reading)]
@@ -76,7 +76,7 @@ class Setting:
 
 
 def slug(name: str) -> str:
-    """A name as that of a file or folder; told apart by a hash where letters had to go.
+    """Makes a name safe for files and folders; a hash keeps names apart where letters had to go.
 
     >>> slug("knn-location"), slug("astray:encoder=raw"), slug("..")
     ('knn-location', 'astray_encoder=raw-bf427bb9', '_-5ec1f7e7')
@@ -95,7 +95,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """A name for files: the same case always has the same."""
+        """Returns a name for files: the same case always has the same."""
         return f"{self.setting.family}/{self.setting.name}/{slug(self.subject)}/seed-{self.seed}"
 
 
@@ -138,7 +138,7 @@ class Trial:
             )
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
-        """What is learned from, and the positions of the test trips that are then scored."""
+        """Yields what is learned from, and the positions of the test trips that are then scored."""
         if self.folds is None:
             yield self.lesson, np.arange(len(self.test))
             return
@@ -152,21 +152,21 @@ class Dataset(Protocol):
 
     @property
     def name(self) -> str:
-        """geolife, porto, simulated, trips or labelled."""
+        """Returns geolife, porto, simulated, trips or labelled."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What besides a case's key decides its outcome, as plain values; it goes into the manifest."""
+        """Returns what besides a case's key decides its outcome, as plain values for the manifest."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the data."""
+        """Returns a hash of the data."""
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """Who is tested."""
+        """Returns who is tested."""
 
     def trial(self, case: Case) -> Trial:
-        """What a case stands for; a pure function of its key."""
+        """Makes the trial of a case; a pure function of its key."""
 
 
 _P1 = tuple(Setting(rate=rate, split=split) for split, rate in itertools.product(SPLITS, RATES))
@@ -190,7 +190,7 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
 
 
 def protocols(dataset: str, names: Iterable[str]) -> list[str]:
-    """The protocols asked for, in their order; ``all`` is every one that the data set has.
+    """Returns the protocols asked for, in their order; ``all`` is every one that the data set has.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
     (['p2', 'p5'], ['p1', 'p3', 'p4', 'p5', 'p6', 'p7', 'p9'])
@@ -206,7 +206,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
 def chosen(
     dataset: str, names: Iterable[str], rates: Sequence[float] = (), splits: Sequence[str] = ()
 ) -> dict[str, tuple[Setting, ...]]:
-    """The settings of some protocols with one of the rates and splits given, or with any; a study may be run in parts.
+    """Returns the settings of some protocols with the rates and splits given, or with any: a study may run in parts.
 
     Protocols of which nothing is left are left out.
 
@@ -239,7 +239,7 @@ def cases(
     rates: Sequence[float] = (),
     splits: Sequence[str] = (),
 ) -> list[Case]:
-    """Every case of some protocols, once, all of one seed before the next: what is finished is then worth reading.
+    """Lists every case of some protocols once, all of one seed before the next: early results are worth reading.
 
     Those of a person follow each other: most have the same population, which is then looked at once. ``rates`` and
     ``splits``: see :func:`chosen`.
@@ -257,7 +257,7 @@ def cases(
 
 
 def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
-    """The first ``ratio`` of each trip's fixes, rounded up, two at least where there are two.
+    """Returns the first ``ratio`` of each trip's fixes, rounded up, two at least where there are two.
 
     >>> trips = Trajectories.from_fixes(time=range(10), lat=[0] * 10, lon=[0] * 10)
     >>> prefixes(trips, 0.35).lengths
@@ -266,13 +266,13 @@ def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
     if not 0.0 < ratio <= 1.0:
         raise DataError(f"a prefix of {ratio}", remedy="give a share above 0 and up to 1")
     # The tolerance keeps 0.3 * 10 from being 4 fixes.
-    seen = np.minimum(np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2), trips.lengths)
+    return crop(trips, np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2))
+
+
+def crop(trips: Trajectories, fixes: NDArray[np.int64]) -> Trajectories:
+    """Crops each trip to its first ``fixes`` fixes; shorter trips stay whole."""
+    keep = np.minimum(fixes, trips.lengths)
     place = np.arange(trips.n_rows) - np.repeat(trips.offsets[:-1], trips.lengths)
-    kept = place < np.repeat(seen, trips.lengths)
-    return Trajectories(
-        {name: values[kept] for name, values in trips.columns.items()},
-        np.r_[0, np.cumsum(seen)],
-        trips.agent_ids,
-        trips.trajectory_ids,
-        trips.context,
-    )
+    rows = place < np.repeat(keep, trips.lengths)
+    columns = {name: values[rows] for name, values in trips.columns.items()}
+    return Trajectories(columns, np.r_[0, np.cumsum(keep)], trips.agent_ids, trips.trajectory_ids, trips.context)

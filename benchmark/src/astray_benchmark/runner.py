@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The file of its results, under each of the folders."""
+        """Returns the file of its results, under each of the folders."""
         return f"{self.case.name}/{slug(self.method)}.parquet"
 
 
@@ -103,7 +103,7 @@ def run(
 
 
 def able(method: Contender, setting: Setting) -> bool:
-    """Whether draws are of the kind that a method is for: a stream, or anything else, or both."""
+    """Returns True if a method is for draws of this kind: a stream, anything else, or both."""
     return isinstance(method, StreamMethod if setting.family == "stream" else Method)
 
 
@@ -163,14 +163,14 @@ def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame
 
 
 def _key(case: Case, method: Contender) -> list[pl.Expr]:
-    """What every row of a case's tables says."""
+    """Returns the columns that are the same in every row of a case's tables."""
     named = {**asdict(case.setting), "subject": case.subject, "seed": case.seed}
     named |= {"family": case.setting.family, "method": method.name}
     return [pl.lit(value).alias(name) for name, value in named.items()]
 
 
 def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
-    """The table of trips: their scores, what they are, the how many-th of all in time, and what it took."""
+    """Makes the table of trips: their scores, what they are, their rank in time, and the seconds that it took."""
     in_time = np.argsort(np.argsort(trial.test.columns["time"][trial.test.offsets[:-1]], kind="stable"))
     return scored.with_columns(
         *key,
@@ -211,7 +211,7 @@ def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.Da
 
 
 def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
-    """The scores of the first tenth, two tenths, ... of each trip, and whether its anomaly has begun by then."""
+    """Scores the first tenth, two tenths, ... of each trip, and says whether its anomaly has begun by then."""
     test = trial.test
     known = test.with_columns({"begun": np.asarray(truth, bool)})  # not for the method to see
     parts = []
@@ -253,7 +253,7 @@ def fail(out: Path, job: Job, why: str) -> None:
 
 
 def reason(error: Exception | SystemExit) -> str:
-    """What went wrong, in a line; of an error that is not astray's own, also where: not inside of another package.
+    """Describes an error in a line; for one that is not astray's own, with its place outside of other packages.
 
     >>> reason(AstrayError("no trips"))
     'AstrayError: no trips'
@@ -267,7 +267,7 @@ def reason(error: Exception | SystemExit) -> str:
 
 
 def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
-    """All results of a folder that are finished so far, as one lazy table; None if there are none."""
+    """Returns all results of a folder that are finished so far, as one lazy table; None if there are none."""
     if not any((out / table).glob("**/*.parquet")):
         return None
     return pl.scan_parquet(out / table / "**/*.parquet", glob=True)

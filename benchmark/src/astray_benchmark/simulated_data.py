@@ -21,9 +21,9 @@ from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray.trajectories import Trajectories
 from astray_benchmark import guards
 from astray_benchmark.contenders import Lesson, Strangers
-from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK, submitted_as
+from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL
 from astray_benchmark.protocols import Case, Setting, Trial
-from astray_benchmark.streams import intruder, intrusion
+from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, submitted
 
 Ints = NDArray[np.int64]
 
@@ -57,17 +57,17 @@ class Simulated:
 
     @property
     def name(self) -> str:
-        """What the command calls it."""
+        """Returns its name on the command line."""
         return "simulated"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The size of the cities."""
+        """Returns the size of the cities."""
         return {"people": self.people, "days": self.days}
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the first city's trips."""
+        """Returns a hash of the first city's trips."""
         trips = _city(self.people, self.days, 0).trips
         digest = hashlib.sha256()
         for column in ("time", "lat", "lon"):
@@ -75,11 +75,11 @@ class Simulated:
         return digest.hexdigest()
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """The people who are tested."""
+        """Returns the people who are tested."""
         return [f"p{i:02d}" for i in range(self.people)]
 
     def trial(self, case: Case) -> Trial:
-        """One person of one city."""
+        """Draws a trial of one person of one city."""
         s, sim = case.setting, _city(self.people, self.days, case.seed)
         trips = sim.trips
         rng = np.random.default_rng([case.seed, 1, int(case.subject[1:])])
@@ -94,11 +94,11 @@ class Simulated:
         elif s.reading == "intruder":
             foreign = intruder(trips, others, min(INTRUDED, len(unseen) // 2), rng)
             others = np.setdiff1d(others, foreign)
-            swapped = _submitted(trips, foreign, unseen[intrusion(len(unseen), len(foreign), rng)], DAY)
+            swapped = submitted(trips, foreign, unseen[intrusion(len(unseen), len(foreign), rng)], DAY)
             wrong = _labelled(swapped, s.reading, source=list(map(str, trips[foreign].ids)))
         else:
             foreign, others = np.split(others, [anomalies_for(len(unseen), s.rate)])
-            swapped = _submitted(trips, foreign, rng.choice(unseen, len(foreign)))
+            swapped = submitted(trips, foreign, rng.choice(unseen, len(foreign)))
             wrong = _labelled(swapped, s.reading or "agent-swap", source=list(map(str, trips[foreign].ids)))
         strays = others[: round(s.contamination / (1.0 - s.contamination) * len(train))]
         along = rng.choice(train, len(strays))
@@ -116,7 +116,7 @@ class Simulated:
         else:  # so that the place in the set tells nothing; the same whatever was learned from
             order = np.random.default_rng([case.seed, 2, int(case.subject[1:])]).permutation(len(test))
         test = test[order]
-        learned = in_time(Trajectories.concat([trips[np.sort(train)], _submitted(trips, strays, along)]))
+        learned = in_time(Trajectories.concat([trips[np.sort(train)], submitted(trips, strays, along)]))
         guards.no_path_twice(learned, test)
         lesson = Lesson(
             claim(learned, case.subject, "trip"),
@@ -165,21 +165,15 @@ def _gone_wrong(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.
 def _labelled(
     trips: Trajectories, kind: str, anomalous: NDArray[np.bool_] | None = None, source: Sequence[str] | None = None
 ) -> Trajectories:
-    """The fixes of some trips with what is wrong with them; by default it is wrong with all of each, or with none."""
+    """Returns the fixes of some trips and which are anomalous; by default all fixes of a trip are, or none."""
     columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
     columns["anomalous"] = np.full(trips.n_rows, bool(kind)) if anomalous is None else anomalous
     said = {"kind": [kind] * len(trips), "source": list(map(str, trips.ids)) if source is None else source}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, said)
 
 
-def _submitted(trips: Trajectories, foreign: Ints, own: Ints, period: float = WEEK) -> Trajectories:
-    """Others' trips as a person's, each at about the time of one of the person's own."""
-    moved = [submitted_as(trips[int(i)], trips[int(j)], period) for i, j in zip(foreign, own, strict=True)]
-    return Trajectories.concat(moved) if moved else trips[:0]
-
-
 def split(trips: Trajectories, person: str, how: str, test_share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Positions of a person's trips to learn from and to test on: at random, or the last ones."""
+    """Splits a person's trips into those to learn from and to test on: at random, or the last ones."""
     own = np.flatnonzero(trips.agent_ids == person)
     if how == "chronological":
         own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
@@ -189,47 +183,6 @@ def split(trips: Trajectories, person: str, how: str, test_share: float, rng: np
         raise DataError(f"a split {how!r}", remedy="give random or chronological")
     held = round(test_share * len(own))
     return own[: len(own) - held], own[len(own) - held :]
-
-
-def anomalies_for(normal: int, rate: float) -> int:
-    """How many anomalies beside so many normal trips make a rate; one at least.
-
-    >>> anomalies_for(190, 0.05), anomalies_for(90, 0.1)
-    (10, 10)
-    """
-    return max(1, round(normal * rate / (1.0 - rate)))
-
-
-def in_time(trips: Trajectories) -> Trajectories:
-    """The trips in the order of their starts, so that the place in the set does not tell strays."""
-    return trips[np.argsort(trips.columns["time"][trips.offsets[:-1]], kind="stable")]
-
-
-def claim(trips: Trajectories, person: str, prefix: str) -> Trajectories:
-    """The trips as one person's own, under names that tell nothing."""
-    ids = [f"{prefix}-{i:05d}" for i in range(len(trips))]
-    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
-    return Trajectories(columns, trips.offsets, np.full(len(trips), person), ids)
-
-
-def shuffled(
-    lesson: Lesson,
-    test: Trajectories,
-    kind: NDArray[np.str_],
-    truth: NDArray[np.bool_] | None,
-    rng: np.random.Generator,
-) -> Trial:
-    """A trial whose test trips, submitted as the subject's own, stand in an order that tells nothing."""
-    guards.no_path_twice(lesson.train, test)
-    source = np.array(list(map(str, test.ids)))
-    order = rng.permutation(len(test))
-    columns = {name: test.columns[name] for name in ("time", "lat", "lon")}
-    marked = Trajectories(
-        columns | {"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth},
-        *(test.offsets, test.agent_ids, test.trajectory_ids),
-    )[order]
-    claimed = claim(marked, str(lesson.train.agent_ids[0]), "test")
-    return Trial(lesson, claimed, kind[order], source[order], None if truth is None else marked.columns["truth"])
 
 
 @lru_cache(maxsize=1)

@@ -46,11 +46,11 @@ class _Autoencoder(StepDetector):
 
     @abstractmethod
     def _new(self, n_features: int) -> Network:
-        """The network, not trained yet."""
+        """Returns the network, not trained yet."""
 
     @abstractmethod
     def _offsets(self, rows: Rows) -> NDArray[np.int64]:
-        """Where the sequences that the network is shown begin and end."""
+        """Returns where the sequences that the network sees begin and end."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         from astray_benchmark.baselines.networks import Sequences, drawn_from, train_to_plateau
@@ -92,7 +92,7 @@ class FNNAutoencoder(_Autoencoder):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "FNN-AE"
 
     def _new(self, n_features: int) -> Network:
@@ -131,7 +131,7 @@ class LSTMAutoencoder(_Autoencoder):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "LSTM-AE"
 
     def _new(self, n_features: int) -> Network:

@@ -36,16 +36,16 @@ class Baseline(Protocol):
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Returns its name in tables."""
 
     def fit(self, train: Trajectories) -> Self:
         """Learn what is normal from trips that are taken to be so."""
 
     def score_steps(self, trips: Trajectories) -> StepScores:
-        """The anomaly of every step."""
+        """Returns the anomaly of every step."""
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """One score a trip, high = normal."""
+        """Returns one score a trip, high = normal."""
 
 
 class Scaling(NamedTuple):
@@ -101,7 +101,7 @@ class StepDetector(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
 
     @abstractmethod
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -109,7 +109,7 @@ class StepDetector(ABC):
 
     @abstractmethod
     def _anomaly(self, rows: Rows) -> Array:
-        """The anomaly of every step, high = anomalous."""
+        """Returns the anomaly of every step, high = anomalous."""
 
     def fit(self, train: Trajectories) -> Self:
         """Learn what is normal from trips that are taken to be so."""
@@ -129,7 +129,7 @@ class StepDetector(ABC):
         return self
 
     def featurize(self, trips: Trajectories) -> Rows:
-        """The steps of some trips, row by row what :meth:`score_steps` scores."""
+        """Returns the steps of some trips, row by row what :meth:`score_steps` scores."""
         if self.featurizer_ is None or self.scaling_ is None:
             raise NotFittedError(f"{self.name} has not been fitted yet", remedy="call fit with normal trips first")
         if not len(trips):
@@ -139,7 +139,7 @@ class StepDetector(ABC):
         return Rows(features, steps, path, self.featurizer_.projection)
 
     def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
-        """The steps that are looked at, and the path of each: those about every interval.
+        """Returns the steps that are looked at, and the path of each: those about every interval.
 
         The first point of a path, where nothing has been done yet, is none.
         """
@@ -148,13 +148,13 @@ class StepDetector(ABC):
         return steps[~steps.first], paths.trajectory_of_row[~steps.first]
 
     def score_steps(self, trips: Trajectories) -> StepScores:
-        """The anomaly of every step, and the position of its trip."""
+        """Returns the anomaly of every step, and the position of its trip."""
         rows = self.featurize(trips)
         anomaly = self._anomaly(rows) if len(rows.path) else np.zeros(0)
         return StepScores(np.asarray(anomaly, np.float64), rows.steps.trip.astype(np.int64))
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """One score a trip, high = normal: minus the mean anomaly of its steps; not a number if it has none."""
+        """Returns one score a trip, high = normal: minus the mean anomaly of its steps; not a number if it has none."""
         anomaly, trip = self.score_steps(trips)
         with np.errstate(invalid="ignore"):
             return -np.bincount(trip, anomaly, len(trips)) / np.bincount(trip, minlength=len(trips))

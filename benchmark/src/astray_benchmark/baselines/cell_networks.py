@@ -39,7 +39,7 @@ class CellTable(nn.Module):
         self.register_buffer("frequency", torch.ones(n_cells))
 
     def grow(self, n_cells: int, counts: Array) -> None:
-        """Add cells, with random embeddings; and count how often each is met in what comes to be learned from."""
+        """Add cells with random embeddings, and count how often each occurs in what is learned from next."""
         fresh = n_cells - len(self.bias)
         width = self.embedding.shape[1]
         rows = torch.randn(fresh, width) / math.sqrt(width)
@@ -78,7 +78,7 @@ class CellNetwork(Network):
     table: CellTable
 
     def grown(self, n_cells: int, counts: Array) -> Self:
-        """A copy that knows further cells, to go on learning."""
+        """Returns a copy that knows further cells, to go on learning."""
         further = copy.deepcopy(self)
         further.table.grow(n_cells, counts)
         return further
@@ -181,7 +181,7 @@ class MixtureAutoencoder(CellNetwork):
         self.plain = True  # it learns to reproduce until there are components
 
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """Of each step: its surprise given z, and the other terms of the bound; see the class."""
+        """Returns each step's surprise given z, and the other terms of the bound; see the class."""
         cell, known = x[..., 0], _known(rows)
         mean, log_variance = self._read(cell, lengths)
         noise = torch.randn_like(mean) if self.training and not self.plain else torch.zeros_like(mean)
@@ -192,7 +192,7 @@ class MixtureAutoencoder(CellNetwork):
         return surprise + self._far_from_prior(z, mean, log_variance)[:, None].expand_as(cell)[known]
 
     def best_component(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """The surprise of each step if the trip is of the component that explains it best."""
+        """Returns the surprise of each step if the trip is of the component that explains it best."""
         cell, known = x[..., 0], _known(rows)
         trip = torch.arange(len(x))[:, None].expand_as(cell)[known]
         found = torch.stack([self._written(c.expand(len(x), -1), cell, known) for c in self.centres])
@@ -205,7 +205,7 @@ class MixtureAutoencoder(CellNetwork):
         self.plain = False
 
     def codes(self, sequences: Sequences) -> Array:
-        """The mean of q(z | trip) of every sequence."""
+        """Returns the mean of q(z | trip) of every sequence."""
         self.eval()
         with torch.no_grad():
             batches = np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 64))

@@ -28,13 +28,13 @@ NOWHERE = -1  # what stands before the first cell of a path
 
 
 def cell_keys(projection: Projection, places: Array, size: float) -> Keys:
-    """The cells of places in metres, one number each: the same on the whole earth."""
+    """Returns the cells of places in metres, one number each; the numbering is the same everywhere on earth."""
     row, column = cells(projection.to_grid(places), size, 0.0)
     return np.asarray((row.astype(np.int64) << 32) + column.astype(np.int64))
 
 
 def joined(*keys: Array) -> Keys:
-    """One number for each row of keys; different rows have different ones, but for one chance in 10^19 or so."""
+    """Hashes each row of keys to one number; two rows collide with a chance of about one in 10^19."""
     found = np.zeros(len(keys[0]), np.uint64)
     for key in keys:
         found = (found ^ key.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
         return cls(found, counts.astype(np.float64))
 
     def __call__(self, keys: Array) -> NDArray[np.float64]:
-        """The counts of keys."""
+        """Returns the counts of keys."""
         if not len(self.keys):
             return np.zeros(len(keys))
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -75,7 +75,7 @@ class Sequence(NamedTuple):
 
     @classmethod
     def of(cls, cell: Keys, path: Array) -> Sequence:
-        """The cells of paths, which stand one after the other.
+        """Returns the cells of paths, concatenated.
 
         >>> Sequence.of(np.array([4, 5, 6, 7]), np.array([0, 0, 0, 1])).before.tolist()
         [-1, -1, 4, -1]
@@ -118,7 +118,7 @@ class Trigram:
         return cls((*grams,), (*contexts,), (*followers,), beyond)  # type: ignore[arg-type]
 
     def log_probability(self, met: Sequence, order: int = 3) -> NDArray[np.float64]:
-        """Of each cell after those before it: after two of them (order 3), one (2), or whatever they were (1)."""
+        """Returns each cell's probability after the two cells before it (order 3), after one (2), or after any (1)."""
         if self.beyond is None:
             probability = np.full(len(met.cell), 1.0 / (len(self.grams[0].keys) + 1.0))
         else:
@@ -139,7 +139,7 @@ def _contexts(met: Sequence) -> tuple[Keys, Keys, Keys]:
 def entered(
     featurizer: Featurizer, fixes: Trajectories, interval: float, cell: float
 ) -> tuple[Steps, NDArray[np.int64]]:
-    """The steps by which trips enter cells, and the path of each; the first move of a path is in the one it began in.
+    """Returns the steps by which trips enter cells, and the path of each; a path's first move counts as an entry.
 
     ``interval`` is what trips are resampled to, in seconds.
     """
@@ -169,11 +169,11 @@ class CellDetector(StepDetector):
         return entered(featurizer, fixes, self.interval, self.cell)
 
     def cells(self, rows: Rows) -> Keys:
-        """The cell that each row is in."""
+        """Returns the cell that each row is in."""
         return cell_keys(rows.around, rows.steps.location, self.cell)
 
     def sequence(self, rows: Rows) -> Sequence:
-        """The cells of each path, one after the other."""
+        """Returns the cells of each path, concatenated."""
         return Sequence.of(self.cells(rows), rows.path)
 
 
@@ -185,7 +185,7 @@ class CellCounts(CellDetector):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "cell counts"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -206,7 +206,7 @@ class CellTrigram(CellDetector):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "cell trigram"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -229,7 +229,7 @@ class TripLength(StepDetector):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "length"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -240,7 +240,7 @@ class TripLength(StepDetector):
         return (self._lengths(rows) - self.usual_)[rows.steps.trip]
 
     def _lengths(self, rows: Rows) -> NDArray[np.float64]:
-        """The logarithm of each trip's length; a metre more, so that one who stands is no infinity."""
+        """Returns the logarithm of each trip's length, plus a metre so that a trip that stands still stays finite."""
         here = rows.steps.location
         begins = np.diff(rows.path, prepend=-1) != 0
         came_from = np.where(begins[:, None], rows.steps.origin, np.roll(here, 1, axis=0))

@@ -51,7 +51,7 @@ class KNNLocation(StepDetector):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "kNN location + start" if self.start else "kNN location"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -84,7 +84,7 @@ class _Estimator(StepDetector):
 
     @abstractmethod
     def _new(self, rng: np.random.Generator) -> Any:
-        """The estimator, not fitted yet."""
+        """Returns the estimator, not fitted yet."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         self.estimator_ = self._new(rng).fit(self._training_rows(self._features(rows), rng))
@@ -108,7 +108,7 @@ class LOF(_Estimator):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return self._named("LOF")
 
     def _new(self, rng: np.random.Generator) -> Any:
@@ -129,7 +129,7 @@ class OneClassSVM(_Estimator):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return self._named("One-class SVM")
 
     def _new(self, rng: np.random.Generator) -> Any:
@@ -147,7 +147,7 @@ class IsolationForest(_Estimator):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return self._named("Isolation Forest")
 
     def _new(self, rng: np.random.Generator) -> Any:
@@ -155,7 +155,7 @@ class IsolationForest(_Estimator):
 
 
 def scikit_learn(module: str) -> Any:
-    """A module of scikit-learn, or how to install it."""
+    """Returns a module of scikit-learn, or how to install it."""
     try:
         return import_module(f"sklearn.{module}")
     except ModuleNotFoundError as missing:

@@ -56,10 +56,10 @@ class Comparison(CellDetector):
 
     @abstractmethod
     def know(self, crowd: Crowd) -> Any:
-        """What is to be known of others; it does not depend on the person, and may be given to :meth:`fit` again."""
+        """Learns what is needed of others; it does not depend on the person, so :meth:`fit` may be given it again."""
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Any:
-        """What is to be known of a population, without those whose training trips these are."""
+        """Learns what is needed of a population, without the agents of these training trips."""
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
         if not found:
             raise DataError(
@@ -93,7 +93,7 @@ class CellRatio(Comparison):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "cell ratio" if self.order == 1 else "trigram ratio"
 
     def know(self, crowd: Crowd) -> Trigram:

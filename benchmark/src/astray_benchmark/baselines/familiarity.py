@@ -63,7 +63,7 @@ class Seen:
 
     @classmethod
     def of(cls, rows: Rows, cell: Keys, n_trips: int) -> Seen:
-        """Of the cells of so many trips; a trip without a cell is somewhere where nobody goes."""
+        """Looks at the cells of ``n_trips`` trips; a trip without a cell is where nobody goes."""
         trip = rows.steps.trip.astype(np.int64)
         wide, place = (cell_keys(rows.around, rows.steps.location, size) for size in (WIDE, PLACE))
         last = np.where(np.diff(rows.path, prepend=-1) != 0, -1, np.roll(cell, 1))
@@ -83,7 +83,7 @@ class Seen:
         return len(self.start)
 
     def some(self, trips: Ints) -> Seen:
-        """Some of the trips, numbered anew."""
+        """Returns some of the trips, renumbered."""
         number = np.full(len(self), -1)
         number[trips] = np.arange(len(trips))
         kept = np.flatnonzero(number[self.trip] >= 0)
@@ -100,7 +100,7 @@ class Seen:
         )
 
     def a_trip(self, values: Array, among: Array | None = None) -> Floats:
-        """The mean over each trip's cells; of those ``among`` them. A trip without any has 0."""
+        """Returns the mean over each trip's cells, or over those ``among`` them; 0 for a trip without any."""
         weight = np.ones(len(values)) if among is None else among.astype(np.float64)
         total = np.bincount(self.trip, weight, len(self))
         return np.bincount(self.trip, weight * values, len(self)) / np.maximum(total, 1.0)
@@ -126,20 +126,20 @@ class Past:
         return cls(cells, wides, turns, ends, Counts.of(seen.both), np.sort(seen.clock))
 
     def at_this_hour(self, clock: Floats) -> Floats:
-        """How many past trips began within an hour of these times of the day."""
+        """Counts the past trips that began within an hour of these times of the day."""
         around = np.concatenate([self.clocks - DAY, self.clocks, self.clocks + DAY])
         within = np.searchsorted(around, clock + AN_HOUR, "right") - np.searchsorted(around, clock - AN_HOUR)
         return np.asarray(within, np.float64)
 
 
 def _in_trips(keys: Array, trip: Array) -> Counts:
-    """In how many trips each key is."""
+    """Counts in how many trips each key occurs."""
     _, once = np.unique(joined(keys, trip), return_index=True)
     return Counts.of(keys[once])
 
 
 def statistics(seen: Seen, past: Past, inside: bool, others: Floats) -> Floats:
-    """The statistics of trips: (trips, :data:`STATISTICS`).
+    """Returns the statistics of trips: (trips, :data:`STATISTICS`).
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Taught(NamedTuple):
 
     @classmethod
     def of(cls, own: Floats, foreign: Floats) -> Taught:
-        """Own and foreign trips, both kinds together counting as one."""
+        """Weights own and foreign trips so that both kinds count the same, one together."""
         label = np.repeat([False, True], [len(own), len(foreign)])
         return cls(
             np.vstack([own, foreign]), label, np.repeat([0.5 / len(own), 0.5 / len(foreign)], [len(own), len(foreign)])
@@ -193,7 +193,7 @@ class Taught(NamedTuple):
 
     @staticmethod
     def together(parts: list[Taught]) -> Taught:
-        """What several teach."""
+        """Joins several lessons into one."""
         return Taught(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
@@ -208,26 +208,26 @@ class Known:
 
     @classmethod
     def of(cls, seen: Seen, agents: NDArray[np.str_]) -> Known:
-        """Of some people's trips."""
+        """Counts some people's trips."""
         agent = np.unique(agents, return_inverse=True)[1]
         pairs, once = np.unique(joined(seen.cell, agent[seen.trip]), return_index=True)
         return cls(seen, agent, Counts.of(seen.cell[once]), Counts.of(pairs))
 
     def visitors(self, seen: Seen, *without: Ints) -> Floats:
-        """How many others go to each cell, without some: numbers, one a trip."""
+        """Counts how many others go to each cell; ``without`` leaves out agents, one a trip."""
         found = self.goers(seen.cell)
         for number in without:
             found -= self.gone(joined(seen.cell, number[seen.trip]))
         return found
 
     def strangers(self, agent: int, count: int, rng: np.random.Generator) -> Ints:
-        """Some trips of others than an agent."""
+        """Draws trips of others than an agent."""
         others = np.flatnonzero(self.agent != agent)
         return rng.choice(others, min(count, len(others)), replace=False)
 
     @cached_property
     def taught(self) -> list[Taught]:
-        """What those with enough trips teach, each with a long memory and a shorter one."""
+        """Makes lessons from the agents with enough trips, each with a long memory and a shorter one."""
         rng = np.random.default_rng(0)
         numbers, count = np.unique(self.agent, return_counts=True)
         found = []
@@ -262,7 +262,7 @@ class FamiliarityRegression(Comparison):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "familiarity regression"
 
     def know(self, crowd: Crowd) -> Known:

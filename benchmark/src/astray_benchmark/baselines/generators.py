@@ -39,7 +39,7 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def of(cls, cell: Keys, trip: Array, most: int, known: Vocabulary | None = None) -> Vocabulary:
-        """The cells that two trips or more have entered, at most so many, after those known already.
+        """Adds the cells that two trips or more have entered, at most ``most``, after those known already.
 
         >>> words = Vocabulary.of(np.array([7, 9, 7, 8]), np.array([0, 0, 1, 1]), most=10)
         >>> words(np.array([9, 7])).tolist(), len(words)
@@ -60,7 +60,7 @@ class Vocabulary(NamedTuple):
         return len(self.keys)
 
     def __call__(self, cell: Keys) -> Ints:
-        """The numbers of cells."""
+        """Returns the numbers of cells."""
         if not len(self.keys):
             return np.zeros(len(cell), np.int64)
         at = np.minimum(np.searchsorted(self.keys, cell), len(self.keys) - 1)
@@ -114,7 +114,7 @@ class CellGenerator(Comparison):
 
     @abstractmethod
     def _new(self, n_cells: int, n_agents: int) -> CellNetwork:
-        """The network, not trained yet."""
+        """Returns the network, not trained yet."""
 
     @abstractmethod
     def _go_on(
@@ -129,7 +129,7 @@ class CellGenerator(Comparison):
         return errors(network, sequences)
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Learned | None:
-        """What is learned from a population, without those whose training trips these are; None if from nobody."""
+        """Learns from a population without the agents of these training trips; None if nobody is left."""
         if self.alone:
             return None
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
@@ -183,7 +183,7 @@ class CellGenerator(Comparison):
         return self._surprise(self.network_, self._sequences(self.vocabulary_(cell), np.full(len(cell), ME), rows.path))
 
     def _sequences(self, cell: Ints, agent: Ints, path: Array) -> Sequences:
-        """Cells and their agents, cut into sequences that are not too long."""
+        """Cuts cells and their agents into sequences that are not too long."""
         from astray_benchmark.baselines.networks import Sequences
 
         starts = np.flatnonzero(np.diff(path, prepend=-1))
@@ -192,12 +192,12 @@ class CellGenerator(Comparison):
 
 
 def _counts(sequences: Sequences, words: Vocabulary) -> Ints:
-    """How often each cell is met."""
+    """Counts how often each cell occurs."""
     return np.bincount(sequences.features[:, 0], minlength=len(words) + 1)
 
 
 def _some_trips(trip: Array, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which sequences are of the trips to hold out; one trip at least."""
+    """Returns a mask of the sequences to hold out: those of some trips, one at least."""
     every = rng.permutation(np.unique(trip))
     return np.isin(trip, every[: max(1, round(share * len(every)))])
 
@@ -222,7 +222,7 @@ class CellTransformer(CellGenerator):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "LM-TAD"
 
     def _new(self, n_cells: int, n_agents: int) -> Transformer:
@@ -269,7 +269,7 @@ class MixtureSequenceAutoencoder(CellGenerator):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return "GM-VSAE"
 
     def _new(self, n_cells: int, n_agents: int) -> MixtureAutoencoder:

@@ -29,7 +29,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """The loss of every real step, sequence by sequence; see :meth:`Sequences.padded` for what it is given."""
+        """Returns the loss of every real step, sequence by sequence; :meth:`Sequences.padded` makes its input."""
 
 
 class Reproducing(Network):
@@ -52,7 +52,7 @@ class FeedForward(Reproducing):
         self.layers = nn.Sequential(*layers, nn.Linear((n_features, *hidden)[-1], n_features))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The sequences as reproduced: (sequences, steps, features)."""
+        """Returns the sequences as reproduced: (sequences, steps, features)."""
         reproduced: Tensor = self.layers(x)
         return reproduced
 
@@ -67,7 +67,7 @@ class Recurrent(Reproducing):
         self.output = nn.Linear(hidden, n_features)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The sequences as reproduced: (sequences, steps, features); what stands in the padding means nothing."""
+        """Reproduces the sequences: (sequences, steps, features); the padding holds anything."""
         # Padding comes after the last step, so neither LSTM has met it by the states that are used.
         read, _ = self.encoder(x)
         code = read[torch.arange(len(x)), lengths - 1]
@@ -90,11 +90,11 @@ class Sequences:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """The steps of each."""
+        """Returns the number of steps of each."""
         return np.diff(self.offsets)
 
     def padded(self, which: Array) -> tuple[Tensor, Tensor, Array]:
-        """Some of them, padded with zeros to the longest; their lengths; the row of each step, -1 in the padding."""
+        """Pads some of them with zeros to the longest; returns also lengths, and each step's row (-1: padding)."""
         lengths = self.lengths[which]
         step = np.arange(lengths.max())
         rows = np.where(step < lengths[:, None], self.offsets[which][:, None] + step, -1)
@@ -103,7 +103,7 @@ class Sequences:
         return torch.from_numpy(x.astype(np.int64 if whole else np.float32)), torch.from_numpy(lengths), rows
 
     def batches(self, which: Array, size: int, rng: np.random.Generator) -> list[Array]:
-        """Some of them in batches, in random order, those of about the same length together (less padding)."""
+        """Yields some of them in batches, in random order, similar lengths together (less padding)."""
         order = np.argsort(self.lengths[which] * rng.uniform(0.8, 1.25, len(which)))
         parts = [which[order[i : i + size]] for i in range(0, len(which), size)]
         return [parts[i] for i in rng.permutation(len(parts))]
@@ -156,7 +156,7 @@ def train_to_plateau(
 
 @torch.no_grad()
 def errors(network: Network, sequences: Sequences, which: Array | None = None) -> NDArray[np.float64]:
-    """The loss of every row; of the sequences asked for only, the others are zero."""
+    """Returns the loss of every row; of the sequences asked for only, the others are zero."""
     network.eval()
     found = np.zeros(len(sequences.features))
     chosen = np.arange(len(sequences)) if which is None else which

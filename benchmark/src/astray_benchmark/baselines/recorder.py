@@ -32,14 +32,14 @@ class RecorderInterval:
         return self
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """One number a trip, high is normal."""
+        """Returns one number a trip, high is normal."""
         apart = np.linalg.norm(_intervals(trips)[:, None] - self.known_[None], axis=2)
         nearest = np.sort(apart, axis=1)[:, : min(NEIGHBOURS, len(self.known_))]
         return np.asarray(-nearest[:, -1])
 
 
 def _intervals(trips: Trajectories) -> Floats:
-    """The logarithms of the quartiles of the seconds between fixes: (trips, 3)."""
+    """Returns the logarithms of the quartiles of the seconds between fixes: (trips, 3)."""
     found = np.zeros((len(trips), len(QUARTILES)))
     for i, (begin, end) in enumerate(zip(trips.offsets[:-1], trips.offsets[1:], strict=True)):
         between = np.diff(trips.columns["time"][begin:end])

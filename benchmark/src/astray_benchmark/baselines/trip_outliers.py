@@ -29,7 +29,7 @@ FEATURES = (
 
 
 def trip_features(steps: Steps, n_trips: int) -> Floats:
-    """The :data:`FEATURES` of trips: (trips, features); a trip without a step has none, which are not numbers."""
+    """Returns the :data:`FEATURES` of trips: (trips, features); NaN for a trip without a step."""
     found = np.full((n_trips, len(FEATURES)), np.nan)
     trip = steps.trip
     begins = np.flatnonzero(np.diff(trip, prepend=-1))
@@ -85,7 +85,7 @@ class TripOutlier(StepDetector):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return f"PyOD {self.kind.upper()}"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -116,7 +116,7 @@ class FamiliarityOutlier(FamiliarityRegression):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Returns its name in tables."""
         return f"PyOD {self.kind.upper()}, familiarity"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -145,7 +145,7 @@ def _fitted(kind: str, features: Floats) -> Any:
 
 
 def _on_steps(model: Any, features: Floats, trip: Array) -> Floats:
-    """The anomaly of trips, on each of their steps.
+    """Repeats the anomaly of trips on each of their steps.
 
     One trip at a time: PyOD's ECOD counts those that it scores among those that it knows, so that a trip's score would
     depend on the other trips of the test set.

@@ -15,7 +15,7 @@ QUARTERS = 4
 
 
 def affiliation(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Decisions:
-    """Affiliation precision, recall and their harmonic mean (Huet et al. 2022), in trips that have an anomaly.
+    """Returns affiliation precision, recall and their harmonic mean (Huet et al. 2022), in trips with an anomaly.
 
     Each anomalous range owns the fixes of its trip that are nearer to it than to any other. Inside that zone, a flagged
     fix is worth the chance that a random place lies at least as far from the range; a place of the range is worth the
@@ -55,7 +55,7 @@ def affiliation(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Dec
 
 
 def _zones(start: Ints, stop: Ints, trip: Ints, cuts: Ints) -> tuple[Floats, Floats]:
-    """From half-way to the range before to half-way to the range after, or to the trip's ends."""
+    """Returns each range's zone: from half-way to the range before to half-way to the next, or to the trip's ends."""
     halfway = (stop[:-1] + start[1:]) / 2
     same = trip[1:] == trip[:-1]
     low = np.r_[cuts[trip[0]], np.where(same, halfway, cuts[trip[1:]])]
@@ -64,14 +64,14 @@ def _zones(start: Ints, stop: Ints, trip: Ints, cuts: Ints) -> tuple[Floats, Flo
 
 
 def _nearness(x: Floats, start: int, stop: int, z0: float, z1: float) -> Floats:
-    """P(distance of a random place of the zone from the range >= that of x)."""
+    """Returns P(distance of a random place of the zone from the range >= that of x)."""
     d = np.maximum(np.maximum(start - x, x - stop), 0.0)
     farther = np.maximum(start - d - z0, 0.0) + np.maximum(z1 - stop - d, 0.0)
     return np.where(d == 0.0, 1.0, farther / (z1 - z0))
 
 
 def _reached(cells: Ints, y: Floats, hit: Bools, z0: float, z1: float) -> Floats:
-    """P(distance of a random place of the zone from y >= that of the nearest flagged place)."""
+    """Returns P(distance of a random place of the zone from y >= that of the nearest flagged place)."""
     left = np.maximum.accumulate(np.where(hit, cells + 1.0, -np.inf)) / QUARTERS
     right = np.minimum.accumulate(np.where(hit, cells.astype(np.float64), np.inf)[::-1])[::-1] / QUARTERS
     d = np.where(hit, 0.0, np.minimum(y - left, right - y))

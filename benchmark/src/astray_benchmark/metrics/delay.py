@@ -20,17 +20,17 @@ class Delays(NamedTuple):
 
     @property
     def detected(self) -> float:
-        """The share of anomalous ranges that had an alarm in time."""
+        """Returns the share of anomalous ranges that had an alarm in time."""
         return float(np.isfinite(self.fixes).mean())
 
     @property
     def median_fixes(self) -> float:
-        """The median delay in fixes; a missed anomaly is one of infinite delay."""
+        """Returns the median delay in fixes; a missed anomaly is one of infinite delay."""
         return float(np.median(np.where(np.isnan(self.fixes), np.inf, self.fixes)))
 
     @property
     def median_seconds(self) -> float:
-        """The median delay in seconds; a missed anomaly is one of infinite delay."""
+        """Returns the median delay in seconds; a missed anomaly is one of infinite delay."""
         return float(np.median(np.where(np.isnan(self.seconds), np.inf, self.seconds)))
 
 
@@ -53,7 +53,7 @@ class FalseAlarms(NamedTuple):
 def detection_delay(
     flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike, time: ArrayLike, *, grace: int = 0
 ) -> Delays:
-    """From the first fix of each anomalous range to the first alarm in it, or up to ``grace`` fixes after its end.
+    """Measures from the first fix of each anomalous range to its first alarm, at most ``grace`` fixes after its end.
 
     An alarm that began before the anomaly and still stands has a delay of 0. Nothing counts past the end of the trip.
 
@@ -82,7 +82,7 @@ def detection_delay(
 
 
 def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> FalseAlarms:
-    """False alarms per 1,000 normal fixes, and the share of normal trips that have any.
+    """Counts false alarms per 1,000 normal fixes, and the share of normal trips that have any.
 
     >>> truth = [0, 0, 0, 0, 1, 1, 0, 0]  # of 6 normal fixes 3 are flagged, in 1 false alarm; the second trip is quiet
     >>> false_alarms([1, 1, 0, 1, 1, 0, 0, 0], truth, [0, 6, 8])
@@ -106,7 +106,7 @@ def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Fa
 
 
 def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:
-    """The place of the first anomalous fix of each trip, counted from the trip's start; -1 where there is none.
+    """Returns the place of the first anomalous fix of each trip, counted from the trip's start; -1 where there is none.
 
     >>> onsets([0, 1, 1, 0, 0], [0, 3, 5])
     array([ 1, -1])
@@ -120,7 +120,7 @@ def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:
 
 
 def begun(truth: ArrayLike, offsets: ArrayLike, seen: ArrayLike) -> Bools:
-    """Whether the anomaly's onset lies in the first ``seen`` fixes of each trip: the label of a prefix.
+    """Marks trips whose anomaly begins in their first ``seen`` fixes: the label of a prefix.
 
     >>> truth, offsets = [0, 0, 1, 1, 0, 0], [0, 4, 6]
     >>> begun(truth, offsets, seen=[2, 2]).tolist(), begun(truth, offsets, seen=[3, 2]).tolist()

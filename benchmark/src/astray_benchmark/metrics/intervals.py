@@ -30,7 +30,7 @@ def mean_interval(
     resamples: int = 5000,
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval:
-    """The mean of values that come in clusters, and its interval: by bootstrap, or Student's of few clusters.
+    """Returns the mean of clustered values and its interval: by bootstrap, or Student's of few clusters.
 
     The draws of one person are alike, so the means of people count and not draws; each person counts the same, however
     many draws there are. From eight people on, whole people are resampled: a percentile interval, its level widened so

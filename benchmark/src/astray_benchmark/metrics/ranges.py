@@ -25,7 +25,7 @@ class Ranges(NamedTuple):
 
 
 def runs(flags: ArrayLike, offsets: ArrayLike) -> Ranges:
-    """The runs of true values; none crosses the end of a trip.
+    """Returns the runs of true values; none crosses the end of a trip.
 
     >>> runs([True, True, True, False, True], [0, 2, 5])
     Ranges(start=array([0, 2, 4]), stop=array([2, 3, 5]), trip=array([0, 1, 1]))
@@ -59,7 +59,7 @@ def range_decisions(
     bias: Bias = "flat",
     cardinality: Cardinality = "reciprocal",
 ) -> Decisions:
-    """Range-based precision, recall and F1 (Tatbul et al., NeurIPS 2018).
+    """Returns range-based precision, recall and F1 (Tatbul et al., NeurIPS 2018).
 
     A true range earns ``alpha`` for being touched at all and ``1 - alpha`` times its overlap reward; a flagged range
     earns its overlap reward. The overlap reward is the share of the range that is covered (weighted by position if
@@ -94,7 +94,7 @@ def range_decisions(
 
 
 def _overlap(of: Bools, by: Bools, cuts: Ints, bias: Bias, cardinality: Cardinality) -> tuple[Floats, Floats]:
-    """The overlap reward of each range of one mask by the ranges of another, and whether it is touched at all."""
+    """Returns the overlap reward of each range of one mask by the ranges of another, and whether it is touched."""
     ranges = runs(of, cuts)
     size = ranges.stop - ranges.start
     rows = np.flatnonzero(of)

@@ -59,7 +59,7 @@ def unscored_as_normal(score: ArrayLike) -> Floats:
 
 
 def auroc(score: ArrayLike, label: ArrayLike) -> float:
-    """Area under the ROC curve: how often an anomaly scores lower than a normal case; ties count half.
+    """Returns the area under the ROC curve: how often an anomaly scores lower than a normal case; ties count half.
 
     >>> auroc([-3, -1, 0, -2], [True, True, False, False])
     0.75
@@ -69,7 +69,7 @@ def auroc(score: ArrayLike, label: ArrayLike) -> float:
 
 
 def average_precision(score: ArrayLike, label: ArrayLike) -> float:
-    """Area under the precision-recall curve, by steps; a score that knows nothing gets the share of anomalies.
+    """Returns the area under the precision-recall curve, by steps; a constant score gets the share of anomalies.
 
     >>> round(average_precision([-3, -1, 0, -2], [True, True, False, False]), 4)  # (1/1 + 2/3) / 2
     0.8333
@@ -79,19 +79,19 @@ def average_precision(score: ArrayLike, label: ArrayLike) -> float:
 
 
 def roc_curve(score: ArrayLike, label: ArrayLike) -> Curve:
-    """False-positive rate (x) and recall (y), from where nothing is flagged."""
+    """Returns false-positive rate (x) and recall (y), from where nothing is flagged."""
     hits, misses = _flagged(*_both_classes(score, label))
     return Curve(np.append(0.0, misses / misses[-1]), np.append(0.0, hits / hits[-1]))
 
 
 def precision_recall_curve(score: ArrayLike, label: ArrayLike) -> Curve:
-    """Recall (x) and precision (y), from where nothing is flagged, and nothing wrongly."""
+    """Returns recall (x) and precision (y), from where nothing is flagged, and nothing wrongly."""
     hits, misses = _flagged(*_both_classes(score, label))
     return Curve(np.append(0.0, hits / hits[-1]), np.append(1.0, hits / (hits + misses)))
 
 
 def _flagged(positive: Bools, values: Floats) -> tuple[Floats, Floats]:
-    """How many cases are flagged rightly and wrongly at each threshold, from the highest; ties are flagged together."""
+    """Counts cases flagged rightly and wrongly at each threshold, from the highest; ties are flagged together."""
     order = np.argsort(-values, kind="stable")
     last = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
     hits = np.cumsum(positive[order], dtype=np.float64)[last]
@@ -99,7 +99,7 @@ def _flagged(positive: Bools, values: Floats) -> tuple[Floats, Floats]:
 
 
 def decisions(flagged: ArrayLike, label: ArrayLike) -> Decisions:
-    """Precision, recall and F1 of some flagged cases.
+    """Returns precision, recall and F1 of some flagged cases.
 
     >>> decisions([True, True, False, False], [True, False, False, True])
     Decisions(precision=0.5, recall=0.5, f1=0.5)
@@ -116,7 +116,7 @@ def decisions(flagged: ArrayLike, label: ArrayLike) -> Decisions:
 
 
 def at_threshold(score: ArrayLike, label: ArrayLike, eps: float) -> Decisions:
-    """Precision, recall and F1 where a score of ``eps`` or less is called an anomaly.
+    """Returns precision, recall and F1 where a score of ``eps`` or less is called an anomaly.
 
     >>> at_threshold([-2.5, -2.0, 0.0], [True, False, False], eps=-2.0).precision
     0.5
@@ -125,7 +125,7 @@ def at_threshold(score: ArrayLike, label: ArrayLike, eps: float) -> Decisions:
 
 
 def as_flags(values: ArrayLike, name: str) -> Bools:
-    """Booleans, or whole numbers 0 and 1, as booleans."""
+    """Converts booleans, or whole numbers 0 and 1, to booleans."""
     given = np.asarray(values)
     if given.ndim != 1:
         raise DataError(f"{name} has the shape {given.shape}", remedy="give one value a case")

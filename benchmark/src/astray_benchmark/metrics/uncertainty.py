@@ -53,7 +53,7 @@ class Reliability(NamedTuple):
 
 
 def risk_coverage(wrong: ArrayLike, uncertainty: ArrayLike) -> RiskCoverage:
-    """The risk-coverage curve and its area (El-Yaniv and Wiener 2010; excess: Geifman et al. 2019).
+    """Returns the risk-coverage curve and its area (El-Yaniv and Wiener 2010; excess: Geifman et al. 2019).
 
     Cases of equal uncertainty stand in no order, so each of them carries their mean risk.
 
@@ -72,7 +72,7 @@ def risk_coverage(wrong: ArrayLike, uncertainty: ArrayLike) -> RiskCoverage:
 
 
 def error_auroc(wrong: ArrayLike, uncertainty: ArrayLike) -> float:
-    """How often a wrong decision is more uncertain than a right one; not a number if all are right, or all wrong.
+    """Returns how often a wrong decision is more uncertain than a right one; NaN if all are right, or all wrong.
 
     >>> error_auroc([0, 1, 0, 0, 0], [1.0, 3.0, 2.0, 4.0, np.inf])
     0.5
@@ -111,7 +111,7 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
 
 
 def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability:
-    """Observed against nominal rate of false alarms: how many normal cases have a p-value of at most the rate.
+    """Compares observed and nominal rates of false alarms: the share of normal cases with a p-value up to the rate.
 
     Give the p-values of normal cases alone. The interval takes cases for independent; where they share people, or one
     set of left-out trips, it is too narrow.
@@ -139,7 +139,7 @@ def _cases(wrong: ArrayLike, uncertainty: ArrayLike) -> tuple[Bools, Floats]:
 
 
 def _reviewed(spread: Floats, count: float) -> Floats:
-    """How much of each case is reviewed when the ``count`` most uncertain are."""
+    """Returns how much of each case is reviewed if the ``count`` most uncertain are."""
     _, group, size = np.unique(-spread, return_inverse=True, return_counts=True)
     before = np.cumsum(size) - size
     return np.asarray(np.clip((count - before) / size, 0.0, 1.0)[group])

@@ -11,7 +11,7 @@ from astray_benchmark.metrics.ranking import Bools, Floats, anomaly_score
 
 
 def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) -> float:
-    """VUS-PR of the scores of fixes: the mean, over buffer lengths 0 to ``buffer``, of the range-based PR area.
+    """Returns VUS-PR of the scores of fixes: the mean, over buffer lengths 0 to ``buffer``, of the range-based PR area.
 
     For a buffer of length l the labels fall off on either side of an anomalous range as sqrt(1 - distance / l), up to a
     distance of l // 2 fixes, and never past the end of the trip. With these soft labels the precision at a threshold is
@@ -63,14 +63,14 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
 
 
 def soft_labels(away: Floats, length: int) -> Floats:
-    """Labels that fall off with the distance from the anomaly: 1 inside, sqrt(1 - distance / length) in the buffer."""
+    """Makes labels that fall off around the anomaly: 1 inside, sqrt(1 - distance / length) in the buffer."""
     if length == 0:
         return np.asarray(away == 0, np.float64)
     return np.asarray(np.where(away <= length // 2, np.sqrt(np.maximum(1.0 - away / length, 0.0)), 0.0))
 
 
 def _distance(truth: Bools, cuts: Ints) -> Floats:
-    """How many fixes each fix is away from the nearest anomalous one of its trip; infinite where there is none."""
+    """Counts how many fixes each fix is away from the nearest anomalous one of its trip; infinite without one."""
     row = np.arange(len(truth))
     begin, end = (np.repeat(edge, np.diff(cuts)) for edge in (cuts[:-1], cuts[1:]))
     before = np.maximum.accumulate(np.where(truth, row, -1))
@@ -81,7 +81,7 @@ def _distance(truth: Bools, cuts: Ints) -> Floats:
 
 
 def _peaks(values: Floats, ranges: Ranges, cuts: Ints, reach: int) -> Floats:
-    """The highest score in each range and as far around it as the buffer reaches inside the trip."""
+    """Returns the highest score in each range and as far around it as the buffer reaches inside the trip."""
     low = np.maximum(ranges.start - reach, cuts[ranges.trip])
     high = np.minimum(ranges.stop + reach, cuts[ranges.trip + 1])
     padded = np.r_[values, -np.inf]  # so that a range may end with the last row

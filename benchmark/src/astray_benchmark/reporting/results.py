@@ -42,12 +42,12 @@ class Results:
 
     @property
     def dataset(self) -> str:
-        """geolife, porto, simulated, trips or labelled."""
+        """Returns geolife, porto, simulated, trips or labelled."""
         return str(self.manifest["dataset"])
 
     @property
     def methods(self) -> list[str]:
-        """All ways to decide that there may be, in the order of the command."""
+        """Returns all ways to decide that there may be, in the order of the command."""
         return in_order(self.manifest["methods"])
 
     def frame(self, source: str) -> pl.DataFrame | None:

@@ -92,7 +92,7 @@ class _Sheet:
 
     @cached_property
     def parts(self) -> dict[str, pl.DataFrame]:
-        """The draws of each method shown."""
+        """Returns the draws of each method shown."""
         every = [*self.results.methods, BASE_RATE]
         methods = deciding(every, self.metric) if self.metric else every
         if self.recipe.ways == "ranked":
@@ -101,7 +101,7 @@ class _Sheet:
 
     @cached_property
     def printed(self) -> Mapping[str, printed.Printed]:
-        """The paper's figures for this setting, by the names of its methods."""
+        """Returns the paper's figures for this setting, by the names of its methods."""
         return printed.beside(self.results.dataset, self.setting)
 
     def table(self) -> Table:
