@@ -15,8 +15,8 @@ serve: $(VENV)/.installed  ## the live service with simulated people; prints the
 test: lint types tests  ## what continuous integration runs
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests bench examples docs
-	$(BIN)/ruff format --check src tests bench examples docs README.md
+	$(BIN)/ruff check src tests benchmark bench examples docs
+	$(BIN)/ruff format --check src tests benchmark bench examples docs README.md
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
@@ -45,10 +45,10 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml benchmark/pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" -e "benchmark[baselines]"
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]" -e "benchmark[baselines]"
 	touch $@

@@ -19,9 +19,9 @@ from contextlib import closing
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from astray import IRLDetector, simulate
-from astray.benchmark.variants import VARIANTS, WHOLE
+from astray import Detector, simulate
 from astray.core.processes import spread
+from astray_benchmark.variants import VARIANTS, WHOLE
 
 BEHAVIOUR = ("detour", "reversed", "wrong-time", "loiter", "speeding")
 ROWS = {WHOLE: {}, **VARIANTS}
@@ -43,7 +43,7 @@ def run(job: tuple[int, int, int]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for label, options in ROWS.items():
         began = time.process_time()
-        fitted = IRLDetector(seed=seed, **options).fit(train.agent(name), population=population)
+        fitted = Detector(seed=seed, **options).fit(train.agent(name), population=population)
         seconds = time.process_time() - began
         areas, flagged, spread = {}, [], np.nan
         for kind, trips in cases.items():

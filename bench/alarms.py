@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import astray
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.threads import one_thread
 from astray.simulate import city
 
@@ -53,7 +53,7 @@ def geolife(folder: Path) -> Iterator[Person]:
         yield f"user {user}", trips_of(user, MOST_TRIPS), others
 
 
-def alerted(detector: IRLDetector, agent: str, trips: Trajectories) -> tuple[float, float]:
+def alerted(detector: Detector, agent: str, trips: Trajectories) -> tuple[float, float]:
     """The share of trips that raise an alert while under way, and that are flagged when they are whole."""
     under_way, whole = [], []
     for i in range(len(trips)):
@@ -78,7 +78,7 @@ def main() -> None:
     for name, own, others in simulated() if folder is None else geolife(folder):
         rng = np.random.default_rng(1)
         held_out = np.isin(np.arange(len(own)), rng.permutation(len(own))[: min(30, len(own) // 3)])
-        detector = IRLDetector(preset="shared", sharing={"max_agents": 1})
+        detector = Detector(preset="shared", sharing={"max_agents": 1})
         detector.fit(own[~held_out], population=others)
         foreign, (agent,) = others[np.sort(rng.permutation(len(others))[:20])], own.agents
         with one_thread():

@@ -14,7 +14,7 @@ import tracemalloc
 
 import numpy as np
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 
 LENGTHS = (60, 300, 1500)
 RATE = 0.05
@@ -41,7 +41,7 @@ def flagged(seeds: int, n: int = 300, tested: int = 300) -> None:
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
             runs = Trajectories.concat([process(n // len(learned), steps, rng) for steps in learned])
-            detector = IRLDetector(seed=seed, false_alarm_rate=RATE).fit(runs)
+            detector = Detector(seed=seed, false_alarm_rate=RATE).fit(runs)
             new = [process(tested, steps, rng) for steps in LENGTHS]
             shares.append([(detector.decide(t) != "normal").mean() for t in new])
             found.append((detector.decide(process(100, LENGTHS[1], rng, gain=0.2)) != "normal").mean())
@@ -56,7 +56,7 @@ def memory() -> None:
         rng = np.random.default_rng(0)
         runs = Trajectories.from_steps(list(rng.normal(size=(n, steps, 4))), list(rng.normal(size=(n, steps, 2))))
         began, peaks = time.process_time(), []
-        detector = IRLDetector(iterations=3)
+        detector = Detector(iterations=3)
         for work in (detector.fit, detector.score):
             tracemalloc.start()
             work(runs)

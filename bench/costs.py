@@ -30,11 +30,11 @@ HERE = Path(__file__).resolve().parent.parent
 TASKS = {
     "fit one person with 400 trips": """
         began = now()
-        detector = IRLDetector().fit(mine[:400])
+        detector = Detector().fit(mine[:400])
         print(now() - began)
     """,
     "score a million fixes": """
-        detector = IRLDetector(**QUICK).fit(mine[:400])
+        detector = Detector(**QUICK).fit(mine[:400])
         rest = mine[400:]
         copies = -(-1_000_000 // rest.n_rows)
         many = Trajectories.concat([named(rest, f"-{i}") for i in range(copies)])
@@ -43,14 +43,14 @@ TASKS = {
         print((now() - began) / many.n_rows * 1e6)
     """,
     "enrol, ms a trip": """
-        fleet = FleetDetector(**QUICK).fit(trips.without("p00"))
+        fleet = Detector(**QUICK).fit(trips.without("p00"))
         began = now()
         fleet.enroll(mine)
         getattr(fleet, "members_", {}).get("p00")  # and measure them, where that waits until somebody asks
         print((now() - began) / len(mine) * 1e3)
     """,
     "live, 99th percentile, ms": """
-        detector = IRLDetector(**QUICK).fit(mine[:400])
+        detector = Detector(**QUICK).fit(mine[:400])
         session, took = detector.open("p00"), []
         for trip in range(400, min(len(mine), 440)):
             for fix in zip(*(mine[trip : trip + 1].columns[name].tolist() for name in ("time", "lat", "lon"))):
@@ -65,7 +65,7 @@ FLEET = """
         from astray.simulate import city
         many = city(people=40, days=60, seed=1).trips
         began = now()
-        FleetDetector().fit(many)
+        Detector().fit(many)
         print(now() - began)
     """
 
@@ -73,7 +73,7 @@ COMMON = """
     import sys
     from time import process_time as now
     import numpy as np
-    from astray import FleetDetector, IRLDetector, Trajectories
+    from astray import Detector, Trajectories
     QUICK = {"iterations": 1}
     data = np.load(sys.argv[1], allow_pickle=False)
     columns = {name: data[name] for name in ("time", "lat", "lon")}

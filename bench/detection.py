@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from astray import IRLDetector, Trajectories, simulate
-from astray.baselines import BASELINES
-from astray.benchmark.variants import VARIANTS
+from astray import Detector, Trajectories, simulate
 from astray.core.processes import spread
+from astray_benchmark.baselines import BASELINES
+from astray_benchmark.variants import VARIANTS
 
 CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
@@ -66,7 +66,7 @@ def watch(job: tuple[int, int, int, int, bool]) -> list[dict[str, object]]:
 
     def astray(method: str, crowd: Trajectories | None, **options: Any) -> None:
         began = time.process_time()
-        fitted = IRLDetector(seed=seed, **options).fit(mine, population=crowd)
+        fitted = Detector(seed=seed, **options).fit(mine, population=crowd)
         seconds = time.process_time() - began
         for kind, (trips, label) in cases.items():
             table = fitted.score(trips)

@@ -18,12 +18,12 @@ import argparse
 import numpy as np
 import polars as pl
 
-from astray.benchmark.geolife_data import GeoLife
-from astray.benchmark.measures import difference
-from astray.benchmark.methods import BaselineMethod
-from astray.benchmark.metrics import average_precision
-from astray.benchmark.protocols import Case, Setting
 from astray.core.threads import one_thread
+from astray_benchmark.baseline_methods import BaselineMethod
+from astray_benchmark.geolife_data import GeoLife
+from astray_benchmark.measures import difference
+from astray_benchmark.metrics import average_precision
+from astray_benchmark.protocols import Case, Setting
 
 WITH_OTHERS = ("familiarity", "cell-ratio")
 OF_STEPS = ("knn-location", "lof", "iforest")

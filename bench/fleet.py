@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.settings import Settings
 from astray.jobs.enrolment import enrolled
 from astray.jobs.scoring import Scorer, scored
@@ -84,7 +84,7 @@ def agents(trips: Trajectories, n: int, each: int, first: int) -> Iterator[Traje
 def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
     """Enrol some agents, and write a file of ``n``, the others copies of these."""
     fleet = astray.load(model)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     for agent in fleet.agents:
         fleet.forget(agent)
     trips = people()
@@ -130,7 +130,7 @@ def one_trip(model: Path, each: int) -> dict[str, float]:
     before = peak()
     began = time.process_time()
     fleet = astray.load(file)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     fleet.score(last)
     scored, held = time.process_time() - began, peak()
     fleet.enroll(again)  # the first change loads what later ones need not
@@ -151,7 +151,7 @@ def forgotten(model: Path, n: int) -> dict[str, float]:
     """One agent less."""
     file = model.with_suffix(".fleet")
     fleet = astray.load(file)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     name = f"agent-{n // 2:06d}"
     written, began = _written(), time.process_time()
     fleet.forget(name)
@@ -218,7 +218,7 @@ def porto(model: Path) -> dict[str, float]:
     from astray.cli import main as command
 
     fleet = astray.load(model)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     for agent in fleet.agents:
         fleet.forget(agent)
     file = model.with_suffix(".porto")
@@ -241,7 +241,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         model = Path(folder, "reward.astray")
         began = time.process_time()
-        FleetDetector(iterations=5, max_agents=8, seed=0).fit(people()).save(model)
+        Detector(iterations=5, max_agents=8, seed=0).fit(people()).save(model)
         line("", "seconds", "ms/agent", "file MB", "kB/trip", "peak MB")
         line("go on learning from 8 people", f"{time.process_time() - began:.1f}")
         if args.porto:

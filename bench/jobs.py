@@ -30,7 +30,7 @@ import numpy as np
 import psutil
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.settings import Settings
 from astray.jobs import slabs
 from astray.jobs.cluster import connected
@@ -105,7 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder, ExitStack() as stack:
         empty = Path(folder, "empty.astray").resolve()
-        fleet = FleetDetector(iterations=1, max_agents=4, seed=0).fit(people())
+        fleet = Detector(iterations=1, max_agents=4, seed=0).fit(people())
         for agent in fleet.agents:
             fleet.forget(agent)
         fleet.save(empty)

@@ -27,14 +27,14 @@ from pathlib import Path
 import polars as pl
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import InUseError
 from astray.simulate import city
 
 PEOPLE, KNOWN, CHANGES = 6, 10, 400
 
 
-def changed(fleet: FleetDetector, trips: Trajectories, number: int) -> None:
+def changed(fleet: Detector, trips: Trajectories, number: int) -> None:
     """The change of this number: what it is depends on the number alone, and on the changes before."""
     agent = f"p{number % PEOPLE:02d}"
     mine = trips.agent(agent)
@@ -53,7 +53,7 @@ def work(model: Path, file: Path, first: int) -> None:
     """Change a fleet until somebody ends it, and say after each change that it is saved."""
     trips = Trajectories.from_frame(pl.read_parquet(file))
     fleet = astray.load(model)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     print("begun", flush=True)
     for number in range(first, CHANGES):
         changed(fleet, trips, number)
@@ -67,7 +67,7 @@ class Unkilled:
     def __init__(self, model: Path, trips: Trajectories) -> None:
         self.model, self.trips, self.done = model, trips, -1
         fleet = astray.load(model)
-        assert isinstance(fleet, FleetDetector)
+        assert isinstance(fleet, Detector)
         self.fleet = fleet
 
     def after(self, number: int) -> bytes:
@@ -108,8 +108,8 @@ def kill(folder: Path, kills: int, chance: random.Random) -> None:
     trips = city(people=PEOPLE, days=10, seed=0).trips
     trips.to_frame().write_parquet(folder / "trips.parquet")
     known = Trajectories.concat([trips.agent(a)[:KNOWN] for a in trips.agents])
-    FleetDetector().fit(known).save(folder / "start.astray")
-    FleetDetector().fit(known).save(folder / "fleet.astray")
+    Detector().fit(known).save(folder / "start.astray")
+    Detector().fit(known).save(folder / "fleet.astray")
     unkilled = Unkilled(folder / "start.astray", trips)
     model, done, within, journals = folder / "fleet.astray", -1, 0, 0
     for _ in range(kills):
@@ -143,7 +143,7 @@ def enrol(model: Path, file: Path, agent: str) -> None:
     for i in range(KNOWN, KNOWN + 12):
         while True:
             fleet = astray.load(model)
-            assert isinstance(fleet, FleetDetector)
+            assert isinstance(fleet, Detector)
             fleet.enroll(trips[i : i + 1])
             try:
                 fleet.save(model)
@@ -161,13 +161,13 @@ def two_writers(folder: Path) -> None:
     for agents in (("p00", "p01"), ("p02", "p02")):
         model = folder / "two.astray"
         model.unlink(missing_ok=True)
-        FleetDetector().fit(known).save(model)
+        Detector().fit(known).save(model)
         both = [started("--enrol", model, folder / "trips.parquet", agent) for agent in agents]
         said = [child.communicate()[0].split() for child in both]
         fleet = astray.load(model)
-        assert isinstance(fleet, FleetDetector)
+        assert isinstance(fleet, Detector)
         for agent, words in zip(agents, said, strict=True):
-            there = {trip.trajectory for trip in fleet.members_[agent].memory.trip_ids}
+            there = {trip.trajectory for trip in fleet.memories_[agent].counts.trip_ids}
             missing = [word for word in words if word != "refused" and word not in there]
             if missing:
                 raise SystemExit(f"{agent}: {missing} was lost")

@@ -20,10 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from astray.benchmark.methods import method
-from astray.benchmark.metrics import average_precision
-from astray.benchmark.protocols import Case, Setting, Trial
-from astray.benchmark.simulated_data import Simulated
 from astray.core.threads import one_thread
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.learn_config import STEPS, TRIPS, LearnConfig
@@ -31,6 +27,10 @@ from astray.irl.shared import Reward
 from astray.model.fleet_training import SharingConfig, share
 from astray.model.pretrained import write_reward
 from astray.model.pretraining import Recipe
+from astray_benchmark.methods import method
+from astray_benchmark.metrics import average_precision
+from astray_benchmark.protocols import Case, Setting, Trial
+from astray_benchmark.simulated_data import Simulated
 
 ALIKE = {
     "driven detour": ("turn_off", "borrow", "detour", "excursion"),

@@ -39,7 +39,7 @@ from pathlib import Path
 
 import numpy as np
 
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.features.familiarity import familiarity, keys_of
 from astray.features.steps import Step, as_steps
 from astray.runtime import Session, watch
@@ -95,7 +95,7 @@ def _verdict(met: bool) -> str:
     return "met" if met else "MISSED"
 
 
-def measure_watch(name: str, fleet: FleetDetector, lines: list[str], state: Path | None) -> None:
+def measure_watch(name: str, fleet: Detector, lines: list[str], state: Path | None) -> None:
     out = io.StringIO()
     begin, spent = time.perf_counter(), time.process_time()
     watch(fleet, lines, out, state=state, scores=60.0)
@@ -104,7 +104,7 @@ def measure_watch(name: str, fleet: FleetDetector, lines: list[str], state: Path
     row(name, f"{len(lines):,}", f"{len(lines) / busy:,.0f}", f"{len(lines) / wall:,.0f}", *["-"] * 4, met)
 
 
-def measure_memory(fleet: FleetDetector, agents: list[str]) -> None:
+def measure_memory(fleet: Detector, agents: list[str]) -> None:
     sessions = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -158,7 +158,7 @@ class MicroBatches:
 
     name = "micro-batches, as files are scored"
 
-    def __init__(self, fleet: FleetDetector) -> None:
+    def __init__(self, fleet: Detector) -> None:
         self.fleet, self.sizes = fleet, [0]
         self.so_far: dict[str, list[Fix]] = {}
 
@@ -177,7 +177,7 @@ class OneRow:
 
     name = "one row at a time"
 
-    def __init__(self, fleet: FleetDetector) -> None:
+    def __init__(self, fleet: Detector) -> None:
         self.sizes = [0]
         self.sessions = {agent: fleet.open(agent) for agent in fleet.agents}
 
@@ -188,7 +188,7 @@ class OneRow:
             self.sessions[agent].update(fix)
 
 
-def measure_feeds(fleet: FleetDetector, fixes: list[tuple[str, Fix]]) -> None:
+def measure_feeds(fleet: Detector, fixes: list[tuple[str, Fix]]) -> None:
     print("\nfrom a fix to its answer at some rates of a feed, in milliseconds:\n")
     row("", "rate 1/s", "answered", "p50", "p99", "a batch", "wanted")
     for rate in FEED_RATES:
@@ -200,7 +200,7 @@ def measure_feeds(fleet: FleetDetector, fixes: list[tuple[str, Fix]]) -> None:
             row(way.name, f"{rate:,}", f"{len(waited):,}", p50, p99, f"<= {max(way.sizes)}", verdict)
 
 
-def measure_newest_rows(fleet: FleetDetector, sessions: dict[str, Session]) -> None:
+def measure_newest_rows(fleet: Detector, sessions: dict[str, Session]) -> None:
     print("\nthe newest rows alone in a micro-batch, in milliseconds:\n")
     row("", "agents", "a batch", "a fix", "1/s")
     moving = {agent: session._open for agent, session in sessions.items() if session._open is not None}
@@ -229,7 +229,7 @@ def main() -> None:
     people = city(people=12, days=28, seed=0).trips
     past = people[np.arange(len(people)) % 4 != 0]
     new = people[np.arange(len(people)) % 4 == 0]
-    fleet = FleetDetector(iterations=5, seed=0).fit(past)
+    fleet = Detector(iterations=5, seed=0).fit(past)
     names = [f"a{i:04d}" for i in range(400 // part)]
     few = [past.agent(agent)[:20] for agent in past.agents]
     fleet.enroll(Trajectories.concat([renamed(few[i % len(few)], name) for i, name in enumerate(names)]))

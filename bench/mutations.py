@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from astray import FleetDetector, IRLDetector, Trajectories
-from astray.core.writers import fixes_and_trips, write_table
 from astray.model.agents import _MEMBER as MEMBER  # what a row of an agent holds
+
+from astray import Detector, Trajectories
+from astray.core.writers import fixes_and_trips, write_table
 from astray.model.compact import pack_arrays, unpack_arrays
-from astray.model.files import container, fleet_file, fleet_store, read
+from astray.model.packing import read
 from astray.model.pretrained import pretrained, write_reward
 from astray.runtime import watch
 from astray.simulate import city
@@ -145,14 +145,14 @@ def make_models(folder: Path) -> None:
     rng = np.random.default_rng(0)
     steps = Trajectories.from_steps(rng.normal(size=(6, 30, 3)).cumsum(axis=1), rng.normal(size=(6, 30, 2)))
     waiting = Trajectories(others[:8].columns, others[:8].offsets, ["p00"] * 8, others[:8].trajectory_ids)
-    agent = IRLDetector(**quick).fit(mine, population=others)
+    agent = Detector(**quick).fit(mine, population=others)
     agent.observe(waiting)
-    fleet = FleetDetector(**quick).fit(trips)
-    models: dict[str, IRLDetector | FleetDetector] = {
+    fleet = Detector(**quick).fit(trips)
+    models: dict[str, Detector] = {
         "agent": agent,
         "fleet": fleet,
-        "own": IRLDetector(encoder="fourier", **own).fit(mine[:10], population=others[:10]),
-        "steps": IRLDetector(**own).fit(steps),
+        "own": Detector(encoder="fourier", **own).fit(mine[:10], population=others[:10]),
+        "steps": Detector(**own).fit(steps),
     }
     for name, model in models.items():
         model.save(folder / name)

@@ -76,7 +76,7 @@ class Counter:
 def measure() -> dict[str, dict[str, float]]:
     """What each kind of fit does."""
     warnings.simplefilter("ignore")
-    from astray import FleetDetector, IRLDetector
+    from astray import Detector
     from astray.simulate import city
 
     trips = city(people=25, days=42, seed=3).trips
@@ -84,12 +84,12 @@ def measure() -> dict[str, dict[str, float]]:
     counter = Counter()
     counter.watch()
     cases: dict[str, tuple[int, Callable[[], Any]]] = {
-        "one agent": (mine.n_rows, lambda: IRLDetector(seed=0).fit(mine)),
+        "one agent": (mine.n_rows, lambda: Detector(seed=0).fit(mine)),
         "one agent with a population": (
             trips.n_rows,
-            lambda: IRLDetector(seed=0, iterations=1).fit(mine, population=rest),
+            lambda: Detector(seed=0, iterations=1).fit(mine, population=rest),
         ),
-        "a fleet": (trips.n_rows, lambda: FleetDetector(seed=0, iterations=1).fit(trips)),
+        "a fleet": (trips.n_rows, lambda: Detector(seed=0, iterations=1).fit(trips)),
     }
     found = {}
     for case, (fixes, fit) in cases.items():

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import psutil
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.readers import iter_read
 
 CORES = 2
@@ -83,7 +83,7 @@ def fitted(file: Path, trips: int, model: Path) -> None:
     first = next(batches)
     while len(first) < trips:
         first = Trajectories.concat([first, next(batches)])
-    IRLDetector(seed=0, keep=100).fit(first[:trips]).save(model)
+    Detector(seed=0, keep=100).fit(first[:trips]).save(model)
 
 
 def row(name: str, cost: Cost) -> None:

@@ -19,12 +19,13 @@ import numpy as np
 import polars as pl
 
 from astray import Trajectories
-from astray.benchmark.geolife_data import GeoLife
-from astray.benchmark.measures import difference
-from astray.benchmark.methods import Lesson, Method, Strangers, method
-from astray.benchmark.metrics import average_precision
-from astray.benchmark.protocols import Case, Setting
 from astray.core.threads import one_thread
+from astray_benchmark.contenders import Lesson, Method, Strangers
+from astray_benchmark.geolife_data import GeoLife
+from astray_benchmark.measures import difference
+from astray_benchmark.methods import method
+from astray_benchmark.metrics import average_precision
+from astray_benchmark.protocols import Case, Setting
 
 METHODS = ("recorder-interval", "astray-shared", "astray-pretrained", "familiarity", "cell-trigram", "knn-location")
 

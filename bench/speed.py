@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from astray import IRLDetector, Trajectories
-from astray.baselines import LOF, KNNLocation, LSTMAutoencoder
+from astray import Detector, Trajectories
 from astray.simulate import city
+from astray_benchmark.baselines import LOF, KNNLocation, LSTMAutoencoder
 
 MINUTES = 43.0  # that an outing lasts at least
 PAUSE = 60.0  # seconds between the trips of an outing
@@ -104,12 +104,12 @@ def verdict(met: bool, wanted: str) -> str:
     return f"{wanted}: {'met' if met else 'MISSED'}"
 
 
-def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> IRLDetector:
-    detector: IRLDetector
+def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> Detector:
+    detector: Detector
     alone, among, theirs = [], [], []
     for _ in range(turns):
-        alone.append(timed(IRLDetector().fit, train)[0])
-        spent, detector = timed(IRLDetector().fit, train, population=population)
+        alone.append(timed(Detector().fit, train)[0])
+        spent, detector = timed(Detector().fit, train, population=population)
         among.append(spent)
         spent, recurrent = timed(LSTMAutoencoder().fit, train)
         theirs.append(spent)
@@ -131,7 +131,7 @@ def compare_fit(train: Trajectories, population: Trajectories, turns: int) -> IR
     return detector
 
 
-def compare_scores(detector: IRLDetector, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
+def compare_scores(detector: Detector, train: Trajectories, unseen: Trajectories, fixes: int, share: float) -> None:
     lof = LOF().fit(train)
     assert lof.featurizer_ is not None
     assert lof.scaling_ is not None
@@ -161,11 +161,11 @@ def growth_of_fit(person: Trajectories, sizes: list[int]) -> None:
     row(widths, "outings", "fixes", "seconds", "microseconds a fix")
     for size in sizes:
         train = person[:size]
-        spent, _ = timed(IRLDetector().fit, train)
+        spent, _ = timed(Detector().fit, train)
         row(widths, size, f"{train.n_rows:,}", f"{spent:.2f}", f"{1e6 * spent / train.n_rows:.2f}")
 
 
-def growth_of_scoring(detector: IRLDetector, unseen: Trajectories, sizes: list[int]) -> None:
+def growth_of_scoring(detector: Detector, unseen: Trajectories, sizes: list[int]) -> None:
     widths = (22, 22, 28)
     print("\nscore: chunk by chunk, each size in a process of its own")
     row(widths, "fixes", "microseconds a fix", "peak above the start, MB")
@@ -179,7 +179,7 @@ def growth_of_scoring(detector: IRLDetector, unseen: Trajectories, sizes: list[i
         row(widths, f"{n:,}", f"{1e6 * spent / n:.2f}", f"{peak / 2**20:.0f}")
 
 
-def score_apart(detector: IRLDetector, unseen: Trajectories, fixes: int, answer: Connection) -> None:
+def score_apart(detector: Detector, unseen: Trajectories, fixes: int, answer: Connection) -> None:
     before, spent, n = peak_memory(), 0.0, 0
     for chunk in later(unseen, fixes):
         spent += timed(detector.score_samples, chunk)[0]

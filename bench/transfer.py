@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.benchmark.geolife_data import GeoLife
-from astray.benchmark.people_data import PEOPLE, halves, split
 from astray.core.processes import spread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -38,6 +36,8 @@ from astray.irl.world import Rows
 from astray.model.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray.model.pretrained import pretrained
 from astray.model.resuming import revive
+from astray_benchmark.geolife_data import GeoLife
+from astray_benchmark.people_data import PEOPLE, halves, split
 
 LEAST = 60  # trips of a person who is tested
 STRANGERS = 150

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
-from astray.benchmark.geolife_data import GeoLife
-from astray.benchmark.methods import method
-from astray.benchmark.metrics import auroc, average_precision
-from astray.benchmark.protocols import Case, Setting
 from astray.model.fleet_training import SharingConfig
 from astray.model.pretrained import write_reward
 from astray.model.pretraining import Recipe, pretrain
 from astray.simulate import Variety
+from astray_benchmark.geolife_data import GeoLife
+from astray_benchmark.methods import method
+from astray_benchmark.metrics import auroc, average_precision
+from astray_benchmark.protocols import Case, Setting
 
 PEOPLE = ("004", "140", "003", "030", "014", "039", "084", "034", "011", "112", "002", "010")
 RATE = 0.1  # of strangers in a test set: 10 of 100 trips

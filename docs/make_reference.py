@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
-from astray.cli import COMMANDS
+from astray.cli import commands, load_command
 from astray.cli.running import unwrapped
 from astray.core import settings
 
@@ -30,7 +30,7 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "detectors": (
         "Detectors",
         {
-            "astray": ("IRLDetector", "FleetDetector", "load"),
+            "astray": ("Detector", "Detector", "load"),
             "astray.model.observing": ("Observed", "Question"),
             "astray.model.fleet_training": ("SharingConfig", "GoingOnConfig"),
         },
@@ -81,8 +81,11 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
         },
     ),
-    "baselines": ("Baselines", {"astray.baselines": (), "astray.benchmark.imported": ("Imported",)}),
-    "metrics": ("Metrics", {"astray.benchmark.metrics": ()}),
+    "baselines": (
+        "Baselines",
+        {"astray_benchmark.baselines": (), "astray_benchmark.external_detectors": ("ExternalDetector",)},
+    ),
+    "metrics": ("Metrics", {"astray_benchmark.metrics": ()}),
 }
 
 
@@ -240,11 +243,12 @@ def _inline(text: str) -> str:
 
 
 def _command_page() -> str:
+    every = commands()
     lines = ["# The command line", ""]
-    lines += [f"- [`astray {name}`](#astray-{name}): {says}" for name, says in COMMANDS.items()]
+    lines += [f"- [`astray {name}`](#astray-{name}): {says}" for name, says in every.items()]
     lines += ["", "Exit codes: 0 well, 1 data or model refused, 2 wrong usage, 130 interrupted.", ""]
-    for name in COMMANDS:
-        lines += _command(name, importlib.import_module(f"astray.cli.{name}").command)
+    for name in every:
+        lines += _command(name, load_command(name))
     return "\n".join(lines) + "\n"
 
 

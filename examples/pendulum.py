@@ -14,7 +14,7 @@ import argparse
 import gymnasium as gym
 import numpy as np
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.irl.dynamics import Dynamics, GymDynamics
 
 USUAL, ODD = (8.0, 2.0), (3.0, 0.4)  # gains on angle and speed near the top
@@ -54,7 +54,7 @@ def main(dynamics: str = "learned", n: int = 60, steps: int = 100, seed: int = 0
     rng = np.random.default_rng(seed)
     world: Dynamics | None = GymDynamics(plant) if dynamics == "gym" else None
     # There is nobody else, so the policy is half of the background.
-    detector = IRLDetector(dynamics=world, weights={"policy": 1, "explore": 1}, window=20, seed=seed)
+    detector = Detector(dynamics=world, weights={"policy": 1, "explore": 1}, window=20, seed=seed)
     detector.fit(demonstrate(n, steps, USUAL, rng))
 
     usual, odd = demonstrate(n, steps, USUAL, rng), demonstrate(n, steps, ODD, rng)

@@ -67,11 +67,11 @@ def test_packages_do_not_import_each_other_in_circles():
 
 
 def test_one_module_starts_processes_and_holds_signals_back():
-    """What an interrupt does is the command line's; benchmark asks git for a version."""
+    """The command line decides what an interrupt does; nothing in the package runs another program."""
     allowed = {
         "multiprocessing": {"core/processes.py"},
         "signal": {"core/processes.py", "cli/__init__.py", "cli/console.py"},
-        "subprocess": {"benchmark/manifest.py"},
+        "subprocess": set(),
     }
     found: dict[str, set[str]] = {name: set() for name in allowed}
     for path in ROOT.rglob("*.py"):
@@ -92,3 +92,14 @@ def test_the_rules_of_the_house():
     assert not set(graph["readers"]) & reward, "readers know nothing of rewards"
     who = [package for package, uses in graph.items() if "cli" in uses]
     assert who == ["__main__"], "nobody needs the command line but who runs it"
+
+
+def test_astray_does_not_import_the_benchmark_which_depends_on_it():
+    """Not even in a function: the benchmark adds its command by an entry point."""
+    who = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and "astray_benchmark" in ast.unparse(node)
+    }
+    assert who == set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -12,8 +11,6 @@ from types import ModuleType
 
 import pytest
 import torch
-
-from astray.benchmark.report import report
 
 torch.set_num_threads(1)
 
@@ -135,9 +132,10 @@ def test_links_to_files_lead_somewhere(page: Path):
 
 def test_the_map_of_the_house_names_what_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    files = (path for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.*"))
+    roots = ("src", "tests", "benchmark/src", "benchmark/tests")
+    files = (path for folder in roots for path in (ROOT / folder).rglob("*.*"))
     there = [path.relative_to(ROOT).as_posix() for path in files]
-    folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "docs/results/"}
+    folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "benchmark/", "docs/results/"}
     for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):
         assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named
 
@@ -183,18 +181,3 @@ def test_every_table_of_the_page_of_results_was_measured():
     assert {name for _, name, *_ in blocks} == set(make_results.recipes())
     assert len(blocks) > 10
     assert not any(make_results.MISSING in block[2] for block in blocks)
-
-
-KEPT = sorted(path.parent.parent for path in (ROOT / "docs" / "results").glob("*/scores/trips.parquet"))
-
-
-def test_the_scores_that_are_kept_are_small():
-    assert sum(path.stat().st_size for path in (ROOT / "docs" / "results").glob("**/*.parquet")) < 5_000_000
-
-
-@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
-def test_kept_tables_are_those_of_the_kept_scores(folder: Path, tmp_path: Path):
-    shutil.copytree(folder / "scores", tmp_path / "scores")
-    shutil.copy(folder / "manifest.json", tmp_path)
-    for table in report(tmp_path):
-        assert (folder / "tables" / f"{table.name}.csv").read_text("utf-8") == table.csv(), table.name

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
+from astray.model.agents import Member
 from polars.testing import assert_frame_equal
 
 import astray
@@ -27,7 +28,6 @@ from astray.cli.drift import Drift
 from astray.core.atomic import changing
 from astray.core.times import moment
 from astray.core.writers import fixes_and_trips, write_table
-from astray.model.agents import Member
 from astray.model.pretrained import pretrained, read_reward
 from astray.scoring.decisions import ByContext
 from astray.simulate import city
@@ -96,6 +96,36 @@ def test_every_command_has_help_with_an_example_and_says_what_the_list_says(name
     assert re.search(rf"Examples?\s+.*astray {name}", said, re.DOTALL)
 
 
+def test_a_command_of_another_distribution_is_listed_and_run_and_imported_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    info = tmp_path / "astray_weather-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: astray-weather\nVersion: 1.0\nSummary: Blame rain.\n")
+    (info / "entry_points.txt").write_text("[astray.commands]\nweather = astray_weather:command\n")
+    (tmp_path / "astray_weather.py").write_text(
+        'def command(city: str) -> None:\n    """Blames the rain in a city."""\n    print(f"it rained in {city}")\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["--help"]) == 0
+    assert re.search(r"^  weather +Blame rain\.$", capsys.readouterr().out, re.MULTILINE)
+    assert "astray_weather" not in sys.modules
+    assert main(["weather", "Porto"]) == 0
+    assert capsys.readouterr().out == "it rained in Porto\n"
+
+
+def test_without_the_benchmark_s_distribution_its_command_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    assert main(["benchmark", "simulated", "-o", "x"]) == 2
+    assert capsys.readouterr().err == (
+        "astray: the command benchmark is not installed; pip install astray-benchmark adds it\n"
+    )
+    assert main(["--help"]) == 0
+    assert "\n  benchmark " not in capsys.readouterr().out
+
+
 def test_the_version_is_the_package_s(capsys: Captured):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"astray {astray.__version__}\n"
@@ -123,9 +153,9 @@ def test_the_same_seed_writes_the_same_bytes_and_people_do_not_depend_on_how_man
 
 
 def test_one_agent_makes_a_detector_and_many_make_a_fleet(home: Path):
-    assert isinstance(astray.load(home / "p00.astray"), astray.IRLDetector)
+    assert isinstance(astray.load(home / "p00.astray"), astray.Detector)
     fleet = astray.load(home / "fleet.astray")
-    assert isinstance(fleet, astray.FleetDetector)
+    assert isinstance(fleet, astray.Detector)
     assert fleet.agents == ["p00", "p01", "p02", "p03"]
 
 
@@ -497,7 +527,7 @@ def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, 
     model = str(tmp_path / "p00.astray")
     assert main(["fit", str(tmp_path / "past.csv"), "--agent", "p00", "-o", model, "--iterations", "4"]) == 0
     detector = astray.load(model)
-    assert isinstance(detector, astray.IRLDetector)
+    assert isinstance(detector, astray.Detector)
     suspects = detector.suspects_
     assert len(set(suspects) & {TripId("p00", name) for name in theirs.trajectory_ids.tolist()}) >= 1
     assert not set(suspects) & set(detector.featurizer_.memory.trip_ids)
@@ -522,7 +552,7 @@ def test_the_false_alarm_rate_that_info_tells_is_the_lowest_that_can_be_asked_fo
 def test_info_tells_of_thresholds_by_the_hour_of_updates_and_of_states_and_actions(tmp_path: Path, capsys: Captured):
     rng = np.random.default_rng(0)
     walks = Trajectories.from_steps([rng.normal(size=(30, 2)) for _ in range(8)], [np.zeros((30, 1))] * 8)
-    model = astray.IRLDetector(iterations=1, eps=ByContext("shift", {"night": -3.0}, otherwise=-2.5)).fit(walks)
+    model = astray.Detector(iterations=1, eps=ByContext("shift", {"night": -3.0}, otherwise=-2.5)).fit(walks)
     model.partial_fit(Trajectories.from_steps([rng.normal(size=(30, 2))], [np.zeros((30, 1))], trajectory_ids=["new"]))
     model.save(tmp_path / "walk.astray")
     assert main(["info", str(tmp_path / "walk.astray")]) == 0
@@ -540,10 +570,10 @@ def test_a_fleet_enrols_counts_and_forgets(home: Path, capsys: Captured):
     assert main(["enroll", str(home / "fleet.astray"), str(home / "more.csv"), "-o", changed]) == 0
     fleet = astray.load(changed)
     assert fleet.agents[-2:] == ["p04", "p05"]
-    trip = fleet.members_["p05"].memory.trip_ids[0]
+    trip = fleet.memories_["p05"].counts.trip_ids[0]
     assert main(["update", changed, "--anomalous", str(trip)]) == 0
     fleet = astray.load(changed)
-    assert trip not in fleet.members_["p05"].memory.trip_ids
+    assert trip not in fleet.memories_["p05"].counts.trip_ids
     assert trip in fleet.anomalous_
     assert main(["update", changed, str(home / "new.csv")]) == 0
     assert "does not know p04, p05: not enrolled; run astray enroll first" in refused(
@@ -555,12 +585,12 @@ def test_a_fleet_enrols_counts_and_forgets(home: Path, capsys: Captured):
     fleet = astray.load(changed)
     assert "p05" not in fleet.agents
     assert fleet.anomalous_ == frozenset()
-    trip = fleet.members_["p04"].memory.trip_ids[0]
+    trip = fleet.memories_["p04"].counts.trip_ids[0]
     assert main(["forget", changed, "p04", "--trip", trip.trajectory]) == 0
     said = refused(["forget", changed, "p04", "--trip", trip.trajectory], capsys)
     assert f"no trip named '{trip.trajectory}' is among the" in said
     assert "remembered of p04; there are p04/" in said
-    assert main(["forget", changed, "p04", "--trip", str(fleet.members_["p04"].memory.trip_ids[1])]) == 0
+    assert main(["forget", changed, "p04", "--trip", str(fleet.memories_["p04"].counts.trip_ids[1])]) == 0
     assert len(astray.load(home / "fleet.astray").agents) == 4
 
 
@@ -740,8 +770,8 @@ def test_a_past_trip_of_a_fleet_is_taken_out_by_its_name(home: Path, shared: Pat
     assert main(["update", changed, "--anomalous", "p02/p00/t1"]) == 0
     fleet = astray.load(changed)
     assert fleet.anomalous_ == {TripId("p02", "p00/t1")}
-    assert TripId("p02", "p00/t1") not in fleet.members_["p02"].memory.trip_ids
-    assert TripId("p00", "t1") in fleet.members_["p00"].memory.trip_ids
+    assert TripId("p02", "p00/t1") not in fleet.memories_["p02"].counts.trip_ids
+    assert TripId("p00", "t1") in fleet.memories_["p00"].counts.trip_ids
     assert main(["update", changed, "--anomalous", "p02/p00/t1"]) == 0
 
 
@@ -1045,7 +1075,6 @@ def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, 
         (["simulate", "--people", "3"], "Missing option '--output'"),
         (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),
         (["demo", "--out", "x", "--people", "1"], "--people"),
-        (["benchmark", "simulated", "--out", "x", "--people", "1"], "--people"),
     ],
 )
 def test_wrong_usage_is_told_apart_by_its_exit_code(arguments: list[str], said: str, capsys: Captured):
@@ -1308,8 +1337,8 @@ def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path
         assert main(["score", str(model), str(folder), "-o", str(tmp_path / f"{name}.csv"), "-q"]) == 0
     assert (tmp_path / "loaded.astray").read_bytes() == (tmp_path / "streamed.astray").read_bytes()
     assert (tmp_path / "loaded.csv").read_bytes() == (tmp_path / "streamed.csv").read_bytes()
-    assert len(astray.load(model).members_["p00"].memory) > len(
-        astray.load(home / "fleet.astray").members_["p00"].memory
+    assert len(astray.load(model).memories_["p00"].counts) > len(
+        astray.load(home / "fleet.astray").memories_["p00"].counts
     )
 
 
@@ -1320,7 +1349,7 @@ def test_looking_for_drift_measures_nobody_who_is_new(home: Path) -> None:
     def nobody(agent: str, member: Member) -> Member:
         raise AssertionError(agent)
 
-    fleet.members_.measure = nobody
+    fleet.memories_.measure = nobody
     drift = Drift(fleet, home / "fleet.astray", quiet=False)
     new = city(people=2, days=6, seed=9).trips
     trips = Trajectories(new.columns, new.offsets, [f"new {agent}" for agent in new.agent_ids], new.trajectory_ids)

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import astray
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import DataError, OverlapWarning
 from astray.irl.dynamics import LearnedDynamics
 from astray.irl.step_world import PIECE, StepWorld, pieces
@@ -37,8 +37,8 @@ def runs(n: int, steps: int = 40, seed: int = 0, gain: float = 1.0, agent: str =
 
 
 @pytest.fixture(scope="module")
-def detector() -> IRLDetector:
-    return IRLDetector(iterations=12, seed=0).fit(runs(80))
+def detector() -> Detector:
+    return Detector(iterations=12, seed=0).fit(runs(80))
 
 
 # ---------------------------------------------------------------- names
@@ -54,10 +54,10 @@ def test_runs_are_named_after_what_they_hold() -> None:
     assert len(set(twice.trajectory_ids.tolist())) == 2
 
 
-def test_new_runs_do_not_replace_old_ones(detector: IRLDetector, tmp_path: Path) -> None:
+def test_new_runs_do_not_replace_old_ones(detector: Detector, tmp_path: Path) -> None:
     detector.save(tmp_path / "m")
     learner = astray.load(tmp_path / "m")
-    assert isinstance(learner, IRLDetector)
+    assert isinstance(learner, Detector)
     learner.partial_fit(runs(3, seed=9))
     assert learner.n_trips_ == 83
     assert len(learner.kept_) == 83
@@ -115,7 +115,7 @@ def test_any_kind_of_number_is_a_state() -> None:
         assert t.columns["state"].dtype == np.float64
 
 
-def test_other_widths_and_kinds_are_refused_by_name(detector: IRLDetector) -> None:
+def test_other_widths_and_kinds_are_refused_by_name(detector: Detector) -> None:
     wide, acting = Trajectories.from_steps([S], [A]), Trajectories.from_steps([S[:, :2]], [np.zeros((5, 2))])
     for use in (detector.score, detector.score_samples, detector.score_fixes, detector.explain, detector.partial_fit):
         with pytest.raises(DataError, match="states have 3 columns, not 2"):
@@ -124,11 +124,11 @@ def test_other_widths_and_kinds_are_refused_by_name(detector: IRLDetector) -> No
             use(acting)
     for population, said in ((wide, "population's states have 3 columns, not 2"), (acting, "population's actions")):
         with pytest.raises(DataError, match=said):
-            IRLDetector().fit(runs(5), population=population)
+            Detector().fit(runs(5), population=population)
         with pytest.raises(DataError, match=said):
             detector.partial_fit(runs(2, seed=5), population=population)
     half = Trajectories({"state": np.zeros((5, 2))}, [0, 5], [""], ["x"])
-    for use in (IRLDetector().fit, detector.score):
+    for use in (Detector().fit, detector.score):
         with pytest.raises(DataError, match="actions are missing"):
             use(half)
 
@@ -149,7 +149,7 @@ class Narrow:
 @pytest.mark.parametrize(("begin", "then", "said"), [(3, 3, "reset"), (2, 1, "step")])
 def test_dynamics_of_another_width_are_refused(begin: int, then: int, said: str) -> None:
     with pytest.raises(DataError, match=rf"the dynamics .* {said}\("):
-        IRLDetector(dynamics=Narrow(begin, then), iterations=1, config=QUICK).fit(runs(12))
+        Detector(dynamics=Narrow(begin, then), iterations=1, config=QUICK).fit(runs(12))
 
 
 # ---------------------------------------------------------------- overlaps
@@ -162,7 +162,7 @@ def test_runs_that_share_steps_are_warned_of() -> None:
     sliding = Trajectories.from_steps(windows, [w[:, :1] for w in windows])
     assert overlap(sliding)[0] > 0.9
     with pytest.warns(OverlapWarning, match=r"% of the steps stand in two runs or more, such as run-\w+ and run-\w+\."):
-        learned = IRLDetector(iterations=1, config=QUICK).fit(sliding)
+        learned = Detector(iterations=1, config=QUICK).fit(sliding)
     apart = [recording[i : i + 40] for i in range(0, 400, 40)]
     assert overlap(Trajectories.from_steps(apart, [w[:, :1] for w in apart])) == (0.0, (0, 0))
     copy = Trajectories.from_steps(windows[:40], [w[:, :1] for w in windows[:40]], agent_ids="b")
@@ -176,7 +176,7 @@ def test_runs_of_a_small_world_are_alike_without_overlapping() -> None:
     assert overlap(Trajectories.from_steps(clicks, clicks))[0] == 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("error", OverlapWarning)
-        IRLDetector(iterations=1, config=QUICK).fit(runs(12))
+        Detector(iterations=1, config=QUICK).fit(runs(12))
 
 
 # ---------------------------------------------------------------- long runs
@@ -225,7 +225,7 @@ def test_memory_does_not_grow_with_the_length_of_the_runs() -> None:
     """Two hundred runs of 3,000 steps took 2.4 GB; they are 14 MB themselves."""
     rng = np.random.default_rng(0)
     t = Trajectories.from_steps(list(rng.normal(size=(200, 3000, 2))), list(rng.normal(size=(200, 3000, 1))))
-    fitted = IRLDetector(iterations=1, config=QUICK | {"capacity": 20_000}, keep=20)
+    fitted = Detector(iterations=1, config=QUICK | {"capacity": 20_000}, keep=20)
     tracemalloc.start()
     try:
         fitted.fit(t)
@@ -261,14 +261,14 @@ def test_nothing_is_made_of_held_out_runs() -> None:
     assert not made & spared
 
 
-def test_held_out_runs_score_as_new_ones(detector: IRLDetector) -> None:
+def test_held_out_runs_score_as_new_ones(detector: Detector) -> None:
     assert detector.calibration_.normal.total >= 10
     new = detector.score(runs(300, seed=7))
     assert abs(new["normality"].mean()) < 0.5  # it was -0.6, on a scale that the learned runs had set
     assert 0.4 < new["p_value"].mean() < 0.65
 
 
-def test_runs_are_flagged_alike_however_long(detector: IRLDetector) -> None:
+def test_runs_are_flagged_alike_however_long(detector: Detector) -> None:
     share = {n: (detector.score(runs(150, n, seed=n))["p_value"] <= 0.1).mean() for n in (10, 40, 160, 640)}
     assert max(share.values()) - min(share.values()) < 0.12
     assert max(share.values()) < 0.25
@@ -277,7 +277,7 @@ def test_runs_are_flagged_alike_however_long(detector: IRLDetector) -> None:
 # ---------------------------------------------------------------- explanations
 
 
-def explained(detector: IRLDetector, states: Array, actions: Array, step: int) -> str:
+def explained(detector: Detector, states: Array, actions: Array, step: int) -> str:
     """What is said of the segment that a step lies in."""
     said = detector.explain(Trajectories.from_steps([states], [actions]), eps=-1.0)
     (segment,) = (s for s in said.segments if s.start <= step < s.stop)
@@ -286,7 +286,7 @@ def explained(detector: IRLDetector, states: Array, actions: Array, step: int) -
     return segment.words
 
 
-def test_an_explanation_looks_at_the_step(detector: IRLDetector) -> None:
+def test_an_explanation_looks_at_the_step(detector: Detector) -> None:
     """The odd action lies in the middle of all actions: only in its state nobody took it."""
     usual = runs(1, 40, seed=3)
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
@@ -297,7 +297,7 @@ def test_an_explanation_looks_at_the_step(detector: IRLDetector) -> None:
     assert low <= -0.5 <= high
 
 
-def test_an_odd_state_is_named_by_itself(detector: IRLDetector) -> None:
+def test_an_odd_state_is_named_by_itself(detector: Detector) -> None:
     usual = runs(1, 40, seed=3)
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
     states[10:20, 1] += 30.0

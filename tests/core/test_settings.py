@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import astray
-from astray import FleetDetector, IRLDetector
+from astray import Detector
 from astray.cli.options import PANELS, with_settings
 from astray.cli.running import run
 from astray.core.errors import DataError
@@ -187,7 +187,7 @@ def test_every_setting_arrives_under_its_name_and_reaches_the_detectors(name: st
     value = declared(name).metadata["kind"].read(written(name))
     assert settings.given(NAMES) == {name: value}
     assert getattr(settings, name) == value != declared(name).default
-    takers = [d for d in (IRLDetector, FleetDetector) if name in inspect.signature(d).parameters]
+    takers = [d for d in (Detector, Detector) if name in inspect.signature(d).parameters]
     assert bool(takers) != (name in {f.name for group in OTHERS for f in fields(group)})
     for detector in takers:
         assert detector(**settings.of(detector)).get_params()[name] == value
@@ -197,7 +197,7 @@ def test_every_setting_arrives_under_its_name_and_reaches_the_detectors(name: st
 
 def test_fit_has_a_flag_for_every_setting_that_a_detector_takes():
     flags = set(inspect.signature(importlib.import_module("astray.cli.fit").command).parameters)
-    for detector in (IRLDetector, FleetDetector):
+    for detector in (Detector, Detector):
         assert set(inspect.signature(detector).parameters) & set(NAMES) <= flags
 
 
@@ -224,14 +224,14 @@ def test_a_name_that_is_no_setting_is_an_error_where_it_is_used():
 )
 def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any], said: str):
     with pytest.raises(DataError, match=said):
-        check_parameters(IRLDetector(**wrong))
-    check_parameters(IRLDetector(gamma=lambda trips: [1.0] * len(trips), keep=1, look_for={"place": 2.0}))
+        check_parameters(Detector(**wrong))
+    check_parameters(Detector(gamma=lambda trips: [1.0] * len(trips), keep=1, look_for={"place": 2.0}))
 
 
 def names_in_commands() -> Iterator[tuple[str, str]]:
     """Every setting that a command reads by its name, and where."""
     source = Path(astray.__file__).parent
-    further = [source / "benchmark" / "command.py", source / "service" / "startup.py"]
+    further = [source / "service" / "startup.py"]
     for file in [*(source / "cli").glob("*.py"), *further]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             place = f"{file.name}, line {getattr(node, 'lineno', 0)}"
@@ -245,11 +245,11 @@ def names_in_commands() -> Iterator[tuple[str, str]]:
 def test_a_setting_that_is_renamed_leaves_no_old_name_behind_and_none_is_without_use():
     read = {name: place for name, place in names_in_commands() if not callable(getattr(Settings, name, None))}
     assert {name: place for name, place in read.items() if name not in NAMES} == {}
-    taken = {f.name for detector in (IRLDetector, FleetDetector) for f in fields(detector)}
+    taken = {f.name for detector in (Detector, Detector) for f in fields(detector)}
     assert set(NAMES) <= set(read) | taken
 
 
-@pytest.mark.parametrize("kind", [IRLDetector, FleetDetector])
+@pytest.mark.parametrize("kind", [Detector, Detector])
 @pytest.mark.parametrize(
     ("params", "message"),
     [
@@ -264,7 +264,7 @@ def test_a_setting_that_is_renamed_leaves_no_old_name_behind_and_none_is_without
     ],
 )
 def test_what_is_not_even_of_its_kind_is_refused_as_any_other_value(
-    kind: type[IRLDetector | FleetDetector], params: dict[str, Any], message: str
+    kind: type[Detector], params: dict[str, Any], message: str
 ):
     past = city(people=1, days=3, seed=0).trips
     with pytest.raises(DataError, match=message):
@@ -273,9 +273,9 @@ def test_what_is_not_even_of_its_kind_is_refused_as_any_other_value(
 
 def test_a_threshold_that_is_no_number_is_refused_when_it_is_set_later():
     past = city(people=1, days=3, seed=0).trips
-    model = IRLDetector().fit(past)
+    model = Detector().fit(past)
     for wrong in ("low", ["low"] * len(past), lambda trips: ["low"] * len(trips)):
         with pytest.raises(DataError, match="eps is"):
             model.set_params(eps=wrong).score(past)
     with pytest.raises(DataError, match="ways is -1; give a whole number, 0 or more"):
-        FleetDetector(ways=-1).fit(past)
+        Detector(ways=-1).fit(past)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -15,8 +14,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from astray.benchmark.metrics.intervals import mean_interval
-from astray.cli import COMMANDS, main
+from astray import Detector
+from astray.cli import commands, load_command, main
 from astray.cli import score as score_command
 from astray.cli.console import _bar
 from astray.cli.running import as_flag
@@ -27,7 +26,6 @@ from astray.core.writers import write_table
 from astray.explain import Explanation
 from astray.explain.segment_words import ASKED, MANNERS, counts_in_words
 from astray.features.encoders import FamiliarityEncoder
-from astray.model.agent import IRLDetector
 from astray.plots import explanation_figure, explanation_page, save_figure, save_page, scores_figure
 from astray.plots.trips_map import fixes_figure
 from astray.readers import Report, read
@@ -53,12 +51,12 @@ def trips() -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def detector(trips: Trajectories) -> IRLDetector:
-    return IRLDetector().fit(trips.agent("p00"))
+def detector(trips: Trajectories) -> Detector:
+    return Detector().fit(trips.agent("p00"))
 
 
 @pytest.fixture(scope="module")
-def strange(trips: Trajectories, detector: IRLDetector) -> Explanation:
+def strange(trips: Trajectories, detector: Detector) -> Explanation:
     """A trip of somebody else, with segments."""
     return next(e for i in range(len(trips)) if (e := detector.explain(trips.agent("p01"), i)).segments)
 
@@ -116,7 +114,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_a_table_on_a_terminal_shows_names_whole_and_as_they_are(
-    trips: Trajectories, detector: IRLDetector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trips: Trajectories, detector: Detector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name in WICKED:
@@ -186,7 +184,7 @@ def test_one_past_trip_is_a_trip(strange: Explanation) -> None:
 
 
 @pytest.mark.parametrize("aspect", list(ASKED))
-def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspect: str, detector: IRLDetector) -> None:
+def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspect: str, detector: Detector) -> None:
     assert detector.featurizer_ is not None
     encoder = detector.featurizer_.encoder
     assert isinstance(encoder, FamiliarityEncoder)
@@ -196,7 +194,7 @@ def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspec
         assert any(phrase in words.partition(";")[0] for phrase in phrases)
 
 
-def test_an_expected_way_begins_on_the_trip(trips: Trajectories, detector: IRLDetector) -> None:
+def test_an_expected_way_begins_on_the_trip(trips: Trajectories, detector: Detector) -> None:
     assert detector.featurizer_ is not None
     to_metres, found = detector.featurizer_.projection.to_metres, 0
     for explanation in (detector.explain(trips, i) for i in range(len(trips))):
@@ -247,28 +245,17 @@ def test_a_threshold_is_told_to_two_digits() -> None:
 def test_help_fits_a_terminal_and_its_examples_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--help"])
     assert max(map(len, capsys.readouterr().out.splitlines())) < 80
-    for name in COMMANDS:
-        doc = importlib.import_module(f"astray.cli.{name}").command.__doc__
+    for name in commands():
+        doc = load_command(name).__doc__
         examples = [re.sub(r"\[/?\w+\]", "", line) for line in doc.partition("[b]Example")[2].splitlines()[1:]]
         assert max(len(line.removeprefix("    ")) for line in examples) <= 79, name
 
 
 def test_what_a_model_is_fits_the_terminal(
-    detector: IRLDetector, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    detector: Detector, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     detector.save("me.astray")
     assert main(["info", "me.astray"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-# -------------------------------------------------------------------- intervals
-
-
-def test_an_interval_of_shares_stays_between_0_and_1() -> None:
-    rng = np.random.default_rng(0)
-    values, who = [0.99, 1.0, 0.9], ["a", "b", "c"]
-    assert mean_interval(values, who, rng).high > 1.0
-    within = mean_interval(values, who, rng, within=(0.0, 1.0))
-    assert 0.0 <= within.low < within.mean < within.high == 1.0

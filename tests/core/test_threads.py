@@ -18,7 +18,7 @@ from conftest import QUICK
 EVERYTHING = """
     import pathlib, sys
     import numpy as np
-    from astray import FleetDetector, IRLDetector, Trajectories
+    from astray import Detector, Trajectories
     from astray.simulate import city
 
     quick, folder = eval(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -29,11 +29,11 @@ EVERYTHING = """
     runs = [(rng.normal(size=(150, 4)).cumsum(axis=0), rng.normal(size=(150, 2))) for _ in range(10)]
     steps = Trajectories.from_steps(*zip(*runs))
     models = {
-        "counted": (IRLDetector().fit(mine[:-8]), mine),
-        "shared": (IRLDetector(**quick).fit(mine[:-8], population=others), mine),
-        "own": (IRLDetector(encoder="fourier", **own).fit(mine[:-8], population=others[:20]), mine),
-        "steps": (IRLDetector(**own).fit(steps[:-3]), steps),
-        "fleet": (FleetDetector(**quick, n_jobs=2).fit(trips), trips),
+        "counted": (Detector().fit(mine[:-8]), mine),
+        "shared": (Detector(**quick).fit(mine[:-8], population=others), mine),
+        "own": (Detector(encoder="fourier", **own).fit(mine[:-8], population=others[:20]), mine),
+        "steps": (Detector(**own).fit(steps[:-3]), steps),
+        "fleet": (Detector(**quick, n_jobs=2).fit(trips), trips),
     }
     for name, (model, new) in models.items():
         model.save(folder / f"{name}.astray")

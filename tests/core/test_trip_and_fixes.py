@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.simulate import city
 
 KILOMETRE = 1 / 111.2  # in degrees of latitude
 
 
 @pytest.fixture(scope="module")
-def person() -> tuple[IRLDetector, Trajectories, Trajectories]:
+def person() -> tuple[Detector, Trajectories, Trajectories]:
     """A model of p00, new trips of p00, and new trips of others under p00's name."""
     past, new = city(people=4, days=30, seed=5).split(0.3)
     others = new.without("p00")
@@ -20,18 +20,18 @@ def person() -> tuple[IRLDetector, Trajectories, Trajectories]:
     theirs = Trajectories(
         {name: others.columns[name] for name in ("time", "lat", "lon")}, others.offsets, ["p00"] * len(others), names
     )
-    detector = IRLDetector(seed=0).fit(past.agent("p00"), population=past.without("p00"))
+    detector = Detector(seed=0).fit(past.agent("p00"), population=past.without("p00"))
     return detector, new.agent("p00"), theirs
 
 
-def lowest_fixes(detector: IRLDetector, trips: Trajectories) -> np.ndarray:
+def lowest_fixes(detector: Detector, trips: Trajectories) -> np.ndarray:
     """The lowest normality of a fix of each trip."""
     fixes = detector.score_fixes(trips)["normality"].to_numpy()
     return np.minimum.reduceat(fixes, trips.offsets[:-1])
 
 
 def test_a_trip_that_is_far_from_normal_has_fixes_that_are(
-    person: tuple[IRLDetector, Trajectories, Trajectories],
+    person: tuple[Detector, Trajectories, Trajectories],
 ) -> None:
     detector, own, theirs = person
     for trips in (own, theirs):
@@ -44,7 +44,7 @@ def test_a_trip_that_is_far_from_normal_has_fixes_that_are(
 
 @pytest.mark.parametrize("kilometres", [1, 3])
 def test_country_where_the_agent_has_never_been_is_not_painted_as_normal(
-    person: tuple[IRLDetector, Trajectories, Trajectories], kilometres: int
+    person: tuple[Detector, Trajectories, Trajectories], kilometres: int
 ) -> None:
     """The middle of a normal trip is moved to the north, more and more, and back again."""
     detector, own, _ = person

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import astray
-from astray import FleetDetector, Trajectories, TripId
+from astray import Detector, Trajectories, TripId
 from astray.cli import main
 from astray.core.errors import DataError
 from astray.core.trip_ids import find_trips
@@ -46,13 +46,13 @@ def test_two_trips_whose_parts_make_the_same_text_are_told_apart(people: Traject
     mine = people.agent("p00")
     names = [("a", "b/1"), ("a/b", "1")]
     trips = Trajectories(mine[:2].columns, mine[:2].offsets, *zip(*names, strict=True))
-    fleet = FleetDetector(iterations=1).fit(
+    fleet = Detector(iterations=1).fit(
         Trajectories.concat([trips, people.without("p00").with_columns(context={}), mine])
     )
     assert fleet.enroll(trips) == 0
     fleet.forget_trips("a", ["b/1"], anomalous=True)
     assert fleet.score(trips)["history"].to_list() == [0.0, 0.0]  # the other one's memory still holds its trip
-    assert [len(fleet.members_[agent].memory) for agent in ("a", "a/b")] == [0, 1]
+    assert [len(fleet.memories_[agent].counts) for agent in ("a", "a/b")] == [0, 1]
     fleet.forget("a/b")
     assert fleet.anomalous_ == {TripId("a", "b/1")}
     with pytest.raises(DataError, match="2 trips: 'b/1' of 'a', '1' of 'a/b'; name it by its trajectory alone"):

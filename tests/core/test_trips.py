@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.cli import main
 from astray.core.errors import DataError
 from astray.core.snapshot import Snapshot
@@ -30,8 +30,8 @@ def people() -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def detector(people: Trajectories) -> IRLDetector:
-    return IRLDetector().fit(people.agent("p00"))
+def detector(people: Trajectories) -> Detector:
+    return Detector().fit(people.agent("p00"))
 
 
 def life(fixes: list[Fix]) -> Trajectories:
@@ -43,7 +43,7 @@ def fixes_of(trips: Trajectories) -> list[Fix]:
     return list(zip(*(trips.columns[name].tolist() for name in ("time", "lat", "lon")), strict=True))
 
 
-def live(detector: IRLDetector, fixes: list[Fix]) -> list[tuple[str, float, float, int, int]]:
+def live(detector: Detector, fixes: list[Fix]) -> list[tuple[str, float, float, int, int]]:
     """Name, begin, end, fixes and faults of each trip, fed one by one; the session is saved and restored on the way."""
     session, ended = detector.open("p00"), []
     for i, fix in enumerate(fixes):
@@ -61,13 +61,13 @@ def in_a_file(fixes: list[Fix]) -> list[tuple[str, float, int]]:
     return list(zip(trips.trajectory_ids.tolist(), starts, trips.lengths.tolist(), strict=True))
 
 
-def assert_same(detector: IRLDetector, fixes: list[Fix]) -> int:
+def assert_same(detector: Detector, fixes: list[Fix]) -> int:
     as_live = live(detector, fixes)
     assert [(name, start, n) for name, start, _, n, _ in as_live] == in_a_file(fixes)
     return len(as_live)
 
 
-def test_a_simulated_person_has_the_same_trips_live_and_in_a_file(detector: IRLDetector, people: Trajectories) -> None:
+def test_a_simulated_person_has_the_same_trips_live_and_in_a_file(detector: Detector, people: Trajectories) -> None:
     whole = Trajectories.from_fixes(**{n: people.agent("p00").columns[n] for n in ("time", "lat", "lon")})
     assert assert_same(detector, fixes_of(whole)) > 20
 
@@ -95,7 +95,7 @@ def walks(draw: st.DrawFn) -> list[Fix]:
 
 @given(walks())
 @settings(max_examples=60, deadline=None)
-def test_any_walk_has_the_same_trips_live_and_in_a_file(detector: IRLDetector, fixes: list[Fix]) -> None:
+def test_any_walk_has_the_same_trips_live_and_in_a_file(detector: Detector, fixes: list[Fix]) -> None:
     assert_same(detector, fixes)
 
 
@@ -144,7 +144,7 @@ def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
         assert restarted.update(*fix) == whole.update(*fix)
 
 
-def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: IRLDetector) -> None:
+def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: Detector) -> None:
     session = detector.open("p00")
     fixes = walk(0, 10, 45.0)
     for fix in fixes[:5]:
@@ -155,7 +155,7 @@ def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: IRLDetect
     assert (score.trip.start, score.trip.fixes) == (300.0, 1)
 
 
-def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: IRLDetector) -> None:
+def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: Detector) -> None:
     fixes = [*walk(0, 10, 45.0), *walk(9000, 10, 45.2)]
     session = detector.open("p00")
     assert not any(session.update(fix, "t1").ended for fix in fixes)

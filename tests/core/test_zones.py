@@ -10,17 +10,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from astray.model.loading import load
 
 import astray
+from astray import Detector
 from astray.cli import main
 from astray.core import zones
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.writers import write_table
 from astray.core.zones import Zone, by_place, home_of, standard_offset, zones_of
-from astray.model.agent import IRLDetector
-from astray.model.fleet import FleetDetector
-from astray.model.loading import load
 from astray.plots import explanation_page
 from astray.readers import Report, read
 from astray.runtime.json_fixes import Message, parse
@@ -42,8 +41,8 @@ def trips() -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def in_lisbon(trips: Trajectories) -> IRLDetector:
-    return IRLDetector(time_zone="Europe/Lisbon").fit(trips.agent("p00"))
+def in_lisbon(trips: Trajectories) -> Detector:
+    return Detector(time_zone="Europe/Lisbon").fit(trips.agent("p00"))
 
 
 def at(lat: float, lon: float, time: float = 0.0, **columns: float) -> Trajectories:
@@ -138,7 +137,7 @@ def test_a_phone_says_what_its_clock_showed(tmp_path: Path) -> None:
 
 
 def test_tables_hold_the_moment_and_text_the_local_time_with_its_offset(
-    trips: Trajectories, in_lisbon: IRLDetector, tmp_path: Path
+    trips: Trajectories, in_lisbon: Detector, tmp_path: Path
 ) -> None:
     summer = Trajectories(
         {**trips.columns, "time": trips.columns["time"] + 180 * 86_400.0},
@@ -162,10 +161,10 @@ def test_tables_hold_the_moment_and_text_the_local_time_with_its_offset(
 
 
 def test_the_hour_of_the_day_is_that_of_the_zone(trips: Trajectories) -> None:
-    fitted = IRLDetector(time_zone="Asia/Tokyo").fit(trips.agent("p00"))
+    fitted = Detector(time_zone="Asia/Tokyo").fit(trips.agent("p00"))
     assert fitted.featurizer_ is not None
     assert fitted.featurizer_.frame.utc_offset == 32_400.0
-    fleet = FleetDetector(time_zone="Asia/Tokyo", iterations=1).fit(trips)
+    fleet = Detector(time_zone="Asia/Tokyo", iterations=1).fit(trips)
     assert {fleet.agent_model(agent).featurizer.frame.utc_offset for agent in fleet.agents} == {32_400.0}
 
 
@@ -174,9 +173,9 @@ def test_the_hour_of_the_day_is_that_of_the_zone(trips: Trajectories) -> None:
 
 def test_a_model_remembers_the_zone(trips: Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("timezonefinder")
-    IRLDetector().fit(trips.agent("p00")).save(tmp_path / "one.astray")
-    FleetDetector(iterations=1).fit(trips).save(tmp_path / "fleet.astray")
-    IRLDetector(time_zone="Asia/Tokyo").fit(trips.agent("p00")).save(tmp_path / "given.astray")
+    Detector().fit(trips.agent("p00")).save(tmp_path / "one.astray")
+    Detector(iterations=1).fit(trips).save(tmp_path / "fleet.astray")
+    Detector(time_zone="Asia/Tokyo").fit(trips.agent("p00")).save(tmp_path / "given.astray")
     monkeypatch.setattr(zones, "_finder", lambda: None)
     for name, zone in {"one": "Europe/Rome", "fleet": "Europe/Rome", "given": "Asia/Tokyo"}.items():
         assert set(astray.load(tmp_path / f"{name}.astray").score(trips.agent("p00"))["zone"]) == {zone}
@@ -189,7 +188,7 @@ def test_words_and_pages_say_local_time_and_name_the_zone(trips: Trajectories) -
     mine = trips.agent("p00")
     moved = mine.columns["time"] - mine.columns["time"][0] + SPRING - 300  # clocks change on the first trip
     mine = mine.with_columns({"time": moved})
-    explanation = IRLDetector(time_zone="Europe/Lisbon").fit(mine).explain(mine, 0)
+    explanation = Detector(time_zone="Europe/Lisbon").fit(mine).explain(mine, 0)
     assert str(explanation).splitlines()[0].endswith("; began Sun 31 Mar 2024, 00:55 (Europe/Lisbon)")
     page = explanation_page(explanation)
     assert ", Sun 31 Mar 2024, 00:55 (Europe/Lisbon)</title>" in page
@@ -199,7 +198,7 @@ def test_words_and_pages_say_local_time_and_name_the_zone(trips: Trajectories) -
     assert data["ahead"] == [[0, 0], [changed, 3600]]
 
 
-def test_events_say_local_time_and_name_the_zone(trips: Trajectories, in_lisbon: IRLDetector) -> None:
+def test_events_say_local_time_and_name_the_zone(trips: Trajectories, in_lisbon: Detector) -> None:
     last = trips.agent("p00")[-1:]
     later = last.columns["time"] + 180 * 86_400.0
     fixes = zip(later.tolist(), last.columns["lat"].tolist(), last.columns["lon"].tolist(), strict=True)

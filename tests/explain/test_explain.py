@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.projection import Projection
 from astray.explain import Explanation, Reason
 from astray.explain.expected_way import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
@@ -131,12 +131,12 @@ def test_the_expected_way_ends_not_far_behind_the_trip() -> None:
 
 
 @pytest.fixture(scope="module")
-def walker() -> IRLDetector:
+def walker() -> Detector:
     past = Trajectories.concat([line(80, f"t{i}", i) for i in range(12)])
-    return IRLDetector(iterations=1, seed=0).fit(past)
+    return Detector(iterations=1, seed=0).fit(past)
 
 
-def test_each_fix_says_how_many_past_trips_came_through(walker: IRLDetector) -> None:
+def test_each_fix_says_how_many_past_trips_came_through(walker: Detector) -> None:
     known, elsewhere = line(80, "new", 30), line(80, "far", 30, lon=7.5)
     said = walker.explain(known)
     assert said.passed.shape == (80,)
@@ -146,7 +146,7 @@ def test_each_fix_says_how_many_past_trips_came_through(walker: IRLDetector) -> 
     assert np.nanmax(walker.explain(line(80, "t3", 3)).passed) == 11.0
 
 
-def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLDetector) -> None:
+def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: Detector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5))
     assert said.leave == said.eps / 2
     assert said.segments
@@ -156,7 +156,7 @@ def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLD
     assert said.aspect in walker.posterior_.aspects
 
 
-def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
+def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: Detector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5), eps=-2.0)
     (segment, *_) = said.segments
     whole = replace(said, aspect="place", segments=(segment,), score=-5.0, trip_normality=-5.0)
@@ -168,16 +168,16 @@ def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: IRL
     assert "out of place" not in str(replace(alike, score=0.0, segments=()))
 
 
-def test_segments_open_at_the_threshold_that_decides_on_the_trip(walker: IRLDetector) -> None:
+def test_segments_open_at_the_threshold_that_decides_on_the_trip(walker: Detector) -> None:
     trip = line(80, "far", 30, lon=7.5)
     before = walker.explain(trip)
     lowest = min(float(np.nanmin(before.normality)), before.score)
-    strict = IRLDetector.set_params(copy.copy(walker), eps=lambda trips: np.full(len(trips), lowest - 1.0))
+    strict = Detector.set_params(copy.copy(walker), eps=lambda trips: np.full(len(trips), lowest - 1.0))
     said = strict.explain(trip)
     assert (said.eps, said.leave) == (lowest - 1.0, (lowest - 1.0) / 2)
     assert said.decision == "normal"
     assert not said.segments
-    by_hour = IRLDetector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=-2.0))
+    by_hour = Detector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=-2.0))
     same, plain = by_hour.explain(trip), walker.explain(trip)
     assert [(s.start, s.stop) for s in same.segments] == [(s.start, s.stop) for s in plain.segments]
 
@@ -221,15 +221,15 @@ def days(n: int) -> list[Trajectories]:
 
 
 @pytest.fixture(scope="module")
-def ann() -> IRLDetector:
-    return IRLDetector(eps=-2.0, seed=0).fit(Trajectories.concat(days(28)))
+def ann() -> Detector:
+    return Detector(eps=-2.0, seed=0).fit(Trajectories.concat(days(28)))
 
 
 def groups_of(said: Explanation) -> list[str]:
     return [reason.group for reason in said.reasons]
 
 
-def test_the_scores_of_an_explanation_are_those_of_the_table(ann: IRLDetector) -> None:
+def test_the_scores_of_an_explanation_are_those_of_the_table(ann: Detector) -> None:
     trips = [drive("usual", 40, EIGHT, HOME, WORK), drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0))]
     for trip in trips:
         said, (row,) = ann.explain(trip), ann.score(trip).rows(named=True)
@@ -239,7 +239,7 @@ def test_the_scores_of_an_explanation_are_those_of_the_table(ann: IRLDetector) -
         assert of_trip == {name: row[name] for name in of_trip}
 
 
-def test_a_trip_to_a_new_place_never_ended_there(ann: IRLDetector) -> None:
+def test_a_trip_to_a_new_place_never_ended_there(ann: Detector) -> None:
     said = ann.explain(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)))
     assert said.decision != "normal"
     assert "never ended here before (0 of 112 past trips)" in [reason.words for reason in said.reasons]
@@ -250,7 +250,7 @@ def test_a_trip_to_a_new_place_never_ended_there(ann: IRLDetector) -> None:
     assert min(effects) >= MATERIAL
 
 
-def test_somebody_elses_trip_is_all_new(ann: IRLDetector) -> None:
+def test_somebody_elses_trip_is_all_new(ann: Detector) -> None:
     said = ann.explain(drive("strange", 40, EIGHT, (3000.0, 6000.0), (7000.0, 9000.0)))
     words = [reason.words for reason in said.reasons]
     assert "all of the way is new" in words
@@ -260,7 +260,7 @@ def test_somebody_elses_trip_is_all_new(ann: IRLDetector) -> None:
     assert "hour" not in groups_of(said)
 
 
-def test_a_usual_trip_at_a_wrong_hour_names_the_hour(ann: IRLDetector) -> None:
+def test_a_usual_trip_at_a_wrong_hour_names_the_hour(ann: Detector) -> None:
     said = ann.explain(drive("night", 40, 2.5 * 3600.0, HOME, WORK))
     assert said.decision != "normal"
     assert groups_of(said)[0] == "hour"
@@ -269,7 +269,7 @@ def test_a_usual_trip_at_a_wrong_hour_names_the_hour(ann: IRLDetector) -> None:
     assert "at this hour" in ann.explain(drive("early", 40, 20.5 * 3600.0, HOME, WORK)).reasons[0].words
 
 
-def test_a_speed_and_a_stop_are_named(ann: IRLDetector) -> None:
+def test_a_speed_and_a_stop_are_named(ann: Detector) -> None:
     fast = ann.explain(drive("fast", 40, EIGHT, HOME, WORK, speed=40.0))
     assert groups_of(fast)[0] == "speed"
     waits = [drive("a", 40, EIGHT, HOME, (2000.0, 0.0)), drive("b", 40, EIGHT + 45 * 60.0, (2000.0, 0.0), WORK)]
@@ -284,7 +284,7 @@ def test_a_speed_and_a_stop_are_named(ann: IRLDetector) -> None:
     assert {"duration", "standing"} & set(groups_of(stood))
 
 
-def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: IRLDetector) -> None:
+def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: Detector) -> None:
     assert ann.featurizer_ is not None
     slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
     habit = alike("start", "stop", "duration", size=500.0)
@@ -294,7 +294,7 @@ def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: IRLDete
     assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
 
-def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:
+def test_a_normal_trip_gives_no_reasons_in_words(ann: Detector) -> None:
     said = ann.explain(drive("usual", 40, EIGHT, HOME, WORK))
     assert said.decision == "normal"
     assert said.why == ""
@@ -305,7 +305,7 @@ def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:
     assert "\n  one thing; another\n" in str(doubted)
 
 
-def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
+def test_where_others_go_is_said_if_it_counts(ann: Detector) -> None:
     featurizer = ann.featurizer_
     assert featurizer is not None
     crowd = Trajectories.concat(
@@ -324,7 +324,7 @@ def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
 
 def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:
     past = Trajectories.concat([line(40, f"t{i}", i) for i in range(6)])
-    paper = IRLDetector(preset="kdd19", iterations=1, seed=0).fit(past)
+    paper = Detector(preset="kdd19", iterations=1, seed=0).fit(past)
     said, (row,) = (
         paper.explain(line(40, "far", 30, lon=7.5)),
         paper.score(line(40, "far", 30, lon=7.5)).rows(named=True),
@@ -360,7 +360,7 @@ def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
     return put_back(KNOWN, own, typical, chosen)[0]
 
 
-def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IRLDetector) -> None:
+def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: Detector) -> None:
     assert ann.reward_.reference is not None
     typical = ann.reward_.reference.typical[3].astype(float)
     assert ann.featurizer_ is not None

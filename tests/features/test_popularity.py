@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import astray
-from astray import FleetDetector, IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import DataError
 from astray.features.familiarity import Habit, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -49,13 +49,13 @@ def others(people: Trajectories) -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def detector(mine: Trajectories, others: Trajectories) -> IRLDetector:
-    return IRLDetector(**QUICK).fit(mine[:-5], population=others)
+def detector(mine: Trajectories, others: Trajectories) -> Detector:
+    return Detector(**QUICK).fit(mine[:-5], population=others)
 
 
 @pytest.fixture(scope="module")
-def fleet(people: Trajectories) -> FleetDetector:
-    return FleetDetector(**QUICK).fit(people)
+def fleet(people: Trajectories) -> Detector:
+    return Detector(**QUICK).fit(people)
 
 
 def places(*metres: float) -> Steps:
@@ -143,7 +143,7 @@ class TestInAView:
 class TestADetector:
     """Kept, updated, forgotten."""
 
-    def test_a_file_holds_it(self, detector: IRLDetector, others: Trajectories, tmp_path: Path) -> None:
+    def test_a_file_holds_it(self, detector: Detector, others: Trajectories, tmp_path: Path) -> None:
         assert detector.featurizer_ is not None
         assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
         detector.save(tmp_path / "model")
@@ -154,13 +154,13 @@ class TestADetector:
         self, mine: Trajectories, others: Trajectories
     ) -> None:
         few = Trajectories.concat([others.agent(a)[:3] for a in ("p01", "p02")])
-        alone, among = IRLDetector(**QUICK).fit(mine[:-5]), IRLDetector(**QUICK).fit(mine[:-5], population=few)
+        alone, among = Detector(**QUICK).fit(mine[:-5]), Detector(**QUICK).fit(mine[:-5], population=few)
         assert among.reward_ is alone.reward_ is pretrained()
         assert not np.allclose(alone.score_samples(others[:9]), among.score_samples(others[:9]))
 
     def test_an_update_puts_others_in_and_whoever_joins_out(self, mine: Trajectories, others: Trajectories) -> None:
         known, new = others.without("p05"), others.agent("p05")
-        detector = IRLDetector(**QUICK).fit(mine[:-5], population=known)
+        detector = Detector(**QUICK).fit(mine[:-5], population=known)
         detector.partial_fit(mine[-5:], population=new)
         assert detector.featurizer_ is not None
         assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
@@ -176,15 +176,15 @@ class TestForgetting:
     """Somebody of the population leaves a model that is another's."""
 
     @pytest.fixture
-    def named(self, mine: Trajectories, others: Trajectories) -> IRLDetector:
+    def named(self, mine: Trajectories, others: Trajectories) -> Detector:
         """A model that holds somebody, whose name others' begin with, in every place that it can."""
         trips = Trajectories.concat([others.without("p02"), claimed(others.agent("p02"), "zoë")])
         trips = Trajectories.concat([trips, claimed(others.agent("p03")[:9], "zoë/b")])
-        detector = IRLDetector(**QUICK).fit(mine[:-5], population=trips)
+        detector = Detector(**QUICK).fit(mine[:-5], population=trips)
         return detector.partial_fit(claimed(others.agent("p02")[:2], "zoë"), y=-1)
 
     def test_no_byte_of_the_name_or_of_the_places_is_left(
-        self, named: IRLDetector, mine: Trajectories, others: Trajectories, tmp_path: Path
+        self, named: Detector, mine: Trajectories, others: Trajectories, tmp_path: Path
     ) -> None:
         assert named.featurizer_ is not None
         before = named.featurizer_.popularity.agents
@@ -198,13 +198,13 @@ class TestForgetting:
         named.forget("zoë")
         named.save(tmp_path / "model")
         assert not holds(tmp_path / "model", "zoë", only_there)
-        never = IRLDetector(**QUICK).fit(mine[:-5], population=others.without("p02"))
+        never = Detector(**QUICK).fit(mine[:-5], population=others.without("p02"))
         assert never.featurizer_ is not None
         assert named.featurizer_.popularity.agents.trip_ids == never.featurizer_.popularity.agents.trip_ids
         assert np.array_equal(named.featurizer_.popularity.agents.keys, never.featurizer_.popularity.agents.keys)
         assert np.isfinite(astray.load(tmp_path / "model").score_samples(mine[-5:])).all()
 
-    def test_whose_name_only_begins_so_stays(self, named: IRLDetector, others: Trajectories) -> None:
+    def test_whose_name_only_begins_so_stays(self, named: Detector, others: Trajectories) -> None:
         assert named.featurizer_ is not None
         named.partial_fit(claimed(others.agent("p03")[:1], "zoë/b"), y=-1)
         named.forget("zoë")
@@ -213,7 +213,7 @@ class TestForgetting:
 
     def test_a_member_of_a_pool_leaves_with_its_trips(self, people: Trajectories, tmp_path: Path) -> None:
         pool = people[np.isin(people.agent_ids, ["p00", "p01", "p02"])]
-        detector = IRLDetector(**QUICK).fit(pool, population=people.agent("p03"))
+        detector = Detector(**QUICK).fit(pool, population=people.agent("p03"))
         detector.forget("p02")
         detector.save(tmp_path / "model")
         assert b"p02" not in (tmp_path / "model").read_bytes()
@@ -222,7 +222,7 @@ class TestForgetting:
         assert detector.featurizer_ is not None
         assert len(detector.featurizer_.memory) == len(detector.own_.trips)
 
-    def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: IRLDetector, tmp_path: Path) -> None:
+    def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: Detector, tmp_path: Path) -> None:
         named.save(tmp_path / "before")
         with pytest.raises(DataError, match="knows nobody named 'nobody'"):
             named.forget("nobody")
@@ -242,7 +242,7 @@ def holds(file: Path, name: str, keys: NDArray[Any]) -> bool:
 class TestAFleet:
     """What all see, each without itself."""
 
-    def test_agents_that_taught_do_not_count_for_themselves(self, fleet: FleetDetector, people: Trajectories) -> None:
+    def test_agents_that_taught_do_not_count_for_themselves(self, fleet: Detector, people: Trajectories) -> None:
         assert len(fleet.popularity_.agents) == len(people.agents)
         one, featurizer = people.agent("p02"), fleet.agent_model("p02").featurizer
         visits = featurizer.popularity.agents
@@ -252,11 +252,11 @@ class TestAFleet:
         assert np.array_equal(TestInAView.statistics(featurizer, one), TestInAView.statistics(rest, one))
 
     def test_a_file_holds_it_and_forgetting_takes_it_out(
-        self, fleet: FleetDetector, people: Trajectories, tmp_path: Path
+        self, fleet: Detector, people: Trajectories, tmp_path: Path
     ) -> None:
         fleet.save(tmp_path / "fleet")
         back = astray.load(tmp_path / "fleet")
-        assert isinstance(back, FleetDetector)
+        assert isinstance(back, Detector)
         assert back.score(people[:20]).equals(fleet.score(people[:20]))
         back.forget("p04")
         others = popularity_of(people.without("p04"), fleet.featurizer_config_)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astray import FleetDetector, IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.features import featurizer as looking
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import paths_of
@@ -94,10 +94,10 @@ def test_a_fit_cleans_each_fix_once_in_each_frame_of_metres(monkeypatch: pytest.
         cleaned.update(dict.fromkeys(rest.agents, 0))
         return found
 
-    IRLDetector().fit(mine)
+    Detector().fit(mine)
     assert cleaned["p00"] == mine.n_rows
-    IRLDetector(iterations=1).fit(mine, population=rest)
+    Detector(iterations=1).fit(mine, population=rest)
     assert cleaned["p00"] == 2 * mine.n_rows  # in the two fits
     assert times() == {2.0}
-    FleetDetector(iterations=1).fit(rest)
+    Detector(iterations=1).fit(rest)
     assert max(times()) <= 3.0  # as teachers, where they go, and in each agent's own metres

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from astray import FleetDetector, Trajectories, load, read
+from astray import Detector, Trajectories, load, read
 from astray.core.errors import AstrayError
 from astray.core.writers import fixes_and_trips, write_table
 from astray.jobs.cluster import check_address, connected
@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("cluster")
     trips = city(people=8, days=12, seed=6).trips
     few = Trajectories.concat([trips.agent(agent)[:6] for agent in trips.agents[:3]])
-    FleetDetector(iterations=1, seed=0).fit(few).save(home / "fleet.astray")
+    Detector(iterations=1, seed=0).fit(few).save(home / "fleet.astray")
     mixed = trips[np.random.default_rng(0).permutation(len(trips))]
     (home / "trips").mkdir()
     for k in range(3):
@@ -277,7 +277,7 @@ def test_loopback_and_tls_are_taken(address: str):
 def test_what_a_cluster_enrolled_is_a_fleet(home: Path, cluster: Cluster):
     finished(run(home, "enroll", cluster))
     fleet = load(home / "larger.astray")
-    assert isinstance(fleet, FleetDetector)
-    assert len(fleet.members_) == 8
-    assert all(fleet.members_.counted(agent).measured for agent in fleet.agents)  # type: ignore[union-attr]
+    assert isinstance(fleet, Detector)
+    assert len(fleet.memories_) == 8
+    assert all(fleet.memories_.peek(agent).measured for agent in fleet.agents)  # type: ignore[union-attr]
     result(home, "enroll")

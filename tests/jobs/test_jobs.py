@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.cli import main
 from astray.core.processes import Drain, spread
 from astray.core.settings import Settings
@@ -40,7 +40,7 @@ def kept(trips: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fleet that knows a little of three people."""
     path = tmp_path_factory.mktemp("jobs") / "fleet.astray"
     few = Trajectories.concat([trips.agent(agent)[:5] for agent in ("p00", "p01", "p02")])
-    FleetDetector(iterations=1).fit(few).save(path)
+    Detector(iterations=1).fit(few).save(path)
     return path
 
 
@@ -71,7 +71,7 @@ def whole(model: Path) -> bytes:
 def test_any_executor_enrols_what_python_does_in_one_go(trips: Trajectories, kept: Path, tmp_path: Path):
     plain = copied(kept, tmp_path, "plain.astray")
     fleet = astray.load(plain)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     n = fleet.enroll(trips)
     fleet.save(plain)
     with ThreadPoolExecutor(2) as threads:
@@ -233,7 +233,7 @@ def test_parts_of_a_fit_have_one_reward_and_their_own_agents(folder: Path, trips
             == 0
         )
     one, two = (astray.load(home / f"{i}.astray") for i in (1, 2))
-    assert isinstance(one, FleetDetector)
-    assert isinstance(two, FleetDetector)
+    assert isinstance(one, Detector)
+    assert isinstance(two, Detector)
     assert sorted([*one.agents, *two.agents]) == sorted(trips.agents)
     assert one._shared() == two._shared()

@@ -1,4 +1,4 @@
-"""IRLDetector: what it says of trips, what it keeps, what it forgets, and what it never learns."""
+"""Detector: what it says of trips, what it keeps, what it forgets, and what it never learns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import astray
-from astray import ByContext, ByHour, IRLDetector, Trajectories, TripId
+from astray import ByContext, ByHour, Detector, Trajectories, TripId
 from astray.core.errors import DataError, ModelFileError, NotFittedError, TrainingError, UnknownAgentWarning
 from astray.explain.segment_words import counts_in_words, familiar_counts
 from astray.features.context import ContextSpec
@@ -76,12 +76,12 @@ def new(sim: Simulation) -> Trajectories:
 def fitted(mine: Trajectories, others: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a detector; each test opens its own."""
     path = tmp_path_factory.mktemp("models") / "p00.astray"
-    IRLDetector(**QUICK, seed=0).fit(mine, population=others[::3]).save(path)
+    Detector(**QUICK, seed=0).fit(mine, population=others[::3]).save(path)
     return path
 
 
 @pytest.fixture
-def detector(fitted: Path) -> IRLDetector:
+def detector(fitted: Path) -> Detector:
     return opened(fitted)
 
 
@@ -89,18 +89,18 @@ def detector(fitted: Path) -> IRLDetector:
 def fitted_alone(mine: Trajectories, others: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a detector with a reward of its own."""
     path = tmp_path_factory.mktemp("models") / "own.astray"
-    IRLDetector(**OWN, seed=0).fit(mine, population=others[:60]).save(path)
+    Detector(**OWN, seed=0).fit(mine, population=others[:60]).save(path)
     return path
 
 
 @pytest.fixture
-def alone(fitted_alone: Path) -> IRLDetector:
+def alone(fitted_alone: Path) -> Detector:
     return opened(fitted_alone)
 
 
-def opened(path: Path) -> IRLDetector:
+def opened(path: Path) -> Detector:
     detector = astray.load(path)
-    assert isinstance(detector, IRLDetector)
+    assert isinstance(detector, Detector)
     return detector
 
 
@@ -123,12 +123,12 @@ def renamed(trips: Trajectories, *names: str) -> Trajectories:
 class TestParameters:
     def test_the_constructor_only_stores(self) -> None:
         weights = {"explore": 1.0}
-        detector = IRLDetector(weights=weights, iterations=-3, preset="none such")
+        detector = Detector(weights=weights, iterations=-3, preset="none such")
         assert detector.weights is weights
         assert detector.get_params()["iterations"] == -3
         assert not [name for name in vars(detector) if name.endswith("_")]
 
-    def test_scikit_learn_clones_it_without_what_was_learned(self, detector: IRLDetector) -> None:
+    def test_scikit_learn_clones_it_without_what_was_learned(self, detector: Detector) -> None:
         detector.set_params(eps=-3.0, weights={"explore": 1.0})
         copy = clone(detector)
         assert copy is not detector
@@ -138,10 +138,10 @@ class TestParameters:
 
     def test_unknown_ones_are_refused(self) -> None:
         with pytest.raises(DataError, match="no parameter 'epsilon'"):
-            IRLDetector().set_params(epsilon=1)
+            Detector().set_params(epsilon=1)
 
     def test_a_representation_says_what_is_not_the_default(self) -> None:
-        assert repr(IRLDetector(seed=3, eps=None)) == "IRLDetector(seed=3)"
+        assert repr(Detector(seed=3, eps=None)) == "Detector(seed=3)"
 
     @pytest.mark.parametrize(
         ("params", "message"),
@@ -161,12 +161,12 @@ class TestParameters:
     )
     def test_wrong_ones_are_refused_by_fit(self, params: dict[str, Any], message: str, mine: Trajectories) -> None:
         with pytest.raises(DataError, match=message):
-            IRLDetector(**params).fit(mine[:3])
+            Detector(**params).fit(mine[:3])
 
     def test_experts_may_give_whole_configurations(self, mine: Trajectories) -> None:
         given = LearnConfig(iterations=9, updates=2, rollouts=0, imagined=20)
         featurizer = FeaturizerConfig(encoder="fourier", interval=60.0)
-        detector = IRLDetector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
+        detector = Detector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
         assert restore(LearnConfig, detector.config_).updates == 2
         assert len(detector.training_history_) == 1
         assert detector.posterior_.n_heads == 3
@@ -175,7 +175,7 @@ class TestParameters:
 
     def test_the_paper_s_preset_sees_raw_coordinates_and_means_plain_means(self, mine: Trajectories) -> None:
         config = {"updates": 2, "rollouts": 8}
-        detector = IRLDetector(preset="kdd19", iterations=2, config=config).fit(mine[:8])
+        detector = Detector(preset="kdd19", iterations=2, config=config).fit(mine[:8])
         assert detector.featurizer_ is not None
         assert detector.featurizer_.names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
         table = detector.score(mine[:8])
@@ -190,14 +190,14 @@ class TestParameters:
         own = {k: v for k, v in ONCE.items() if k != "encoder"}
         by_clock = FeaturizerConfig(context=ContextSpec(weekday=True))
         for params, shared in (({}, True), ({"featurizer": by_clock}, False), ({"encoder": "raw"}, False)):
-            detector = IRLDetector(**own, **params).fit(mine[:8])
+            detector = Detector(**own, **params).fit(mine[:8])
             assert detector.is_shared == shared
             assert np.isfinite(detector.score_samples(mine[8:12])).all()
 
 
 class TestScores:
     def test_strangers_trips_score_lower_than_one_s_own(
-        self, detector: IRLDetector, new: Trajectories, others: Trajectories
+        self, detector: Detector, new: Trajectories, others: Trajectories
     ) -> None:
         own, strange = detector.score_samples(new), detector.score_samples(others[60:])
         assert np.median(own) > np.median(strange) + 3.0
@@ -207,12 +207,12 @@ class TestScores:
     def test_with_nothing_but_its_own_trips_counted_too(
         self, mine: Trajectories, new: Trajectories, sim: Simulation
     ) -> None:
-        detector = IRLDetector().fit(mine)
+        detector = Detector().fit(mine)
         assert detector.reward_ is pretrained()
         assert (detector.predict(sim.trips.agent("p02")) == -1).mean() > 0.8
         assert (detector.predict(new) == -1).mean() < 0.15
 
-    def test_all_ways_of_asking_agree(self, detector: IRLDetector, new: Trajectories, others: Trajectories) -> None:
+    def test_all_ways_of_asking_agree(self, detector: Detector, new: Trajectories, others: Trajectories) -> None:
         trips = Trajectories.concat([new, claimed(others[-10:], "p00")])
         table = detector.score(trips)
         score = table["score"].to_numpy()
@@ -231,7 +231,7 @@ class TestScores:
         ]
 
     def test_trips_score_the_same_one_by_one_together_and_in_any_order(
-        self, detector: IRLDetector, new: Trajectories, others: Trajectories
+        self, detector: Detector, new: Trajectories, others: Trajectories
     ) -> None:
         trips = Trajectories.concat([new[:6], others[-6:]])
         together = detector.score_samples(trips)
@@ -240,7 +240,7 @@ class TestScores:
         order = np.random.default_rng(0).permutation(len(trips))
         assert np.allclose(detector.score_samples(trips[order]), together[order], atol=1e-5)
 
-    def test_a_low_trip_always_says_where(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_a_low_trip_always_says_where(self, detector: Detector, others: Trajectories) -> None:
         table = detector.score(others)
         low = table.filter(pl.col("p_value") <= 0.02)
         assert len(low) > 20
@@ -249,7 +249,7 @@ class TestScores:
         assert (low["segment_normality"] < 0).all()
         assert low["aspect"].is_in(["place", "route", "manner", "time"]).all()
 
-    def test_one_trip_through_the_lens(self, detector: IRLDetector, new: Trajectories) -> None:
+    def test_one_trip_through_the_lens(self, detector: Detector, new: Trajectories) -> None:
         agent_model = detector.agent_model("p00")
         assert detector.reward_.trip is not None
         featurized = agent_model.featurizer.featurize(new[0])
@@ -263,18 +263,18 @@ class TestScores:
         assert agent_model.unfinished.trip != agent_model.calibration.trip
 
     def test_chunks_and_threads_change_nothing(
-        self, detector: IRLDetector, others: Trajectories, monkeypatch: pytest.MonkeyPatch
+        self, detector: Detector, others: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = others[:40]
         whole, per_fix = detector.score(trips), detector.score_fixes(trips)
         sizes: list[int] = []
-        see = IRLDetector._featurize
+        see = Detector._featurize
 
-        def watched(self: IRLDetector, part: Trajectories, every: bool = False) -> Any:
+        def watched(self: Detector, part: Trajectories, every: bool = False) -> Any:
             sizes.append(part.n_rows)
             return see(self, part, every)
 
-        monkeypatch.setattr(IRLDetector, "_featurize", watched)
+        monkeypatch.setattr(Detector, "_featurize", watched)
         monkeypatch.setattr("astray.model.estimator.CHUNK_FIXES", 1000)
         threaded = detector.set_params(n_jobs=2)
         assert np.allclose(threaded.score(trips)["score"].to_numpy(), whole["score"].to_numpy(), atol=1e-5)
@@ -285,7 +285,7 @@ class TestScores:
         assert len(sizes) > 3
         assert max(sizes) <= max(1000, int(trips.lengths.max()))
 
-    def test_every_fix_has_a_row_and_the_receiver_s_faults_have_no_score(self, detector: IRLDetector) -> None:
+    def test_every_fix_has_a_row_and_the_receiver_s_faults_have_no_score(self, detector: Detector) -> None:
         jump = straight(40, "jump")
         lat = jump.columns["lat"].copy()
         lat[20] += 3.0
@@ -302,23 +302,23 @@ class TestScores:
         assert (good["lo"] <= good["normality"]).all()
         assert table["time"].dt.epoch("s").to_list() == time.astype(int).tolist()
 
-    def test_a_trip_without_a_usable_fix_is_for_review(self, detector: IRLDetector, monkeypatch: Any) -> None:
-        see = IRLDetector._featurize
+    def test_a_trip_without_a_usable_fix_is_for_review(self, detector: Detector, monkeypatch: Any) -> None:
+        see = Detector._featurize
 
-        def blind(self: IRLDetector, trips: Trajectories, every: bool = False) -> Any:
+        def blind(self: Detector, trips: Trajectories, every: bool = False) -> Any:
             seen = see(self, trips, every)
             keep = np.zeros(len(seen.trip), bool)
             rows = {name: getattr(seen, name)[keep] for name in ("features", "trip", "time", "weight", "row")}
             return seen._replace(**rows, statistics=np.full_like(seen.statistics, np.nan))
 
-        monkeypatch.setattr(IRLDetector, "_featurize", blind)
+        monkeypatch.setattr(Detector, "_featurize", blind)
         table = detector.score(straight(5, "blind"))
         assert table["decision"].to_list() == ["review"]
         assert table["score"].null_count() == 1
         assert table["aspect"].null_count() == 1
 
     def test_scoring_never_changes_the_model(
-        self, detector: IRLDetector, fitted: Path, new: Trajectories, tmp_path: Path
+        self, detector: Detector, fitted: Path, new: Trajectories, tmp_path: Path
     ) -> None:
         detector.score(new)
         detector.score_fixes(new)
@@ -327,7 +327,7 @@ class TestScores:
         assert (tmp_path / "after").read_bytes() == fitted.read_bytes()
 
     def test_somebody_elses_trips_are_unknown_and_never_normal(
-        self, detector: IRLDetector, alone: IRLDetector, new: Trajectories
+        self, detector: Detector, alone: Detector, new: Trajectories
     ) -> None:
         # The agent's own trips in another name: so normal that only the name speaks against them.
         for model in (detector, alone):
@@ -343,19 +343,19 @@ class TestScores:
                 assert model.explain(both, -1).decision == "review"
             assert model.unknown_agents(both) == ["stranger"]
 
-    def test_trips_without_a_name_may_be_the_agents_own(self, detector: IRLDetector, new: Trajectories) -> None:
+    def test_trips_without_a_name_may_be_the_agents_own(self, detector: Detector, new: Trajectories) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UnknownAgentWarning)
             assert "normal" in detector.decide(claimed(new, ""))
 
-    def test_what_cannot_be_scored_is_refused(self, detector: IRLDetector, new: Trajectories) -> None:
+    def test_what_cannot_be_scored_is_refused(self, detector: Detector, new: Trajectories) -> None:
         with pytest.raises(DataError, match="fitted on GPS fixes"):
             detector.score(Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))]))
         with pytest.raises(DataError, match="no trajectories"):
             detector.score(new[:0])
         assert len(detector.score_samples(new[:0])) == 0
         with pytest.raises(NotFittedError, match="call fit"):
-            IRLDetector().score(new)
+            Detector().score(new)
 
 
 class TestNames:
@@ -364,14 +364,14 @@ class TestNames:
         renamed = Trajectories(
             trips.columns, trips.offsets, trips.agent_ids, [f"2008/{i}" if i % 2 else f"{i}" for i in range(len(trips))]
         )
-        quick = IRLDetector().fit(renamed)
+        quick = Detector().fit(renamed)
         quick.partial_fit(anomalous=["2", "p00/2008/3"])
         assert quick.anomalous_ == {TripId("p00", "2"), TripId("p00", "2008/3")}
         with pytest.raises(DataError, match="'1'"):
             quick.partial_fit(anomalous=["1"])
 
     def test_a_pool_knows_all_its_agents_however_few_trips_are_kept(self, sim: Simulation, tmp_path: Path) -> None:
-        quick = IRLDetector(keep=1, iterations=1).fit(sim.trips[::5])
+        quick = Detector(keep=1, iterations=1).fit(sim.trips[::5])
         assert sorted(quick.agents) == ["p00", "p01", "p02", "p03"]
         quick.save(tmp_path / "pool.astray")
         assert opened(tmp_path / "pool.astray").agents == quick.agents
@@ -379,7 +379,7 @@ class TestNames:
 
 class TestDecisions:
     def test_low_scores_are_anomalies_only_if_the_heads_agree_and_history_stands_behind_them(
-        self, detector: IRLDetector, others: Trajectories
+        self, detector: Detector, others: Trajectories
     ) -> None:
         trips = claimed(others[60:], "p00")
         usual = detector.decide(trips)
@@ -390,7 +390,7 @@ class TestDecisions:
         short = detector.set_params(min_history=10_000).decide(trips)
         assert np.array_equal(short, doubtful)
 
-    def test_thresholds_are_choices_after_fitting(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_thresholds_are_choices_after_fitting(self, detector: Detector, others: Trajectories) -> None:
         trips = claimed(others[60:], "p00")
         loose, strict = (int((detector.decide(trips, eps=e) != "normal").sum()) for e in (-1.0, -4.0))
         assert loose > strict
@@ -404,7 +404,7 @@ class TestDecisions:
         detector.set_params(eps=None, false_alarm_rate=0.3)
         assert np.array_equal(detector.predict(trips) == -1, p <= 0.3)
 
-    def test_thresholds_by_hour_and_by_context(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_thresholds_by_hour_and_by_context(self, detector: Detector, others: Trajectories) -> None:
         trips = claimed(others[60:], "p00")
         score = detector.score(trips)["score"].to_numpy()
         hour = (trips.columns["time"][trips.offsets[:-1]] % 86_400 // 3600).astype(int)
@@ -422,7 +422,7 @@ class TestDecisions:
         with pytest.raises(DataError, match="for each of the"):
             detector.decide(trips, eps=lambda t: np.zeros(3))
 
-    def test_a_rate_of_false_alarms_is_a_bound_on_p_values(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_a_rate_of_false_alarms_is_a_bound_on_p_values(self, detector: Detector, others: Trajectories) -> None:
         trips = claimed(others[60:], "p00")
         p = detector.score(trips)["p_value"].to_numpy()
         for rate in (0.02, 0.2, 0.3, float(p.min()), float(np.median(p))):
@@ -432,7 +432,7 @@ class TestDecisions:
         with pytest.raises(DataError, match="between 0 and 1"):
             detector.decide(trips, false_alarm_rate=2.0)
 
-    def test_a_rate_is_a_threshold_like_any_other(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_a_rate_is_a_threshold_like_any_other(self, detector: Detector, others: Trajectories) -> None:
         trips, left_out = claimed(others[60:], "p00"), detector.calibration_.normal
         by_rate, by_eps = detector.score(trips, false_alarm_rate=0.5), detector.score(trips, eps=level(0.5, left_out))
         assert by_rate.equals(by_eps)  # segments open at it as well
@@ -462,7 +462,7 @@ class TestDecisions:
             level(0.5, Sample())
 
     def test_few_trips_promise_little(self, mine: Trajectories) -> None:
-        detector = IRLDetector(**ONCE).fit(mine[:30])
+        detector = Detector(**ONCE).fit(mine[:30])
         held_out = len(detector.calibration_.normal.scores)
         assert 1 <= held_out <= 12  # a fifth, by chance of their names; no trip that the heads have learned from
         with pytest.raises(DataError, match="cannot be told"):
@@ -474,7 +474,7 @@ class TestDecisions:
         assert np.array_equal(detector.decision_function(mine[30:]), score - level(0.9, detector.calibration_.normal))
 
     def test_where_the_reward_is_everybodys_a_few_trips_promise_it_too(self, mine: Trajectories) -> None:
-        detector = IRLDetector().fit(mine[:3])
+        detector = Detector().fit(mine[:3])
         assert detector.calibration_.normal.total >= 99
         assert set(detector.decide(mine[30:])) <= {"normal", "review"}
 
@@ -490,7 +490,7 @@ class TestFiles:
     def test_save_load_score_is_bit_identical(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted: Path
     ) -> None:
-        detector = IRLDetector(**QUICK, seed=0).fit(mine, population=others[::3])
+        detector = Detector(**QUICK, seed=0).fit(mine, population=others[::3])
         detector.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == fitted.read_bytes()  # the same seed, the same bytes
         loaded = opened(fitted)
@@ -507,7 +507,7 @@ class TestFiles:
     def test_so_it_is_for_a_reward_of_its_own(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted_alone: Path
     ) -> None:
-        detector = IRLDetector(**OWN, seed=0).fit(mine, population=others[:60])
+        detector = Detector(**OWN, seed=0).fit(mine, population=others[:60])
         detector.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == fitted_alone.read_bytes()
         loaded = opened(fitted_alone)
@@ -518,7 +518,7 @@ class TestFiles:
     def test_another_seed_is_another_model(self, mine: Trajectories, tmp_path: Path) -> None:
         files = []
         for seed in (0, 0, 1):
-            IRLDetector(**ONCE, seed=seed).fit(mine[:5]).save(tmp_path / "m")
+            Detector(**ONCE, seed=seed).fit(mine[:5]).save(tmp_path / "m")
             files.append(contents_of(tmp_path / "m").arrays["reward.step.layer.0.weight"])
         assert np.array_equal(files[0], files[1])
         assert not np.array_equal(files[0], files[2])
@@ -541,7 +541,7 @@ class TestFiles:
             "iterations": 1,
             "config": {"updates": 2, "rollouts": 4, "imagined": 10, "reward": {"random_prior": 0.5}},
         }
-        detector = IRLDetector(**quick, featurizer=featurizer, networks=2, heads=3).fit(dressed(mine[:8]))
+        detector = Detector(**quick, featurizer=featurizer, networks=2, heads=3).fit(dressed(mine[:8]))
         detector.save(tmp_path / "m")
         loaded = opened(tmp_path / "m")
         assert loaded.posterior_.n_heads == 6
@@ -551,7 +551,7 @@ class TestFiles:
         assert str(loaded.explain(dressed(new)))
 
     def test_loading_scoring_and_explaining_need_no_torch(
-        self, detector: IRLDetector, fitted: Path, new: Trajectories, tmp_path: Path
+        self, detector: Detector, fitted: Path, new: Trajectories, tmp_path: Path
     ) -> None:
         table = tmp_path / "trips.parquet"
         new.to_frame().write_parquet(table)
@@ -578,15 +578,15 @@ class TestFiles:
             import sys
             import astray, polars as pl
             trips = astray.Trajectories.from_frame(pl.read_parquet(sys.argv[1]))
-            detector = astray.IRLDetector().fit(trips[:-2])
+            detector = astray.Detector().fit(trips[:-2])
             detector.partial_fit(trips[-2:-1]).score(trips[-1])
             others = astray.Trajectories(trips.columns, trips.offsets, ["else"] * len(trips), trips.trajectory_ids)
-            astray.IRLDetector().fit(trips[:-2], population=others)  # too few to learn from
+            astray.Detector().fit(trips[:-2], population=others)  # too few to learn from
             assert not [m for m in ("torch", "sklearn") if m in sys.modules]
             """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(table)], check=True)
 
-    def test_thresholds_are_kept_and_functions_refused(self, detector: IRLDetector, tmp_path: Path) -> None:
+    def test_thresholds_are_kept_and_functions_refused(self, detector: Detector, tmp_path: Path) -> None:
         by_hour, by_call = ByHour({3: -3.0}, -2.0), ByContext("call", {"b": 1.0}, 2.0)
         detector.set_params(eps=by_hour, gamma=by_call).save(tmp_path / "m")
         loaded = opened(tmp_path / "m")
@@ -702,16 +702,16 @@ def with_strays() -> tuple[Trajectories, Trajectories, set[TripId]]:
 
 
 @pytest.fixture(scope="module")
-def suspicious(with_strays: tuple[Trajectories, Trajectories, set[TripId]]) -> IRLDetector:
+def suspicious(with_strays: tuple[Trajectories, Trajectories, set[TripId]]) -> Detector:
     mine, crowd, _ = with_strays
-    return IRLDetector(**QUICK, seed=0).fit(mine, population=crowd)
+    return Detector(**QUICK, seed=0).fit(mine, population=crowd)
 
 
 class TestStrays:
     """Somebody else's trips among those that it is to learn from."""
 
     def test_they_are_suspected_and_neither_remembered_nor_kept(
-        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
+        self, suspicious: Detector, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
     ) -> None:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
         assert found
@@ -725,12 +725,12 @@ class TestStrays:
         self, with_strays: tuple[Trajectories, Trajectories, set[TripId]], mine: Trajectories
     ) -> None:
         mixed, others, strays = with_strays
-        assert IRLDetector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
-        trusting = IRLDetector(suspect=False).fit(mixed)
+        assert Detector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
+        trusting = Detector(suspect=False).fit(mixed)
         assert trusting.suspects_ == ()
         assert trusting.featurizer_ is not None
         assert strays <= set(trusting.featurizer_.memory.trip_ids)
-        assert len(IRLDetector().fit(mine, population=others).suspects_) <= 1
+        assert len(Detector().fit(mine, population=others).suspects_) <= 1
 
     def test_trips_of_one_stranger_do_not_speak_for_each_other(
         self, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
@@ -739,15 +739,15 @@ class TestStrays:
         theirs = renamed(city(people=12, days=21, seed=0).trips.agent("p05")[5:9], "a", "b", "c", "d")
         more = Trajectories.concat([mine, theirs])
         mixed = Trajectories(more.columns, more.offsets, np.full(len(more), "p00"), more.trajectory_ids)
-        once, again = (IRLDetector(scaling={"rounds": n}).fit(mixed, population=crowd).suspects_ for n in (1, 5))
+        once, again = (Detector(scaling={"rounds": n}).fit(mixed, population=crowd).suspects_ for n in (1, 5))
         assert len(again) > len(once)
         assert set(again) <= strays | {TripId("p00", name) for name in "abcd"}
 
-    def test_a_file_holds_their_names(self, suspicious: IRLDetector, tmp_path: Path) -> None:
+    def test_a_file_holds_their_names(self, suspicious: Detector, tmp_path: Path) -> None:
         suspicious.save(tmp_path / "m.astray")
         assert opened(tmp_path / "m.astray").suspects_ == suspicious.suspects_
 
-    def test_confirmed_they_are_suspected_no_more(self, suspicious: IRLDetector, tmp_path: Path) -> None:
+    def test_confirmed_they_are_suspected_no_more(self, suspicious: Detector, tmp_path: Path) -> None:
         suspicious.save(tmp_path / "m.astray")
         again = opened(tmp_path / "m.astray")
         again.partial_fit(anomalous=again.suspects_[:2])
@@ -756,7 +756,7 @@ class TestStrays:
         assert not set(suspicious.suspects_[:2]) & set(again.featurizer_.memory.trip_ids)
 
     def test_given_again_they_are_judged_anew(
-        self, suspicious: IRLDetector, with_strays: tuple[Trajectories, Trajectories, set[TripId]], tmp_path: Path
+        self, suspicious: Detector, with_strays: tuple[Trajectories, Trajectories, set[TripId]], tmp_path: Path
     ) -> None:
         suspicious.save(tmp_path / "m.astray")
         mine, first = with_strays[0], suspicious.suspects_[0]
@@ -774,7 +774,7 @@ class TestGoingOn:
     def test_a_loaded_model_learns_on_as_the_first_one_would(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted: Path
     ) -> None:
-        first = IRLDetector(**QUICK, seed=0).fit(mine, population=others[::3])
+        first = Detector(**QUICK, seed=0).fit(mine, population=others[::3])
         for detector, name in ((first, "a"), (opened(fitted), "b")):
             detector.partial_fit(new[:6]).partial_fit(new[6:8])
             detector.save(tmp_path / name)
@@ -785,7 +785,7 @@ class TestGoingOn:
     def test_so_does_a_reward_of_its_own(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted_alone: Path
     ) -> None:
-        first = IRLDetector(**OWN, seed=0).fit(mine, population=others[:60])
+        first = Detector(**OWN, seed=0).fit(mine, population=others[:60])
         for detector, name in ((first, "a"), (opened(fitted_alone), "b")):
             detector.partial_fit(new[:6])
             detector.save(tmp_path / name)
@@ -793,14 +793,14 @@ class TestGoingOn:
         assert len(first.training_history_) > OWN["iterations"]
 
     def test_a_model_that_keeps_few_trips_goes_on_learning(self, mine: Trajectories, new: Trajectories) -> None:
-        forgetful = IRLDetector(keep=2).fit(mine)
+        forgetful = Detector(keep=2).fit(mine)
         forgetful.partial_fit(new)
         assert forgetful.n_trips_ == len(mine) + len(new)
         assert len(forgetful.own_.trips) == len(mine) + len(new)
         assert np.isfinite(forgetful.score_samples(new)).all()
 
     def test_a_population_teaches_later_too(self, mine: Trajectories, new: Trajectories, others: Trajectories) -> None:
-        detector = IRLDetector(**QUICK).fit(mine)
+        detector = Detector(**QUICK).fit(mine)
         assert detector.reward_ is pretrained()
         detector.partial_fit(new[:3], population=others[::3])
         assert detector.reward_ is not pretrained()
@@ -809,22 +809,20 @@ class TestGoingOn:
         learned = detector.reward_
         assert detector.partial_fit(new[3:5]).reward_ is learned
 
-    def test_new_habits_become_normal(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_new_habits_become_normal(self, detector: Detector, others: Trajectories) -> None:
         moved = others.agent("p01")[:20]
         before = detector.score_samples(moved[:10]).mean()
         detector.partial_fit(moved[10:])
         assert detector.score_samples(moved[:10]).mean() > before + 0.5
 
-    def test_a_trip_given_again_is_not_counted_twice(self, detector: IRLDetector, mine: Trajectories) -> None:
+    def test_a_trip_given_again_is_not_counted_twice(self, detector: Detector, mine: Trajectories) -> None:
         assert detector.featurizer_ is not None
         remembered = len(detector.featurizer_.memory)
         detector.partial_fit(mine[:3])
         assert len(detector.featurizer_.memory) == remembered
         assert detector.n_trips_ == len(mine)
 
-    def test_confirmed_anomalies_never_teach(
-        self, detector: IRLDetector, others: Trajectories, new: Trajectories
-    ) -> None:
+    def test_confirmed_anomalies_never_teach(self, detector: Detector, others: Trajectories, new: Trajectories) -> None:
         poison = others[60:70]
         scored = detector.score(Trajectories.concat([poison, new]))
         for k in range(3):
@@ -836,9 +834,7 @@ class TestGoingOn:
         assert again.equals(scored, null_equal=True)
         assert len(detector.anomalous_) == 40
 
-    def test_nor_do_they_among_normal_ones(
-        self, detector: IRLDetector, others: Trajectories, new: Trajectories
-    ) -> None:
+    def test_nor_do_they_among_normal_ones(self, detector: Detector, others: Trajectories, new: Trajectories) -> None:
         poison = others[60:66]
         mixed = Trajectories.concat([new[:4], poison])
         detector.partial_fit(mixed, y=[1] * 4 + [-1] * 6)
@@ -846,7 +842,7 @@ class TestGoingOn:
         assert not {*detector.featurizer_.memory.trip_ids, *detector.kept_.ids} & set(poison.ids)
         assert set(new[:4].trajectory_ids.tolist()) <= set(detector.kept_.trajectory_ids.tolist())
 
-    def test_what_proved_anomalous_is_taken_out(self, detector: IRLDetector, others: Trajectories) -> None:
+    def test_what_proved_anomalous_is_taken_out(self, detector: Detector, others: Trajectories) -> None:
         poison, later = others[60:64], renamed(others[60:64], *"wxyz")
         assert detector.featurizer_ is not None
         clean = detector.score_samples(later)
@@ -862,7 +858,7 @@ class TestGoingOn:
 
     def test_even_if_nothing_is_left(self, tmp_path: Path) -> None:
         trips = straight(50, "t0")
-        detector = IRLDetector().fit(trips).partial_fit(anomalous=["a/t0"])
+        detector = Detector().fit(trips).partial_fit(anomalous=["a/t0"])
         detector.save(tmp_path / "m")
         loaded = opened(tmp_path / "m")
         table = loaded.score(trips)
@@ -874,29 +870,29 @@ class TestGoingOn:
         loaded.partial_fit(straight(60, "t2"))
         assert loaded.kept_.trajectory_ids.tolist() == ["t2"]
 
-    def test_a_name_that_nobody_knows_is_refused(self, detector: IRLDetector) -> None:
+    def test_a_name_that_nobody_knows_is_refused(self, detector: Detector) -> None:
         with pytest.raises(DataError, match="no trip named 'p00-9999'"):
             detector.partial_fit(anomalous=["p00-9999"])
         with pytest.raises(DataError, match="'p00-9999'"):
-            IRLDetector(**QUICK).partial_fit(detector.kept_, anomalous=["p00-9999"])
+            Detector(**QUICK).partial_fit(detector.kept_, anomalous=["p00-9999"])
 
-    def test_labels_are_plus_or_minus_one(self, detector: IRLDetector, new: Trajectories) -> None:
+    def test_labels_are_plus_or_minus_one(self, detector: Detector, new: Trajectories) -> None:
         with pytest.raises(DataError, match=r"\+1 \(normal\) or -1"):
             detector.partial_fit(new, y=[0] * len(new))
         with pytest.raises(DataError, match="no trajectory to learn from"):
-            IRLDetector().fit(new, y=-1)
+            Detector().fit(new, y=-1)
 
     def test_the_first_call_fits(self, mine: Trajectories) -> None:
-        quick = IRLDetector()
+        quick = Detector()
         quick.partial_fit(mine[:5], anomalous=[str(mine.trajectory_ids[0])])
         assert quick.n_trips_ == 4
         assert quick.anomalous_ == {mine.ids[0]}
         with pytest.raises(DataError, match="nothing to learn from"):
-            IRLDetector().partial_fit()
+            Detector().partial_fit()
 
     def test_what_the_memory_lets_go_of_does_not_come_back(self, mine: Trajectories, new: Trajectories) -> None:
         featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=10))
-        detector = IRLDetector(featurizer=featurizer).fit(mine)
+        detector = Detector(featurizer=featurizer).fit(mine)
         detector.partial_fit(new[:4])
         assert detector.featurizer_ is not None
         names = {t.trajectory for t in detector.featurizer_.memory.trip_ids}
@@ -904,7 +900,7 @@ class TestGoingOn:
         assert set(detector.kept_.trajectory_ids.tolist()) <= names
 
     def test_a_breakdown_leaves_the_model_as_it_was(
-        self, alone: IRLDetector, fitted_alone: Path, new: Trajectories, tmp_path: Path
+        self, alone: Detector, fitted_alone: Path, new: Trajectories, tmp_path: Path
     ) -> None:
         learned_with = alone.config_
         alone.config_ = learned_with | {"learning_rate": 1e25}
@@ -917,7 +913,7 @@ class TestGoingOn:
         alone.save(tmp_path / "after")
         assert (tmp_path / "after").read_bytes() == fitted_alone.read_bytes()
 
-    def test_the_revived_policy_is_the_one_that_was_kept(self, alone: IRLDetector) -> None:
+    def test_the_revived_policy_is_the_one_that_was_kept(self, alone: Detector) -> None:
         assert alone.generated_ is not None
         assert alone.featurizer_ is not None
         actor = alone.generated_.actor
@@ -936,20 +932,20 @@ class TestGoingOn:
 
     def test_population_is_of_others(self, mine: Trajectories) -> None:
         with pytest.raises(DataError, match="no trip of another agent"):
-            IRLDetector().fit(mine, population=mine)
+            Detector().fit(mine, population=mine)
         with pytest.raises(DataError, match="two trajectories are called 'p00/p00-0000'"):
-            IRLDetector().fit(Trajectories.concat([mine, mine[:1]]))
+            Detector().fit(Trajectories.concat([mine, mine[:1]]))
 
 
 @pytest.fixture(scope="module")
-def walker() -> IRLDetector:
+def walker() -> Detector:
     """Somebody who has gone the same way north twenty times."""
     trips = Trajectories.concat([straight(60, f"t{i}", start=1.7e9 + 86_400 * i) for i in range(20)])
-    return IRLDetector().fit(trips)
+    return Detector().fit(trips)
 
 
 class TestExplanations:
-    def test_a_place_never_visited_in_words(self, walker: IRLDetector) -> None:
+    def test_a_place_never_visited_in_words(self, walker: Detector) -> None:
         away = fixes(45.0 + 4.5e-4 * np.arange(60), 7.0 + 6e-4 * np.arange(60), name="away", start=1.7e9 + 86_400 * 30)
         said = walker.explain(away, eps=-2.0)
         assert said.decision in ("anomaly", "review")
@@ -960,7 +956,7 @@ class TestExplanations:
         assert "away of a" in text
         assert "0 of 20 past trips" in text
 
-    def test_an_odd_hour_or_direction_in_words(self, walker: IRLDetector) -> None:
+    def test_an_odd_hour_or_direction_in_words(self, walker: Detector) -> None:
         assert walker.featurizer_ is not None
         assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
         late = walker.featurizer_.featurize(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
@@ -974,7 +970,7 @@ class TestExplanations:
         words, _ = counts_in_words(familiar_counts(returning, encoder, -1), encoder, -1)
         assert "in this direction" in words
 
-    def test_a_remembered_trip_does_not_vouch_for_itself(self, walker: IRLDetector) -> None:
+    def test_a_remembered_trip_does_not_vouch_for_itself(self, walker: Detector) -> None:
         assert walker.featurizer_ is not None
         assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
         steps = walker.featurizer_.featurize(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
@@ -983,7 +979,7 @@ class TestExplanations:
         assert words.startswith("19 of 19 past trips")
         assert counts["cell 150 m"] == 19.0
 
-    def test_plain_data_for_a_picture(self, detector: IRLDetector, new: Trajectories, others: Trajectories) -> None:
+    def test_plain_data_for_a_picture(self, detector: Detector, new: Trajectories, others: Trajectories) -> None:
         trips = others[60:]
         worst = int(np.argmin(detector.score_samples(trips)))
         said = detector.explain(trips, worst)
@@ -1001,9 +997,7 @@ class TestExplanations:
         assert all(lat.shape == lon.shape and len(lat) > 1 for lat, lon in said.habitual)
         assert len(said.expected) <= 5  # a stranger may be nowhere near a way that the agent goes
 
-    def test_a_policy_says_where_the_agent_would_rather_have_gone(
-        self, alone: IRLDetector, others: Trajectories
-    ) -> None:
+    def test_a_policy_says_where_the_agent_would_rather_have_gone(self, alone: Detector, others: Trajectories) -> None:
         trips = others[60:]
         said = alone.explain(trips, int(np.argmin(alone.score_samples(trips))))
         assert 1 <= len(said.expected) <= 5
@@ -1015,7 +1009,7 @@ class TestExplanations:
             assert np.isfinite(lat).all()
 
     def test_a_table_and_an_explanation_tell_of_the_same_segments(
-        self, detector: IRLDetector, others: Trajectories
+        self, detector: Detector, others: Trajectories
     ) -> None:
         """Also where the threshold is a function of the trips, and another one is asked for."""
         trips = others[60:]
@@ -1028,7 +1022,7 @@ class TestExplanations:
         segments = strict.explain(trips, worst).segments
         assert any(s.start_time - apart <= start <= s.end_time + apart for s in segments)
 
-    def test_a_trip_is_found_by_id_or_position(self, detector: IRLDetector, new: Trajectories) -> None:
+    def test_a_trip_is_found_by_id_or_position(self, detector: Detector, new: Trajectories) -> None:
         name = str(new.trajectory_ids[2])
         assert detector.explain(new, name).trajectory == name
         assert detector.explain(new, f"p00/{name}").trajectory == name
@@ -1057,7 +1051,7 @@ class TestStatesAndActions:
 
     def test_another_controller_is_told_apart_saved_loaded_and_explained(self, tmp_path: Path) -> None:
         usual, other = self.driven(1.0, 60, 0), self.driven(-2.0, 10, 1)
-        detector = IRLDetector(iterations=6, config={"updates": 25, "rollouts": 8, "clone_updates": 30}).fit(usual[:50])
+        detector = Detector(iterations=6, config={"updates": 25, "rollouts": 8, "clone_updates": 30}).fit(usual[:50])
         normal, strange = detector.score_samples(usual[50:]), detector.score_samples(other)
         assert np.median(strange) < np.median(normal) - 1.0
         detector.save(tmp_path / "m")
@@ -1100,7 +1094,7 @@ class TestHardData:
                 days = [straight(100, f"t{i}", start=1.6e9 + 86_400 * i) for i in range(40)]
                 trips = Trajectories.concat([long, *days])
         quick = {"updates": 2, "rollouts": 4, "imagined": 20, "clone_updates": 2}
-        detector = IRLDetector(preset=preset, iterations=2, config=quick).fit(trips)
+        detector = Detector(preset=preset, iterations=2, config=quick).fit(trips)
         table = detector.score(trips)
         assert np.isfinite(table["score"].to_numpy()).all()
         assert len(detector.score_fixes(trips)) == trips.n_rows
@@ -1112,8 +1106,8 @@ class TestHardData:
 
     def test_nothing_usable_is_refused(self) -> None:
         with pytest.raises(DataError, match="two usable fixes"):
-            IRLDetector(preset="kdd19").fit(straight(1, "t"))
+            Detector(preset="kdd19").fit(straight(1, "t"))
         # Where nothing is trained, one fix is counted, and nothing is called an anomaly by it.
-        assert IRLDetector().fit(straight(1, "t")).decide(straight(60, "u"))[0] in ("normal", "review")
+        assert Detector().fit(straight(1, "t")).decide(straight(60, "u"))[0] in ("normal", "review")
         with pytest.raises(DataError):
-            IRLDetector().fit(straight(5, "t")[:0])
+            Detector().fit(straight(5, "t")[:0])

@@ -1,4 +1,4 @@
-"""FleetDetector: one reward for everybody; a new agent is counted, not trained; what is forgotten leaves no trace."""
+"""Detector: one reward for everybody; a new agent is counted, not trained; what is forgotten leaves no trace."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from astray.model.agents import Common, Member, centres
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import DataError, NotFittedError
 from astray.explain import ways_on
 from astray.features.context import Context, ContextSpec
@@ -26,7 +27,6 @@ from astray.features.popularity import Counted, Popularity
 from astray.irl.posterior import combined
 from astray.irl.shared import trip_rewards
 from astray.model import fleet_features
-from astray.model.agents import Common, Member, centres
 from astray.model.pretrained import pretrained
 from astray.scoring.normality import step_normality
 from astray.scoring.own_scale import OwnScores
@@ -61,18 +61,18 @@ def future(sim: Simulation) -> Trajectories:
 def fitted(past: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a fleet of six; each test opens its own."""
     path = tmp_path_factory.mktemp("models") / "fleet.astray"
-    FleetDetector(**QUICK, seed=0).fit(some(past, TRAINED)).save(path)
+    Detector(**QUICK, seed=0).fit(some(past, TRAINED)).save(path)
     return path
 
 
 @pytest.fixture
-def fleet(fitted: Path) -> FleetDetector:
+def fleet(fitted: Path) -> Detector:
     return opened(fitted)
 
 
-def opened(path: Path) -> FleetDetector:
+def opened(path: Path) -> Detector:
     fleet = astray.load(path)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     return fleet
 
 
@@ -100,7 +100,7 @@ def named(trips: Trajectories, agent: str, prefix: str) -> Trajectories:
 
 class TestNewAgents:
     def test_enrolling_is_counting_and_the_reward_knows_people_it_has_never_met(
-        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+        self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
         reward, popularity = fleet.reward_, fleet.popularity_
         assert reward is not pretrained()
@@ -115,7 +115,7 @@ class TestNewAgents:
             areas.append(roc_auc_score(np.r_[np.ones(len(own)), np.zeros(len(strange))], score))
         assert np.mean(areas) > 0.9
 
-    def test_a_score_says_how_much_history_stands_behind_it(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_a_score_says_how_much_history_stands_behind_it(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")
         for n in (3, 10, 25):
             fleet.enroll(trips[:n])
@@ -123,13 +123,13 @@ class TestNewAgents:
         # A remembered trip does not vouch for itself.
         assert fleet.score(trips[:4])["history"].to_list() == [24] * 4
 
-    def test_somebody_unknown_is_for_review_at_worst(self, fleet: FleetDetector, future: Trajectories) -> None:
+    def test_somebody_unknown_is_for_review_at_worst(self, fleet: Detector, future: Trajectories) -> None:
         table = fleet.score(future.agent("p08"))
         assert set(table["history"]) == {0.0}
         assert "anomaly" not in set(table["decision"])
         assert "p08" not in fleet.agents
 
-    def test_a_cold_start_widens_the_uncertainty(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_a_cold_start_widens_the_uncertainty(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p07")
         uncertainty = []
         for n in (3, 10, 30):
@@ -140,7 +140,7 @@ class TestNewAgents:
     def test_a_rate_of_false_alarms_means_the_same_with_little_history_as_with_much(
         self, past: Trajectories, future: Trajectories
     ) -> None:
-        fleet = FleetDetector().fit(some(past, TRAINED))  # as shipped: too few agents to go on learning from
+        fleet = Detector().fit(some(past, TRAINED))  # as shipped: too few agents to go on learning from
         normal = some(future, NEW)
         for n in (3, 10, 25):
             for agent in NEW:
@@ -148,7 +148,7 @@ class TestNewAgents:
             assert abs(np.mean(fleet.score_samples(normal))) < 1.0
             assert np.mean(fleet.predict(normal) == -1) < 0.1
 
-    def test_one_agent_through_its_lens(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_one_agent_through_its_lens(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:30])
         for agent, near in (
@@ -164,7 +164,7 @@ class TestNewAgents:
             assert fleet.score(trip)["history"].to_list() == [agent_model.history]
 
     def test_trips_in_any_order_get_the_same_scores(
-        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+        self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
         fleet.enroll(some(past, NEW))
         order = np.random.default_rng(0).permutation(len(future))
@@ -179,25 +179,23 @@ class TestNewAgents:
 
 
 class TestMemories:
-    def test_what_is_counted_becomes_familiar(
-        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
-    ) -> None:
+    def test_what_is_counted_becomes_familiar(self, fleet: Detector, past: Trajectories, future: Trajectories) -> None:
         fleet.enroll(past.agent("p06"))
         moved = handed(past.agent("p07"), "p06")
         before = fleet.score_samples(moved[:10]).mean()
         assert fleet.enroll(moved[10:]) == len(moved) - 10
         assert fleet.score_samples(moved[:10]).mean() > before + 0.5
 
-    def test_the_same_trip_twice_counts_once(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_the_same_trip_twice_counts_once(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")
         assert fleet.enroll(trips[:10]) == 10
         assert fleet.enroll(trips[:12]) == 2
         assert fleet.enroll(trips[:12]) == 0
-        assert len(fleet.members_["p06"].memory) == 12
+        assert len(fleet.memories_["p06"].counts) == 12
         with pytest.raises(DataError, match="two trajectories are called"):
             fleet.enroll(Trajectories.concat([trips[12:13], trips[12:13]]))
 
-    def test_strangers_are_enrolled_first(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_strangers_are_enrolled_first(self, fleet: Detector, past: Trajectories) -> None:
         with pytest.raises(DataError, match="'p06' is not enrolled; call enroll"):
             fleet.observe(past.agent("p06"))
         for asked in (fleet.forget, fleet.agent_model):
@@ -205,7 +203,7 @@ class TestMemories:
                 asked("p06")
 
     def test_a_forgotten_agent_leaves_no_trace(
-        self, fleet: FleetDetector, fitted: Path, past: Trajectories, tmp_path: Path
+        self, fleet: Detector, fitted: Path, past: Trajectories, tmp_path: Path
     ) -> None:
         fleet.enroll(past.agent("p06"))
         fleet.forget_trips("p06", ["p06-0003"], anomalous=True)
@@ -221,7 +219,7 @@ class TestMemories:
         assert "p02" not in fleet.popularity_.agents.trip_ids
 
     def test_a_trip_that_proved_anomalous_is_taken_out_and_never_counted_again(
-        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+        self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
         fleet.enroll(past.agent("p06"))
         poison = handed(future.agent("p07")[:8], "p06")
@@ -236,7 +234,7 @@ class TestMemories:
         assert len(fleet.observe(poison).table) == 0
         assert np.array_equal(fleet.score_samples(later), clean)
 
-    def test_a_trip_may_be_forgotten_and_come_back(self, fleet: FleetDetector, past: Trajectories) -> None:
+    def test_a_trip_may_be_forgotten_and_come_back(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips)
         before = fleet.score_samples(trips)
@@ -244,9 +242,7 @@ class TestMemories:
         assert fleet.enroll(trips) == 1
         assert np.allclose(fleet.score_samples(trips), before, atol=1e-5)
 
-    def test_scoring_changes_nothing(
-        self, fleet: FleetDetector, fitted: Path, future: Trajectories, tmp_path: Path
-    ) -> None:
+    def test_scoring_changes_nothing(self, fleet: Detector, fitted: Path, future: Trajectories, tmp_path: Path) -> None:
         fleet.score(future)
         fleet.score_fixes(future[:5])
         fleet.explain(future, 0)
@@ -255,43 +251,41 @@ class TestMemories:
 
     def test_a_way_of_forgetting_holds_for_every_memory(self, past: Trajectories) -> None:
         featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=7))
-        fleet = FleetDetector(**ONCE, featurizer=featurizer).fit(past[::6])
+        fleet = Detector(**ONCE, featurizer=featurizer).fit(past[::6])
         fleet.enroll(past.agent("p00"))
-        assert len(fleet.members_["p00"].memory) == 7
+        assert len(fleet.memories_["p00"].counts) == 7
 
 
 class TestOwnScales:
     """Everybody is measured by everybody's trips at first, and the longer the more by its own."""
 
     def test_an_agent_that_is_unlike_others_is_measured_on_its_own_trips(
-        self, fleet: FleetDetector, past: Trajectories
+        self, fleet: Detector, past: Trajectories
     ) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:30])
-        member = fleet.members_["p06"]
+        member = fleet.memories_["p06"]
         locations = []
         for shift in (5.0, 10.0):  # so high that no aspect counts less
             shifted = replace(member.own, trips=member.own.trips + np.float32(shift))
-            fleet.members_["p06"] = replace(member, own=shifted)
+            fleet.memories_["p06"] = replace(member, own=shifted)
             locations.append(fleet.agent_model("p06").calibration.trip)
         # Had its past trips all scored higher, thirty of them against ten of everybody would say so.
         assert locations[1].centre - locations[0].centre == pytest.approx(5.0 * 30 / 40, rel=1e-5)
         assert locations[1].spread == pytest.approx(locations[0].spread, rel=1e-5)
 
-    def test_p_values_are_read_from_the_scores_of_remembered_trips(
-        self, fleet: FleetDetector, past: Trajectories
-    ) -> None:
+    def test_p_values_are_read_from_the_scores_of_remembered_trips(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")[:25]
         fleet.enroll(trips)
         scale = fleet.agent_model("p06").calibration
-        rewards = fleet.members_["p06"].own.trips[:, 0, :, None]
+        rewards = fleet.memories_["p06"].own.trips[:, 0, :, None]
         own = scale.trip.standardise(combined(rewards, scale.weights)[:, 0])
         assert scale.normal.total == pytest.approx(ScaleConfig.stand_in_up_to)
         # They are what p-values are read from, one each.
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)
         # Where those of the last day go is judged as it would be if that day were still to come.
-        kept = fleet.members_["p06"].recent  # to the centimetre
+        kept = fleet.memories_["p06"].recent  # to the centimetre
         assert kept is not None
         day = (
             kept.columns["time"][kept.offsets[:-1]]
@@ -307,35 +301,35 @@ class TestOwnScales:
         assert np.allclose(rewards[today, 0, 0], expected[:, 0], atol=1e-4)
 
     def test_they_do_not_depend_on_how_many_are_remembered_at_a_time(
-        self, fleet: FleetDetector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
+        self, fleet: Detector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = some(past, NEW)
         fleet.enroll(trips)
-        whole = {a: fleet.members_[a] for a in NEW}
+        whole = {a: fleet.memories_[a] for a in NEW}
         for agent in NEW:
             fleet.forget(agent)
         monkeypatch.setattr(fleet_features, "ENROL_FIXES", 3000)
         fleet.enroll(trips)
         for agent, member in whole.items():
-            again = fleet.members_[agent]
+            again = fleet.memories_[agent]
             assert np.array_equal(again.memory.keys, member.memory.keys)
             assert np.array_equal(again.own.trips, member.own.trips)
             assert again.own.step == member.own.step
 
-    def test_they_go_with_their_trips(self, fleet: FleetDetector, fitted: Path, past: Trajectories) -> None:
+    def test_they_go_with_their_trips(self, fleet: Detector, fitted: Path, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:20])
-        before = fleet.members_["p06"].own.trips
+        before = fleet.memories_["p06"].own.trips
         assert not np.isnan(before).any()
         fleet.forget_trips("p06", trips.trajectory_ids[3:5].tolist())
         # As if they had never been; the others are measured against what is left.
-        assert len(fleet.members_["p06"].own.trips) == 18
+        assert len(fleet.memories_["p06"].own.trips) == 18
         without = opened(fitted)
         without.enroll(Trajectories.concat([trips[:3], trips[5:20]]))
-        assert np.array_equal(fleet.members_["p06"].own.trips, without.members_["p06"].own.trips)
+        assert np.array_equal(fleet.memories_["p06"].own.trips, without.memories_["p06"].own.trips)
         fleet.enroll(trips[3:5])
-        assert fleet.members_["p06"].memory.trip_ids == tuple(trips[:20].ids)
-        assert np.array_equal(fleet.members_["p06"].own.trips, before)
+        assert fleet.memories_["p06"].counts.trip_ids == tuple(trips[:20].ids)
+        assert np.array_equal(fleet.memories_["p06"].own.trips, before)
 
     def test_a_memory_that_lets_go_of_trips_lets_go_of_their_scores(self) -> None:
         keys = np.arange(3, dtype=np.uint64)
@@ -397,14 +391,14 @@ class TestACrowd:
         assert at == len(featurized.features)
 
     def test_the_tables_of_look_ups_are_not_kept(
-        self, fleet: FleetDetector, past: Trajectories, future: Trajectories
+        self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
         fleet.score(future)
         fleet.enroll(past.agent("p06"))
         made_for_look_ups = {"_index", "_numbers", "_weights"}
-        assert not any(made_for_look_ups & vars(m.memory).keys() for m in fleet.members_.values())
+        assert not any(made_for_look_ups & vars(m.memory).keys() for m in fleet.memories_.values())
 
-    def test_a_fleet_grows_with_its_trips_not_with_its_agents(self, fleet: FleetDetector, tmp_path: Path) -> None:
+    def test_a_fleet_grows_with_its_trips_not_with_its_agents(self, fleet: Detector, tmp_path: Path) -> None:
         sizes = []
         for agents, trips in ((30, 1), (30, 3), (90, 1)):
             crowd_of = [
@@ -428,7 +422,7 @@ class TestFiles:
     def test_save_load_score_is_bit_identical_and_the_same_seed_gives_the_same_bytes(
         self, past: Trajectories, future: Trajectories, fitted: Path, tmp_path: Path
     ) -> None:
-        first = FleetDetector(**QUICK, seed=0).fit(some(past, TRAINED))
+        first = Detector(**QUICK, seed=0).fit(some(past, TRAINED))
         first.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == fitted.read_bytes()
         loaded = opened(fitted)
@@ -442,7 +436,7 @@ class TestFiles:
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
     def test_enrolling_and_scoring_need_no_torch(
-        self, fleet: FleetDetector, fitted: Path, past: Trajectories, tmp_path: Path
+        self, fleet: Detector, fitted: Path, past: Trajectories, tmp_path: Path
     ) -> None:
         new = past.agent("p06")
         new.to_frame().write_parquet(tmp_path / "trips.parquet")
@@ -461,7 +455,7 @@ class TestFiles:
         fleet.enroll(new[:20])
         assert pl.read_parquet(tmp_path / "scores.parquet").equals(fleet.score(new), null_equal=True)
 
-    def test_an_empty_fleet_can_be_kept(self, fleet: FleetDetector, past: Trajectories, tmp_path: Path) -> None:
+    def test_an_empty_fleet_can_be_kept(self, fleet: Detector, past: Trajectories, tmp_path: Path) -> None:
         for agent in fleet.agents:
             fleet.forget(agent)
         fleet.save(tmp_path / "m")
@@ -472,16 +466,16 @@ class TestFiles:
 
 class TestLearning:
     def test_a_few_agents_with_few_trips_teach_nothing(self, past: Trajectories) -> None:
-        fleet = FleetDetector(**ONCE).fit(Trajectories.concat([past.agent(a)[:5] for a in TRAINED]))
+        fleet = Detector(**ONCE).fit(Trajectories.concat([past.agent(a)[:5] for a in TRAINED]))
         assert fleet.reward_ is pretrained()
         assert fleet.agents == TRAINED
 
-    def test_parameters_are_those_of_an_estimator(self, fleet: FleetDetector) -> None:
+    def test_parameters_are_those_of_an_estimator(self, fleet: Detector) -> None:
         copy = clone(fleet)
         assert copy.get_params() == fleet.get_params()
-        with pytest.raises(NotFittedError, match="FleetDetector has not been fitted"):
+        with pytest.raises(NotFittedError, match="Detector has not been fitted"):
             _ = copy.agents
-        assert repr(FleetDetector(max_agents=3)) == "FleetDetector(max_agents=3)"
+        assert repr(Detector(max_agents=3)) == "Detector(max_agents=3)"
 
     @pytest.mark.parametrize(
         ("params", "message"),
@@ -495,23 +489,23 @@ class TestLearning:
     )
     def test_wrong_ones_are_refused_by_fit(self, params: dict[str, Any], message: str, past: Trajectories) -> None:
         with pytest.raises(DataError, match=message):
-            FleetDetector(**params).fit(past[:20])
+            Detector(**params).fit(past[:20])
 
-    def test_only_gps(self, fleet: FleetDetector) -> None:
+    def test_only_gps(self, fleet: Detector) -> None:
         steps = Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))])
-        for asked in (FleetDetector().fit, fleet.enroll, fleet.score):
+        for asked in (Detector().fit, fleet.enroll, fleet.score):
             with pytest.raises(DataError, match="GPS"):
                 asked(steps)
 
     def test_anomalous_trips_do_not_teach(self, past: Trajectories) -> None:
         trips = past[::6]
         marks = np.where(np.arange(len(trips)) % 5 == 0, -1, 1)
-        fleet = FleetDetector(**ONCE).fit(trips, marks)
-        remembered = {t for m in fleet.members_.values() for t in m.memory.trip_ids}
+        fleet = Detector(**ONCE).fit(trips, marks)
+        remembered = {t for m in fleet.memories_.values() for t in m.memory.trip_ids}
         assert len(remembered) == (marks == 1).sum()
         assert len(fleet.anomalous_) == (marks == -1).sum()
         assert not remembered & fleet.anomalous_
-        clean = FleetDetector(**ONCE).fit(trips[marks == 1])
+        clean = Detector(**ONCE).fit(trips[marks == 1])
         assert np.array_equal(clean.score_samples(trips), fleet.score_samples(trips))
 
     @pytest.mark.parametrize("case", ["one trip", "two fixes", "one trip each", "never moves"])
@@ -527,7 +521,7 @@ class TestLearning:
                 days = [line(30, "a", f"t{i}", start=1.7e9 + 86_400 * i) for i in range(8)]
                 trips = Trajectories.concat(days)
                 trips = trips.with_columns({"lat": np.full(trips.n_rows, 45.0)})
-        fleet = FleetDetector(**ONCE).fit(trips)
+        fleet = Detector(**ONCE).fit(trips)
         table = fleet.score(trips)
         assert np.isfinite(table["score"].to_numpy()).all()
         assert str(fleet.explain(trips))
@@ -536,13 +530,13 @@ class TestLearning:
 
     def test_nothing_usable_is_refused(self) -> None:
         # One fix is counted, and nothing is called an anomaly by it.
-        assert FleetDetector().fit(line(1, "a", "t")).decide(line(60, "a", "u"))[0] in ("normal", "review")
+        assert Detector().fit(line(1, "a", "t")).decide(line(60, "a", "u"))[0] in ("normal", "review")
         with pytest.raises(DataError, match="no trajectory to learn from"):
-            FleetDetector().fit(line(9, "a", "t"), y=-1)
+            Detector().fit(line(9, "a", "t"), y=-1)
 
 
 class TestExplanations:
-    def test_where_the_past_trips_went_on(self, fleet: FleetDetector) -> None:
+    def test_where_the_past_trips_went_on(self, fleet: Detector) -> None:
         past = [line(80, "a", f"t{i}", start=1.7e9 + 86_400 * i) for i in range(12)]
         fleet.enroll(Trajectories.concat(past))
         lat = 45 + 4.5e-4 * np.minimum(np.arange(80), 30)
@@ -574,7 +568,7 @@ class TestExplanations:
 def test_a_habit_near_a_line_between_solar_hours_is_one_habit():
     """A trip that begins ten metres further east is at the same hour, wherever on the earth."""
     trip = city(people=1, days=2, seed=0).trips[:1]
-    fleet = FleetDetector(iterations=1).fit(city(people=2, days=4, seed=0).trips)
+    fleet = Detector(iterations=1).fit(city(people=2, days=4, seed=0).trips)
 
     def counted(first: float) -> set[int]:
         east = trip.columns["lon"] - trip.columns["lon"][0] + first

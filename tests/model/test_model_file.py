@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core import atomic
 from astray.core.errors import InUseError, ModelFileError
 from astray.model import agents, compact, members
@@ -46,7 +46,7 @@ def trips() -> Trajectories:
 def kept(trips: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a fleet that knows some trips of everybody but the last."""
     path = tmp_path_factory.mktemp("fleets") / "fleet.astray"
-    FleetDetector().fit(some(trips, NAMES[:-1], 12)).save(path)
+    Detector().fit(some(trips, NAMES[:-1], 12)).save(path)
     return path
 
 
@@ -60,9 +60,9 @@ def some(trips: Trajectories, names: list[str], n: int, first: int = 0) -> Traje
     return Trajectories.concat([trips.agent(name)[first : first + n] for name in names])
 
 
-def opened(path: Path) -> FleetDetector:
+def opened(path: Path) -> Detector:
     fleet = astray.load(path)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     return fleet
 
 
@@ -120,7 +120,7 @@ class TestHowTripsCome:
         fleet = opened(kept)
         for i in range(0, len(further), 4):
             fleet.enroll(further[i : i + 4])
-        assert len(fleet.members_) == 5
+        assert len(fleet.memories_) == 5
         assert fleet.agents == NAMES
         fleet.save(tmp_path / "again.astray")
         assert (tmp_path / "again.astray").read_bytes() == whole
@@ -129,18 +129,18 @@ class TestHowTripsCome:
         self, kept: Path, further: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fleet = opened(kept)
-        waiting, known, home = fleet.waiting_, fleet.known_trips_, fleet.members_.zone(NAMES[0])
+        waiting, known, home = fleet.waiting_, fleet.known_trips_, fleet.memories_.zone(NAMES[0])
 
         def measure(agent: str, member: Any) -> Any:
             raise AssertionError(f"{agent} was measured")
 
         monkeypatch.setattr(members, "HELD_BYTES", 1)
-        monkeypatch.setattr(fleet.members_, "measure", measure)
+        monkeypatch.setattr(fleet.memories_, "measure", measure)
         fleet.enroll(further)
         assert fleet.waiting_ == waiting
         assert fleet.known_trips_ == known | set(further.ids)
-        assert [fleet.members_.zone(name) for name in NAMES] == [home] * len(NAMES)
-        assert [row.trips for _, row in fleet.members_.rows()] == [
+        assert [fleet.memories_.zone(name) for name in NAMES] == [home] * len(NAMES)
+        assert [row.trips for _, row in fleet.memories_.rows()] == [
             len([t for t in fleet.known_trips_ if t.agent == name and t not in waiting]) for name in NAMES
         ]
 
@@ -225,19 +225,19 @@ class TestRows:
         assert b"p02" not in raw
         # Nor do the counts of others know where it went.
         cells = fleet.popularity_.agents
-        fresh = FleetDetector().fit(some(trips, ["p00", "p01", "p03"], 12)).popularity_.agents
+        fresh = Detector().fit(some(trips, ["p00", "p01", "p03"], 12)).popularity_.agents
         assert len(cells) == len(fresh) == 3
 
     def test_a_trip_that_was_forgotten_leaves_no_byte_either(self, path: Path, trips: Trajectories) -> None:
         fleet = opened(path)
-        keys = fleet.members_["p01"].memory
+        keys = fleet.memories_["p01"].counts
         gone = keys.keys[keys.trips == 3]
         only = gone[~np.isin(gone, keys.keys[keys.trips != 3])]
         old = blob_of(path, "p01")
         fleet.forget_trips("p01", [keys.trip_ids[3].trajectory])
         fleet.save(path)
         assert len(only)
-        assert not np.isin(only, opened(path).members_["p01"].memory.keys).any()
+        assert not np.isin(only, opened(path).memories_["p01"].counts.keys).any()
         new = set(pieces(blob_of(path, "p01"), 1))
         assert not [piece for piece in pieces(old) if piece not in new and piece in path.read_bytes()]
 
@@ -305,7 +305,7 @@ class TestWriters:
             fleet.save(path)
         both = opened(path)
         assert both.agents == ["p00", "p01", "p03", "p04"]
-        assert [len(both.members_[a].memory) for a in both.agents] == [13, 14, 12, 2]
+        assert [len(both.memories_[a].counts) for a in both.agents] == [13, 14, 12, 2]
         assert {trip.agent for trip in both.anomalous_} == {"p00", "p01"}
         assert len(both.popularity_.agents) == 3
 
@@ -320,7 +320,7 @@ class TestWriters:
             with pytest.raises(InUseError, match="another process has changed what is known of 'p00'"):
                 late.save(path)
             assert path.read_bytes() == before
-        assert len(opened(path).members_["p00"].memory) == 14
+        assert len(opened(path).memories_["p00"].counts) == 14
         # So it is for somebody new.
         first, second = opened(path), opened(path)
         for fleet in (first, second):
@@ -344,7 +344,7 @@ class TestWriters:
         monkeypatch.setattr(second, "_unknown", slowly)
         second.enroll(new)
         second.save(path)
-        assert len(opened(path).members_["p00"].memory) == 14
+        assert len(opened(path).memories_["p00"].counts) == 14
 
     def test_settings_that_were_changed_meanwhile_are_not_lost(self, path: Path) -> None:
         first, second = opened(path), opened(path)
@@ -362,7 +362,7 @@ class TestWriters:
         with pytest.raises(InUseError, match="another file in its place"):
             fleet.save(path)
         fleet.save(path.with_name("mine"))
-        assert len(opened(path.with_name("mine")).members_["p00"].memory) == 14
+        assert len(opened(path.with_name("mine")).memories_["p00"].counts) == 14
 
     def test_a_second_writer_waits_and_is_refused_in_the_end(
         self, path: Path, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
@@ -378,7 +378,7 @@ class TestWriters:
         assert opened(path).agents == NAMES[:-1]
         holder.execute("ROLLBACK")
         fleet.save(path)
-        assert len(opened(path).members_["p00"].memory) == 14
+        assert len(opened(path).memories_["p00"].counts) == 14
 
     def test_a_full_disk_changes_nothing(self, path: Path, trips: Trajectories) -> None:
         code = """
@@ -436,9 +436,9 @@ class TestKills:
                 child.send_signal(signal.SIGKILL)
                 done = [int(line) for line in child.stdout.read().split()]
             fleet = opened(fresh)
-            n = len(fleet.members_["p00"].memory)
+            n = len(fleet.memories_["p00"].counts)
             assert n - 12 >= len(done)
-            assert n == 12 + (len(fleet.members_["p04"].memory) if "p04" in fleet.agents else 0)
+            assert n == 12 + (len(fleet.memories_["p04"].counts) if "p04" in fleet.agents else 0)
             assert ("p03" in fleet.agents) == ((n - 12) % 2 == 0)
             fleet.score(trips[::9])
             fleet.enroll(trips.agent("p01")[12:13])
@@ -652,6 +652,6 @@ class TestCompact:
             compact.unpack_arrays(bytes(blob), [np.float64])
 
     def test_postings_take_a_fraction_of_their_size(self, kept: Path) -> None:
-        memory = opened(kept).members_["p00"].memory
+        memory = opened(kept).memories_["p00"].counts
         packed = compact.pack_arrays(compact.postings(memory.keys, memory.trips))
         assert len(packed) < 0.6 * 12 * len(memory.keys)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import astray
-from astray import FleetDetector, IRLDetector, Trajectories, TripId
+from astray import Detector, Trajectories, TripId
 from astray.core.errors import DataError
 from astray.features.memory import Memory
 from astray.model.inbox import Inbox, ObservingConfig
@@ -29,11 +29,11 @@ def submitted(trips: Trajectories, agent: str, prefix: str) -> Trajectories:
 
 
 @pytest.fixture
-def detector(people: Trajectories) -> IRLDetector:
-    return IRLDetector().fit(people.agent("p00")[:60])
+def detector(people: Trajectories) -> Detector:
+    return Detector().fit(people.agent("p00")[:60])
 
 
-def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: IRLDetector, people: Trajectories) -> None:
+def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: Detector, people: Trajectories) -> None:
     assert detector.featurizer_ is not None
     own = people.agent("p00")[60:90]
     observed = detector.observe(own)
@@ -45,7 +45,7 @@ def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: IRLDetector
     assert not waiting & {trip.trajectory for trip in detector.featurizer_.memory.trip_ids}
 
 
-def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, people: Trajectories) -> None:
+def test_what_became_follows_from_the_score_at_that_time(detector: Detector, people: Trajectories) -> None:
     for i in range(60, 70):
         trip = people.agent("p00")[i : i + 1]
         flagged = detector.predict(trip)[0] < 0
@@ -57,10 +57,10 @@ def test_what_became_follows_from_the_score_at_that_time(detector: IRLDetector, 
 
 
 def test_the_more_was_flagged_lately_the_more_normal_a_trip_must_be_to_be_learned(
-    detector: IRLDetector, people: Trajectories
+    detector: Detector, people: Trajectories
 ) -> None:
     own, theirs = people.agent("p00"), submitted(people.agent("p01")[:6], "p00", "x")
-    trusting = IRLDetector(observing={"doubt": 0.0}).fit(own[:60])
+    trusting = Detector(observing={"doubt": 0.0}).fit(own[:60])
     for each in (detector, trusting):
         each.observe(theirs)
     assert sum(detector.inbox_.flags) >= 5
@@ -72,7 +72,7 @@ def test_the_more_was_flagged_lately_the_more_normal_a_trip_must_be_to_be_learne
     assert sum(flags) <= (detector.score(own[60:90])["decision"] != "normal").sum() + 6
 
 
-def test_a_trip_that_is_known_is_not_learned_twice(detector: IRLDetector, people: Trajectories) -> None:
+def test_a_trip_that_is_known_is_not_learned_twice(detector: Detector, people: Trajectories) -> None:
     own = people.agent("p00")[60:64]
     detector.observe(own)
     n = detector.n_trips_
@@ -80,7 +80,7 @@ def test_a_trip_that_is_known_is_not_learned_twice(detector: IRLDetector, people
     assert detector.n_trips_ == n
 
 
-def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDetector, people: Trajectories) -> None:
+def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: Detector, people: Trajectories) -> None:
     assert detector.featurizer_ is not None
     theirs = submitted(people.agent("p01")[:20], "p00", "x")
     observed = detector.observe(theirs)
@@ -98,7 +98,7 @@ def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: IRLDe
     assert (detector.observe(again).table["became"] == "refused").sum() >= 5  # what is alike does not even wait
 
 
-def test_a_new_habit_that_is_confirmed_becomes_normal(detector: IRLDetector, people: Trajectories) -> None:
+def test_a_new_habit_that_is_confirmed_becomes_normal(detector: Detector, people: Trajectories) -> None:
     theirs = submitted(people.agent("p01")[:20], "p00", "x")
     detector.observe(theirs)
     question = max(detector.questions_, key=lambda q: len(q.trips))
@@ -111,7 +111,7 @@ def test_a_new_habit_that_is_confirmed_becomes_normal(detector: IRLDetector, peo
     assert detector.score_samples(later).mean() > before
 
 
-def test_nobody_else_is_observed_in_the_agents_name(detector: IRLDetector, people: Trajectories) -> None:
+def test_nobody_else_is_observed_in_the_agents_name(detector: Detector, people: Trajectories) -> None:
     n = detector.n_trips_
     with pytest.raises(DataError, match=r"the model is of p00, not of p01; give trips.agent\('p00'\)"):
         detector.observe(people[-20:] if "p01" in people[-20:].agents else people.agent("p01")[:3])
@@ -119,18 +119,18 @@ def test_nobody_else_is_observed_in_the_agents_name(detector: IRLDetector, peopl
     assert not detector.waiting_
 
 
-def test_only_what_waits_can_be_answered(detector: IRLDetector) -> None:
+def test_only_what_waits_can_be_answered(detector: Detector) -> None:
     with pytest.raises(DataError, match="no trip named 'p00/nothing' is among the 0 trips that wait for an answer"):
         detector.answer(Question("p00", (TripId("p00", "nothing"),)), mine=True)
     with pytest.raises(DataError, match="no trip was named"):
         detector.answer([], mine=True)
 
 
-def test_what_waits_is_kept_in_the_file(detector: IRLDetector, people: Trajectories, tmp_path: Path) -> None:
+def test_what_waits_is_kept_in_the_file(detector: Detector, people: Trajectories, tmp_path: Path) -> None:
     detector.observe(submitted(people.agent("p01")[:12], "p00", "x"))
     detector.save(tmp_path / "m.astray")
     loaded = astray.load(tmp_path / "m.astray")
-    assert isinstance(loaded, IRLDetector)
+    assert isinstance(loaded, Detector)
     assert loaded.questions_ == detector.questions_ != ()
     assert (loaded.inbox_.tokens, loaded.inbox_.flags) == (detector.inbox_.tokens, detector.inbox_.flags)
     for kind in ("waiting", "rejected"):
@@ -142,7 +142,7 @@ def test_what_waits_is_kept_in_the_file(detector: IRLDetector, people: Trajector
 
 
 def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) -> None:
-    fleet = FleetDetector().fit(people[people.agent_ids != "p02"])
+    fleet = Detector().fit(people[people.agent_ids != "p02"])
     fleet.enroll(people.agent("p02")[:80])
     with pytest.raises(DataError, match="not enrolled"):
         fleet.observe(submitted(people.agent("p00")[:1], "nobody", "x"))
@@ -155,7 +155,7 @@ def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) 
     assert {q.agent for q in fleet.questions_} <= {"p02"}
     fleet.save(tmp_path / "f.astray")
     loaded = astray.load(tmp_path / "f.astray")
-    assert isinstance(loaded, FleetDetector)
+    assert isinstance(loaded, Detector)
     assert loaded.questions_ == fleet.questions_
     for question in fleet.questions_:
         loaded.answer(question, mine=False)
@@ -164,7 +164,7 @@ def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) 
 
 def test_a_trip_that_was_seen_live_teaches_what_it_does_from_its_fixes(people: Trajectories) -> None:
     mine = people.agent("p00")
-    fleet = FleetDetector(iterations=1, seed=0).fit(people[~people.isin(mine[-2:].ids)])
+    fleet = Detector(iterations=1, seed=0).fit(people[~people.isin(mine[-2:].ids)])
     for trip in (mine[-2:-1], mine[-1:]):
         session = fleet.open("p00", stay=None, score_steps=False)
         for fix in zip(*(trip.columns[name].tolist() for name in ("time", "lat", "lon")), strict=True):
@@ -184,7 +184,7 @@ def test_a_trip_that_was_seen_live_teaches_what_it_does_from_its_fixes(people: T
 
 def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) -> None:
     own = people.agent("p00")
-    detector = IRLDetector(preset="kdd19", iterations=1).fit(own[:10])
+    detector = Detector(preset="kdd19", iterations=1).fit(own[:10])
     with pytest.raises(DataError, match="partial_fit"):
         detector.observe(own[10:11])
 
@@ -209,18 +209,18 @@ def test_a_question_stays_open_as_long_as_it_is_about_several_trips() -> None:
     assert inbox.without([alone]).asked == ((one, two, three),)
 
 
-def test_when_to_ask_is_configured(detector: IRLDetector, people: Trajectories) -> None:
+def test_when_to_ask_is_configured(detector: Detector, people: Trajectories) -> None:
     """Of one agent and of a fleet: no tokens, no questions; a group of one is asked about at once."""
     own, theirs = people.agent("p00")[:60], submitted(people.agent("p01")[:12], "p00", "x")
     assert detector.observe(theirs).questions
-    assert not IRLDetector(observing={"together": 99}).fit(own).observe(theirs).questions
+    assert not Detector(observing={"together": 99}).fit(own).observe(theirs).questions
     alone = ObservingConfig(together=1, alike=1.0, tokens=1.0, tokens_a_trip=0.0)
-    assert [len(q.trips) for q in IRLDetector(observing=alone).fit(own).observe(theirs).questions] == [1]
-    fleet = FleetDetector(observing={"tokens": 0.0, "tokens_a_trip": 0.0}).fit(people[people.agent_ids != "p02"])
-    assert fleet.members_["p00"].inbox.tokens == 0.0
+    assert [len(q.trips) for q in Detector(observing=alone).fit(own).observe(theirs).questions] == [1]
+    fleet = Detector(observing={"tokens": 0.0, "tokens_a_trip": 0.0}).fit(people[people.agent_ids != "p02"])
+    assert fleet.memories_["p00"].inbox.tokens == 0.0
     assert not fleet.observe(submitted(people.agent("p02")[:12], "p00", "x")).questions
     with pytest.raises(DataError, match="no field named 'tokens_per_trip'"):
-        IRLDetector(observing={"tokens_per_trip": 1.0}).fit(people.agent("p00")[:10])
+        Detector(observing={"tokens_per_trip": 1.0}).fit(people.agent("p00")[:10])
 
 
 def test_alike_trips_share_a_tenth_of_what_is_new() -> None:
@@ -231,7 +231,7 @@ def test_alike_trips_share_a_tenth_of_what_is_new() -> None:
     assert not alike(one, one[:0], 0.1)
 
 
-def test_waiting_trips_may_be_decided_on_by_an_update(detector: IRLDetector, people: Trajectories) -> None:
+def test_waiting_trips_may_be_decided_on_by_an_update(detector: Detector, people: Trajectories) -> None:
     theirs = submitted(people.agent("p01")[:12], "p00", "x")
     detector.observe(theirs)
     first, second, *_ = detector.inbox_.waiting.trip_ids

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import astray
-from astray import IRLDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import DataError, ModelFileError
 from astray.irl import counterfactuals
 from astray.simulate import city
@@ -45,7 +45,7 @@ class Speed:
 
 def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories, tmp_path: Path) -> None:
     mine = trips.agent("p00")
-    detector = IRLDetector(encoder=Speed(), iterations=1, config=QUICK).fit(mine)
+    detector = Detector(encoder=Speed(), iterations=1, config=QUICK).fit(mine)
     assert not detector.is_shared
     assert detector.featurizer_ is not None
     assert detector.featurizer_.names == ["speed"]
@@ -71,7 +71,7 @@ def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories,
 )
 def test_an_encoder_that_is_none_is_refused(trips: Trajectories, encoder: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        IRLDetector(encoder=encoder, iterations=1, config=QUICK).fit(trips.agent("p00"))
+        Detector(encoder=encoder, iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 
 def test_an_explorer_of_ones_own_is_in_the_background(trips: Trajectories, tmp_path: Path) -> None:
@@ -82,13 +82,13 @@ def test_an_explorer_of_ones_own_is_in_the_background(trips: Trajectories, tmp_p
         return counterfactuals.Path(time, xy + np.array([0.0, 1e6]), (-np.inf, np.inf))
 
     mine = trips.agent("p00")
-    detector = IRLDetector(explorers=["shift", to_the_pole], iterations=1, config=QUICK).fit(mine)
+    detector = Detector(explorers=["shift", to_the_pole], iterations=1, config=QUICK).fit(mine)
     assert seen
     assert not detector.is_shared
     assert detector.config_["explorers"] == ["shift", "to_the_pole"]
     detector.save(tmp_path / "m")
     loaded = astray.load(tmp_path / "m")
-    assert isinstance(loaded, IRLDetector)
+    assert isinstance(loaded, Detector)
     assert np.array_equal(loaded.score_samples(mine[:3]), detector.score_samples(mine[:3]))
     again = mine[:2]
     with pytest.raises(DataError, match="no counterfactual named 'to_the_pole'"):
@@ -102,7 +102,7 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
     def backwards(states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         return states, -actions
 
-    fitted = IRLDetector(explorers=(backwards,), iterations=6, seed=0).fit(runs(60))
+    fitted = Detector(explorers=(backwards,), iterations=6, seed=0).fit(runs(60))
     new = runs(20, seed=1)
     columns = new.columns
     turned = Trajectories(columns | {"action": -columns["action"]}, new.offsets, new.agent_ids, new.trajectory_ids)
@@ -120,7 +120,7 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
 )
 def test_an_explorer_of_runs_that_is_none_is_refused(explorer: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        IRLDetector(explorers=(explorer,), iterations=1, config=QUICK).fit(runs())
+        Detector(explorers=(explorer,), iterations=1, config=QUICK).fit(runs())
 
 
 def test_an_explorer_of_trips_that_gives_no_path_is_refused(trips: Trajectories) -> None:
@@ -132,7 +132,7 @@ def test_an_explorer_of_trips_that_gives_no_path_is_refused(trips: Trajectories)
 
     for wrong in (nowhere, ago):
         with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' gave no path"):
-            IRLDetector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
+            Detector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 
 def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
 
     only = {"policy": 0, "explore": 0, "given": 1}
     mine = runs(60)
-    fitted = IRLDetector(background=opposite, weights=only, iterations=6, seed=0).fit(mine)
+    fitted = Detector(background=opposite, weights=only, iterations=6, seed=0).fit(mine)
     (past,) = given
     assert 0 < len(past) < len(mine)  # what is held out is not shown
     new = runs(20, seed=1)
@@ -157,7 +157,7 @@ def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
 
 def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectories) -> None:
     mine, other = trips.agent("p00"), trips.agent("p01")
-    fitted = IRLDetector(background=lambda past, rng: other, iterations=1, config=QUICK).fit(mine)
+    fitted = Detector(background=lambda past, rng: other, iterations=1, config=QUICK).fit(mine)
     assert not fitted.is_shared
 
 
@@ -170,6 +170,6 @@ def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectorie
 )
 def test_a_background_that_is_none_is_refused(background: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        IRLDetector(background=background, iterations=1, config=QUICK).fit(
+        Detector(background=background, iterations=1, config=QUICK).fit(
             Trajectories.from_steps(list(np.random.default_rng(0).normal(size=(9, 20, 3))), [np.zeros((20, 1))] * 9)
         )

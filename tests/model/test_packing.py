@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from astray.model.loading import load
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,6 @@ from astray.features.context import ContextSpec
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.irl.learn_config import KDD19, LearnConfig
-from astray.model.loading import load
 from astray.model.packing import VERSION, Contents, pack_text, read, write
 from astray.model.values import configured, plain, restore
 

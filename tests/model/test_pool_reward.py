@@ -1,17 +1,13 @@
-"""A pool of agents: its reward goes on learning from the pool's own trips, and finds what everybody's misses."""
+"""A pool of agents: its reward goes on learning from the pool's own trips."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
 
 import astray
-from astray import IRLDetector, Trajectories
-from astray.benchmark.injections import inject
-from astray.benchmark.methods import Lesson, Own
+from astray import Detector, Trajectories
 from astray.cli import main
 from astray.simulate import city
 
@@ -24,19 +20,19 @@ def vehicles() -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def pool(vehicles: Trajectories) -> IRLDetector:
-    return IRLDetector(**LITTLE).fit(vehicles)
+def pool(vehicles: Trajectories) -> Detector:
+    return Detector(**LITTLE).fit(vehicles)
 
 
-def test_trips_of_several_agents_are_a_pool_and_those_of_one_are_not(vehicles: Trajectories, pool: IRLDetector) -> None:
+def test_trips_of_several_agents_are_a_pool_and_those_of_one_are_not(vehicles: Trajectories, pool: Detector) -> None:
     assert pool.reward_.of_a_pool
     one = vehicles.agent("p00")
-    assert not IRLDetector(**LITTLE).fit(one).reward_.of_a_pool
-    assert not IRLDetector(preset="shared", **LITTLE).fit(vehicles).reward_.of_a_pool
-    assert IRLDetector(preset="own", **LITTLE).fit(one).reward_.of_a_pool
+    assert not Detector(**LITTLE).fit(one).reward_.of_a_pool
+    assert not Detector(preset="shared", **LITTLE).fit(vehicles).reward_.of_a_pool
+    assert Detector(preset="own", **LITTLE).fit(one).reward_.of_a_pool
 
 
-def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: IRLDetector) -> None:
+def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: Detector) -> None:
     learned, known = pool.reward_.made["pool"], pool.own_.known(len(pool.reward_.aspects))
     assert learned + len(known) == len(vehicles)
     assert len(known) == pytest.approx(len(vehicles) / 5, rel=0.5)
@@ -48,7 +44,7 @@ def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajec
 
 def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, tmp_path: Path) -> None:
     old, new = vehicles[: len(vehicles) - 20], vehicles[len(vehicles) - 20 :]
-    detector = IRLDetector(**LITTLE).fit(old)
+    detector = Detector(**LITTLE).fit(old)
     detector.save(tmp_path / "pool.astray")
     again = astray.load(tmp_path / "pool.astray")
     assert again.score(new).equals(detector.score(new), null_equal=True)
@@ -57,19 +53,6 @@ def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, 
     assert detector.reward_.trip is before
     assert detector.reward_.of_a_pool
     assert detector.n_trips_ == len(vehicles)
-
-
-def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:
-    trips = city(people=40, days=8, seed=5).trips
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(trips))
-    test = inject(trips[np.sort(order[:250])], ["loiter", "reverse"], 0.1, rng)
-    past = trips[np.sort(order[250:])]
-    found = {
-        preset: average_precision_score(test.label, -IRLDetector(preset=preset).fit(past).score_samples(test.trips))
-        for preset in ("default", "shared")
-    }
-    assert found["default"] > found["shared"] + 0.1, found
 
 
 def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(
@@ -86,9 +69,3 @@ def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(
     assert f"then from {detector.reward_.made['pool']} trips of this pool" in " ".join(capsys.readouterr().out.split())
     assert main(["fit", str(file), "-o", str(model), "--pooled", "--preset", "shared"]) == 0
     assert not astray.load(model).reward_.of_a_pool
-
-
-def test_the_benchmark_s_method_learns_from_a_pool(vehicles: Trajectories) -> None:
-    method, one = Own(options=LITTLE), vehicles.agent("p00")
-    assert method.fit(Lesson(one, pooled=True), 0).detector.reward_.of_a_pool
-    assert not method.fit(Lesson(one), 0).detector.reward_.of_a_pool

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from astray import IRLDetector
+from astray import Detector
 from astray.core.errors import DataError, ModelFileError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.shared import BANDS
@@ -78,14 +78,14 @@ def test_a_recipe_makes_the_same_bytes_again(tmp_path: Path) -> None:
     assert all(0 < s <= 1 for s in shares)
     # One's own file serves as the shipped one does.
     trips = city(people=1, days=10, seed=0).trips
-    detector = IRLDetector(reward=str(tmp_path / "a")).fit(trips[:-3])
+    detector = Detector(reward=str(tmp_path / "a")).fit(trips[:-3])
     assert detector.reward_.made["towns"] == 1
     assert np.isfinite(detector.score_samples(trips[-3:])).all()
     detector.save(tmp_path / "detector")
     with pytest.raises(ModelFileError, match="a detector, not a reward"):
         read_reward(tmp_path / "detector")
     with pytest.raises(DataError, match="other habits"):
-        IRLDetector(reward=str(tmp_path / "a"), featurizer={"context": {"weekday": True}}).fit(trips)
+        Detector(reward=str(tmp_path / "a"), featurizer={"context": {"weekday": True}}).fit(trips)
 
 
 def test_another_seed_makes_another_reward() -> None:

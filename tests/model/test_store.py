@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import astray
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.errors import InUseError, ModelFileError
 from astray.model.file import ModelFile, write_model
 from astray.model.store import PARTS, SCHEMA, SHARDS, Change, Entry, Row, Store, Tables, shard_of
@@ -227,46 +227,46 @@ def trips() -> Trajectories:
 
 
 @pytest.fixture(scope="module")
-def fitted(trips: Trajectories) -> FleetDetector:
-    return FleetDetector(iterations=1).fit(trips.without("p03"))
+def fitted(trips: Trajectories) -> Detector:
+    return Detector(iterations=1).fit(trips.without("p03"))
 
 
 @pytest.fixture
-def other(fitted: FleetDetector) -> Store:
+def other(fitted: Detector) -> Store:
     store = Dictionaries()
     fitted.to_store(store)
     return store
 
 
 def test_a_fleet_in_another_store_is_the_one_in_a_file(
-    trips: Trajectories, fitted: FleetDetector, other: Store, tmp_path: Path
+    trips: Trajectories, fitted: Detector, other: Store, tmp_path: Path
 ) -> None:
     file, copy = tmp_path / "fleet.astray", tmp_path / "copy.astray"
-    FleetDetector.from_store(other).save(file)
-    for fleet in (FleetDetector.from_store(other), astray.load(file)):
-        assert isinstance(fleet, FleetDetector)
+    Detector.from_store(other).save(file)
+    for fleet in (Detector.from_store(other), astray.load(file)):
+        assert isinstance(fleet, Detector)
         fleet.enroll(trips.agent("p03")[:20])
         fleet.forget("p00")
         fleet.observe(trips.agent("p03")[20:24])
         fleet.save_changes()
-    FleetDetector.from_store(other).save(copy)
+    Detector.from_store(other).save(copy)
     astray.load(file).save(tmp_path / "plain.astray")  # whole, so that bytes compare
     assert copy.read_bytes() == (tmp_path / "plain.astray").read_bytes()
 
 
 def test_a_fleet_in_the_database_of_the_service_is_the_one_in_a_file(
-    trips: Trajectories, fitted: FleetDetector, database: Database, tmp_path: Path
+    trips: Trajectories, fitted: Detector, database: Database, tmp_path: Path
 ) -> None:
     tables = Tables(database.writer)
     with database.writer.transaction():
         fitted.to_store(tables)
-    fleet = FleetDetector.from_store(tables)
+    fleet = Detector.from_store(tables)
     fleet.enroll(trips.agent("p03")[:20])
     fleet.forget("p00")
     with database.writer.transaction():
         fleet.save_changes()
-    FleetDetector.from_store(tables).save(tmp_path / "tables.astray")
-    FleetDetector.from_store(tables).save(tmp_path / "again.astray")
+    Detector.from_store(tables).save(tmp_path / "tables.astray")
+    Detector.from_store(tables).save(tmp_path / "again.astray")
     same = astray.load(tmp_path / "tables.astray")
     assert same.agents == ["p01", "p02", "p03"]
     assert same.score(trips).equals(fleet.score(trips), null_equal=True)
@@ -274,22 +274,22 @@ def test_a_fleet_in_the_database_of_the_service_is_the_one_in_a_file(
 
 
 def test_a_memory_that_another_model_measured_is_measured_again(
-    trips: Trajectories, fitted: FleetDetector, database: Database
+    trips: Trajectories, fitted: Detector, database: Database
 ) -> None:
     with database.writer.transaction():
         fitted.to_store(Tables(database.writer, 1))
         with Tables(database.writer, 2).changing() as change:
             for part in PARTS:
                 change.share(part, Tables(database.writer, 1).shared(part))
-    first, second = (FleetDetector.from_store(Tables(database.writer, version)) for version in (1, 2))
-    assert [fleet.members_.counted("p00").measured for fleet in (first, second)] == [True, False]
+    first, second = (Detector.from_store(Tables(database.writer, version)) for version in (1, 2))
+    assert [fleet.memories_.peek("p00").measured for fleet in (first, second)] == [True, False]
     assert second.score(trips[::9]).equals(first.score(trips[::9]), null_equal=True)
 
 
 def test_only_changed_agents_are_written_and_two_writers_do_not_overwrite_each_other(
     trips: Trajectories, other: Store
 ) -> None:
-    one, two = FleetDetector.from_store(other), FleetDetector.from_store(other)
+    one, two = Detector.from_store(other), Detector.from_store(other)
     before = dict(other.entries())
     one.enroll(trips.agent("p03")[:10])
     two.enroll(trips.agent("p03")[10:20])
@@ -297,9 +297,9 @@ def test_only_changed_agents_are_written_and_two_writers_do_not_overwrite_each_o
     assert {agent for agent, entry in other.entries() if before.get(agent) != entry} == {"p03"}
     with pytest.raises(InUseError, match="p03"):
         two.save_changes()
-    assert FleetDetector.from_store(other).members_["p03"].history == 10
+    assert Detector.from_store(other).memories_["p03"].history == 10
 
 
 def test_a_fleet_that_was_opened_from_nowhere_has_no_changes_to_save(trips: Trajectories) -> None:
     with pytest.raises(ModelFileError, match="save it to a file"):
-        FleetDetector(iterations=1).fit(trips).save_changes()
+        Detector(iterations=1).fit(trips).save_changes()

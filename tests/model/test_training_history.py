@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from astray import FleetDetector, IRLDetector, Trajectories, load
+from astray import Detector, Trajectories, load
 from astray.model.pretrained import pretrained, read_reward, write_reward
 from astray.simulate import city
 
@@ -21,8 +21,8 @@ def trips() -> Trajectories:
 
 def test_a_shared_reward_that_went_on_tells_its_loss_in_every_iteration(trips: Trajectories, tmp_path: Path) -> None:
     mine, rest = trips.agent("p00"), trips.without("p00")
-    one = IRLDetector(iterations=3, sharing=FEW).fit(mine, population=rest)
-    fleet = FleetDetector(iterations=3, sharing=FEW).fit(trips)
+    one = Detector(iterations=3, sharing=FEW).fit(mine, population=rest)
+    fleet = Detector(iterations=3, sharing=FEW).fit(trips)
     for detector in (one, fleet):
         told = detector.training_history_
         assert told["iteration"].to_list() == [0, 1, 2]
@@ -33,16 +33,16 @@ def test_a_shared_reward_that_went_on_tells_its_loss_in_every_iteration(trips: T
 
 
 def test_the_shipped_reward_tells_what_its_file_records(trips: Trajectories, tmp_path: Path) -> None:
-    alone = IRLDetector().fit(trips.agent("p00"))
+    alone = Detector().fit(trips.agent("p00"))
     assert alone.training_history_.equals(pretrained().history)
-    went_on = IRLDetector(iterations=2, sharing=FEW).fit(trips.agent("p00"), population=trips.without("p00"))
+    went_on = Detector(iterations=2, sharing=FEW).fit(trips.agent("p00"), population=trips.without("p00"))
     write_reward(tmp_path / "r.safetensors", went_on.reward_)
     assert read_reward(tmp_path / "r.safetensors").history.height == 2
-    assert IRLDetector(reward=str(tmp_path / "r.safetensors")).fit(trips.agent("p00")).training_history_.height == 2
+    assert Detector(reward=str(tmp_path / "r.safetensors")).fit(trips.agent("p00")).training_history_.height == 2
 
 
 def test_the_history_of_an_own_reward_includes_its_updates_and_is_saved(trips: Trajectories, tmp_path: Path) -> None:
-    own = IRLDetector(preset="kdd19", iterations=3).fit(trips.agent("p00")[:10])
+    own = Detector(preset="kdd19", iterations=3).fit(trips.agent("p00")[:10])
     assert own.training_history_.height == 3
     own.partial_fit(trips.agent("p00")[10:15])
     assert own.training_history_.height == 4

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from astray.model.estimator import Detector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import astray
-from astray import ByContext, ByHour, FleetDetector, IRLDetector, Trajectories
+from astray import ByContext, ByHour, Detector, Trajectories
 from astray.core.errors import DataError, NotFittedError
 from astray.core.snapshot import Snapshot
 from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
-from astray.model.estimator import Detector
 from astray.runtime import Score, Session, TripScore
 from astray.runtime.session import MAX_RATE
 from astray.runtime.trip import SETTLED, TOGETHER, score_open
@@ -64,15 +64,15 @@ def people() -> Trajectories:
     return city(people=5, days=12, seed=0).trips
 
 
-def one_of(people: Trajectories, population: Trajectories | None) -> IRLDetector:
+def one_of(people: Trajectories, population: Trajectories | None) -> Detector:
     own = people.agent("p00")[:-10]
-    fitted = IRLDetector(**QUICK, eps=EPS, seed=0).fit(own, population=population)
+    fitted = Detector(**QUICK, eps=EPS, seed=0).fit(own, population=population)
     precisely(fitted)
     return fitted
 
 
 @pytest.fixture(scope="module")
-def detector(people: Trajectories) -> IRLDetector:
+def detector(people: Trajectories) -> Detector:
     """One that knows others."""
     others = people[np.isin(people.agent_ids, ["p01", "p03", "p04"])]
     fitted = one_of(people, others)
@@ -82,23 +82,23 @@ def detector(people: Trajectories) -> IRLDetector:
 
 
 @pytest.fixture(scope="module")
-def alone(people: Trajectories) -> IRLDetector:
+def alone(people: Trajectories) -> Detector:
     """One that knows nobody else, and decides by the rate of false alarms."""
     fitted = one_of(people, None)
     return fitted.set_params(eps=None)
 
 
 @pytest.fixture(scope="module")
-def raw(people: Trajectories) -> IRLDetector:
+def raw(people: Trajectories) -> Detector:
     """The paper's: a reward of steps of its own, and no memory."""
-    fitted = IRLDetector(**OWN).fit(people.agent("p00")[:15])
+    fitted = Detector(**OWN).fit(people.agent("p00")[:15])
     precisely(fitted)
     return fitted
 
 
 @pytest.fixture(scope="module")
-def fleet(people: Trajectories) -> FleetDetector:
-    fitted = FleetDetector(**QUICK, seed=0).fit(people[people.agent_ids != "p04"])
+def fleet(people: Trajectories) -> Detector:
+    fitted = Detector(**QUICK, seed=0).fit(people[people.agent_ids != "p04"])
     precisely(fitted)
     return fitted
 
@@ -145,7 +145,7 @@ def assert_equal(final: TripScore, detector: Detector, trip: Trajectories, toler
 def test_a_finished_live_trip_has_the_scores_of_the_table(
     request: pytest.FixtureRequest, unseen: Trajectories, which: str
 ) -> None:
-    detector: IRLDetector = request.getfixturevalue(which)
+    detector: Detector = request.getfixturevalue(which)
     decisions, segments = set(), set()
     for i in range(len(unseen)):
         trip = unseen[i : i + 1]
@@ -157,14 +157,14 @@ def test_a_finished_live_trip_has_the_scores_of_the_table(
     assert len(segments) > 1
 
 
-def test_a_model_without_a_memory_scores_live_as_in_a_file(raw: IRLDetector, people: Trajectories) -> None:
+def test_a_model_without_a_memory_scores_live_as_in_a_file(raw: Detector, people: Trajectories) -> None:
     for i in range(16, 20):
         trip = people.agent("p00")[i : i + 1]
         _, final = live(raw.open("p00", stay=None), fixes_of(trip))
         assert_equal(final, raw, trip, tolerance=1e-6)
 
 
-def test_somebody_who_is_among_the_others_is_no_other_to_itself(detector: IRLDetector, people: Trajectories) -> None:
+def test_somebody_who_is_among_the_others_is_no_other_to_itself(detector: Detector, people: Trajectories) -> None:
     trip = people.agent("p03")[-1:]
     _, final = live(detector.open("p03", stay=None), fixes_of(trip))
     assert_equal(final, detector, trip)
@@ -172,7 +172,7 @@ def test_somebody_who_is_among_the_others_is_no_other_to_itself(detector: IRLDet
     assert as_another.normality != final.normality
 
 
-def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: IRLDetector, unseen: Trajectories) -> None:
+def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: Detector, unseen: Trajectories) -> None:
     table = detector.score_fixes(unseen)
     scores = [
         score
@@ -185,7 +185,7 @@ def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: IRLDetector, u
 
 
 def test_as_it_is_shipped_both_agree_to_the_rounding_of_single_precision(people: Trajectories) -> None:
-    shipped = IRLDetector().fit(people.agent("p00")[:-10])
+    shipped = Detector().fit(people.agent("p00")[:-10])
     for i in (-1, -4):
         trip = people.agent("p00")[[i]]
         _, final = live(shipped.open("p00", stay=None), fixes_of(trip))
@@ -193,7 +193,7 @@ def test_as_it_is_shipped_both_agree_to_the_rounding_of_single_precision(people:
 
 
 @pytest.mark.parametrize("agent", ["p00", "p03"])
-def test_a_fleet_scores_its_members_live_as_in_a_file(fleet: FleetDetector, people: Trajectories, agent: str) -> None:
+def test_a_fleet_scores_its_members_live_as_in_a_file(fleet: Detector, people: Trajectories, agent: str) -> None:
     moved = people.agent("p04")[-3:]
     for i in range(len(moved)):
         fixes = fixes_of(moved[i : i + 1])
@@ -201,7 +201,7 @@ def test_a_fleet_scores_its_members_live_as_in_a_file(fleet: FleetDetector, peop
         assert_equal(final, fleet, as_trip(fixes, agent))
 
 
-def test_a_fleet_scores_a_stranger_with_no_history(fleet: FleetDetector, people: Trajectories) -> None:
+def test_a_fleet_scores_a_stranger_with_no_history(fleet: Detector, people: Trajectories) -> None:
     trip = people.agent("p04")[:1]
     _, final = live(fleet.open("p04", stay=None), fixes_of(trip))
     assert final.history == 0.0
@@ -210,7 +210,7 @@ def test_a_fleet_scores_a_stranger_with_no_history(fleet: FleetDetector, people:
     assert final.normality == pytest.approx(fleet.score_samples(trip)[0], abs=0.05)
 
 
-def test_a_model_of_one_agent_calls_no_live_trip_of_another_normal(detector: IRLDetector, people: Trajectories) -> None:
+def test_a_model_of_one_agent_calls_no_live_trip_of_another_normal(detector: Detector, people: Trajectories) -> None:
     trips = people.agent("p00")[-10:]
     normal = next(trips[i : i + 1] for i in range(len(trips)) if detector.decide(trips[i : i + 1])[0] == "normal")
     _, final = live(detector.open("stranger", stay=None), fixes_of(normal))
@@ -218,7 +218,7 @@ def test_a_model_of_one_agent_calls_no_live_trip_of_another_normal(detector: IRL
 
 
 def test_a_fourier_encoder_scores_live_as_well(people: Trajectories) -> None:
-    own = IRLDetector(**OWN, encoder="fourier").fit(people.agent("p00")[:15])
+    own = Detector(**OWN, encoder="fourier").fit(people.agent("p00")[:15])
     precisely(own)
     trip = people.agent("p00")[20:21]
     _, final = live(own.open("p00", stay=None), fixes_of(trip))
@@ -226,7 +226,7 @@ def test_a_fourier_encoder_scores_live_as_well(people: Trajectories) -> None:
 
 
 def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories) -> None:
-    own = IRLDetector(**OWN, encoder="familiarity").fit(people.agent("p00")[:15])
+    own = Detector(**OWN, encoder="familiarity").fit(people.agent("p00")[:15])
     precisely(own)
     assert own.reward_.trip is None
     trip = people.agent("p00")[20:21]
@@ -237,7 +237,7 @@ def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories
 @pytest.mark.parametrize("steps", [True, False])
 def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories, steps: bool) -> None:
     """To the last bit, in the single precision of the shipped reward: so a restart may group fixes in another way."""
-    fleet = FleetDetector(**QUICK, eps=EPS, seed=0).fit(people.without("p04"))
+    fleet = Detector(**QUICK, eps=EPS, seed=0).fit(people.without("p04"))
     trips = [people.agent(agent)[-k] for agent in people.agents for k in (1, 2)]
     assert len(trips) > TOGETHER
 
@@ -257,7 +257,7 @@ def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories
     assert repr(together) == repr(alone)
 
 
-def test_without_single_fixes_trips_score_the_same(detector: IRLDetector, unseen: Trajectories) -> None:
+def test_without_single_fixes_trips_score_the_same(detector: Detector, unseen: Trajectories) -> None:
     trip = unseen[0]
     steps, final = live(detector.open("p00"), fixes_of(trip))
     without, same = live(detector.open("p00", score_steps=False), fixes_of(trip))
@@ -271,7 +271,7 @@ def test_context_counts_live(people: Trajectories) -> None:
     calls = np.array(["phone", "street"])[np.arange(20) % 2]
     marked = Trajectories(some.columns, some.offsets, some.agent_ids, some.trajectory_ids, {"call": calls})
     featurizer = {"context": {"categorical": ["call"], "time_of_day": True}}
-    own = IRLDetector(**OWN, featurizer=featurizer).fit(marked[:15])
+    own = Detector(**OWN, featurizer=featurizer).fit(marked[:15])
     precisely(own)
     fixes = fixes_of(some[17:18])
     _, final = live(own.open("p00", stay=None, context={"call": "street"}), fixes)
@@ -280,7 +280,7 @@ def test_context_counts_live(people: Trajectories) -> None:
         own.open("p00")
 
 
-def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: IRLDetector, unseen: Trajectories) -> None:
+def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: Detector, unseen: Trajectories) -> None:
     fixes = fixes_of(unseen[:1])[:1]
     _, final = live(detector.open("p00"), fixes)
     assert_equal(final, detector, as_trip(fixes))
@@ -290,7 +290,7 @@ def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: IRLDetector, un
 
 
 def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
-    detector: IRLDetector, unseen: Trajectories
+    detector: Detector, unseen: Trajectories
 ) -> None:
     featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
     assert featurizer is not None
@@ -317,7 +317,7 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
                 assert s.trip.end == s.time
 
 
-def test_a_known_destination_tells_where_the_trip_will_stop(detector: IRLDetector, unseen: Trajectories) -> None:
+def test_a_known_destination_tells_where_the_trip_will_stop(detector: Detector, unseen: Trajectories) -> None:
     featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
     assert featurizer is not None
     assert detector.reward_.trip is not None
@@ -349,14 +349,12 @@ def test_a_known_destination_tells_where_the_trip_will_stop(detector: IRLDetecto
 
 
 @pytest.mark.parametrize("wrong", [(95.0, 7.0), (math.nan, 7.0)])
-def test_a_destination_that_is_no_place_is_refused(detector: IRLDetector, wrong: tuple[float, float]) -> None:
+def test_a_destination_that_is_no_place_is_refused(detector: Detector, wrong: tuple[float, float]) -> None:
     with pytest.raises(DataError, match="latitude"):
         detector.open("p00").update((0.0, 45.0, 7.0), destination=wrong)
 
 
-def test_what_is_said_of_a_trip_so_far_does_not_depend_on_what_comes(
-    detector: IRLDetector, unseen: Trajectories
-) -> None:
+def test_what_is_said_of_a_trip_so_far_does_not_depend_on_what_comes(detector: Detector, unseen: Trajectories) -> None:
     fixes = fixes_of(unseen[2:3])
     whole, _ = live(detector.open("p00", stay=None), fixes)
     half, _ = live(detector.open("p00", stay=None), fixes[: len(fixes) // 2])
@@ -369,7 +367,7 @@ def test_what_is_said_of_a_trip_so_far_does_not_depend_on_what_comes(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_order_and_duplication_within_the_window_ends_in_the_same_scores(
-    detector: IRLDetector, unseen: Trajectories, data: st.DataObject
+    detector: Detector, unseen: Trajectories, data: st.DataObject
 ) -> None:
     which = data.draw(st.integers(0, len(unseen) - 1))
     fixes = fixes_of(unseen[which : which + 1])[:60]
@@ -385,7 +383,7 @@ def test_any_order_and_duplication_within_the_window_ends_in_the_same_scores(
     assert (final.fixes, final.faults) == (len(arrived), len(again))
 
 
-def test_scores_come_in_the_order_of_time_when_the_window_has_passed(detector: IRLDetector) -> None:
+def test_scores_come_in_the_order_of_time_when_the_window_has_passed(detector: Detector) -> None:
     session = detector.open("p00", reorder=10.0)
     assert session.push((20.0, 45.0, 7.0)) == []
     waiting = session.update((12.0, 45.0, 7.0))
@@ -395,7 +393,7 @@ def test_scores_come_in_the_order_of_time_when_the_window_has_passed(detector: I
     assert [s.time for s in session.settle()] == [41.5]
 
 
-def test_a_fix_behind_what_is_settled_is_late_and_changes_nothing(detector: IRLDetector) -> None:
+def test_a_fix_behind_what_is_settled_is_late_and_changes_nothing(detector: Detector) -> None:
     session = detector.open("p00")
     session.update((100.0, 45.0, 7.0))
     before = session.trip
@@ -404,7 +402,7 @@ def test_a_fix_behind_what_is_settled_is_late_and_changes_nothing(detector: IRLD
     assert session.trip == before
 
 
-def test_of_two_positions_with_one_time_the_first_counts(detector: IRLDetector) -> None:
+def test_of_two_positions_with_one_time_the_first_counts(detector: Detector) -> None:
     session = detector.open("p00")
     session.update((100.0, 45.0, 7.0))
     score = session.update((100.0, 45.0001, 7.0))
@@ -422,7 +420,7 @@ def walk(start: float, seconds: int, lat: float = 45.0, speed: float = 5.0) -> l
     return [(start + s, lat + s * speed * METRE, 7.0) for s in range(0, seconds, 10)]
 
 
-def test_a_gap_ends_the_trip_and_begins_another(detector: IRLDetector) -> None:
+def test_a_gap_ends_the_trip_and_begins_another(detector: Detector) -> None:
     session = detector.open("p00")
     first, second = walk(0.0, 300), walk(5000.0, 300, lat=45.1)
     scores = [session.update(fix) for fix in first + second]
@@ -436,7 +434,7 @@ def test_a_gap_ends_the_trip_and_begins_another(detector: IRLDetector) -> None:
     assert_equal(final, detector, as_trip(second))
 
 
-def test_a_teleport_is_a_fault_and_no_behaviour(detector: IRLDetector) -> None:
+def test_a_teleport_is_a_fault_and_no_behaviour(detector: Detector) -> None:
     fixes = walk(0.0, 600)
     session = detector.open("p00")
     wild = (fixes[30][0] + 1.0, 47.0, 9.0)
@@ -448,7 +446,7 @@ def test_a_teleport_is_a_fault_and_no_behaviour(detector: IRLDetector) -> None:
     assert_equal(final, detector, as_trip(fixes))
 
 
-def test_a_receiver_that_wakes_up_elsewhere_begins_a_trip_there(detector: IRLDetector) -> None:
+def test_a_receiver_that_wakes_up_elsewhere_begins_a_trip_there(detector: Detector) -> None:
     here, there = walk(0.0, 300), walk(300.0, 300, lat=48.0)
     session = detector.open("p00")
     scores = [session.update(fix) for fix in here + there]
@@ -461,7 +459,7 @@ def test_a_receiver_that_wakes_up_elsewhere_begins_a_trip_there(detector: IRLDet
     assert_equal(final, detector, as_trip(there[2:]))
 
 
-def test_a_long_stay_ends_the_trip_and_leaving_begins_the_next(detector: IRLDetector) -> None:
+def test_a_long_stay_ends_the_trip_and_leaving_begins_the_next(detector: Detector) -> None:
     way, there = walk(0.0, 600), 45.0 + 595 * 5.0 * METRE
     rest = [(600.0 + 60 * i, there + (i % 3) * 5 * METRE, 7.0) for i in range(60)]
     leaving = walk(rest[-1][0] + 10.0, 300, lat=there + 200 * METRE)
@@ -481,7 +479,7 @@ def test_a_long_stay_ends_the_trip_and_leaving_begins_the_next(detector: IRLDete
     assert_equal(final, detector, as_trip([rest[-1], *leaving]))
 
 
-def test_without_stays_a_trip_goes_on(detector: IRLDetector) -> None:
+def test_without_stays_a_trip_goes_on(detector: Detector) -> None:
     session = detector.open("p00", stay=None)
     scores = [session.update((60.0 * i, 45.0, 7.0)) for i in range(100)]
     assert not any(s.ended for s in scores)
@@ -494,7 +492,7 @@ def test_normal_trips_rarely_alert_and_those_of_a_stranger_mostly_do_before_thei
     people = city(people=4, days=30, seed=1).trips
     alerted: dict[bool, list[bool]] = {True: [], False: []}
     for agent, stranger in zip(people.agents, people.agents[1:] + people.agents[:1], strict=True):
-        detector = IRLDetector().fit(people.agent(agent)[:-15])
+        detector = Detector().fit(people.agent(agent)[:-15])
         own, other = people.agent(agent)[-15:], people.agent(stranger)[-8:]
         for trips in (own, other):
             for i in range(len(trips)):
@@ -508,7 +506,7 @@ def test_normal_trips_rarely_alert_and_those_of_a_stranger_mostly_do_before_thei
 
 
 def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
-    detector: IRLDetector, people: Trajectories
+    detector: Detector, people: Trajectories
 ) -> None:
     turns, unseen = set(), people.agent("p00")[-10:]
     for eps in (EPS, -0.1):
@@ -529,7 +527,7 @@ def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
 
 
 def test_an_open_trip_is_decided_by_the_rate_of_false_alarms_of_unfinished_ones(
-    alone: IRLDetector, unseen: Trajectories
+    alone: Detector, unseen: Trajectories
 ) -> None:
     rate, decisions = 0.2, set()
     for i in range(len(unseen)):
@@ -541,14 +539,14 @@ def test_an_open_trip_is_decided_by_the_rate_of_false_alarms_of_unfinished_ones(
     assert len(decisions) > 1
 
 
-def test_little_history_makes_an_alert_one_for_review(fleet: FleetDetector, people: Trajectories) -> None:
+def test_little_history_makes_an_alert_one_for_review(fleet: Detector, people: Trajectories) -> None:
     session = fleet.open("nobody", eps=100.0, stay=None)
     scores, final = live(session, fixes_of(people.agent("p04")[:1]))
     assert final.decision == "review"
     assert {s.alert for s in scores} == {"", "review"}
 
 
-def test_thresholds_may_depend_on_the_hour_or_the_context(detector: IRLDetector) -> None:
+def test_thresholds_may_depend_on_the_hour_or_the_context(detector: Detector) -> None:
     fixes = walk(3600.0 * 3, 300)
     by_hour = ByHour({3: 100.0}, otherwise=-100.0, utc_offset=0.0)
     assert live(detector.open("p00", eps=by_hour, gamma=100.0), fixes)[1].decision == "anomaly"
@@ -562,7 +560,7 @@ def test_thresholds_may_depend_on_the_hour_or_the_context(detector: IRLDetector)
         assert live(session, fixes)[1].decision == decision
 
 
-def test_a_false_alarm_rate_decides_by_the_p_value(detector: IRLDetector, unseen: Trajectories) -> None:
+def test_a_false_alarm_rate_decides_by_the_p_value(detector: Detector, unseen: Trajectories) -> None:
     rate, decisions = 0.1, set()
     for i in range(len(unseen)):
         trip = unseen[i : i + 1]
@@ -588,7 +586,7 @@ class Spot(NamedTuple):
     time: float
 
 
-def test_a_fix_is_anything_with_time_lat_and_lon(detector: IRLDetector) -> None:
+def test_a_fix_is_anything_with_time_lat_and_lon(detector: Detector) -> None:
     given = [(0.0, 45.0, 7.0), [0, 45, 7], {"lat": 45, "lon": 7, "time": 0}, Spot(7.0, 45.0, 0.0), np.array([0, 45, 7])]
     said = {detector.open("p00").update(fix).normality for fix in given}
     assert len(said) == 1
@@ -597,7 +595,7 @@ def test_a_fix_is_anything_with_time_lat_and_lon(detector: IRLDetector) -> None:
 @pytest.mark.parametrize(
     "fix", [(0.0, 91.0, 0.0), (0.0, 0.0, 400.0), (math.nan, 0.0, 0.0), (0.0, math.inf, 0.0), {"time": 0}, "now", None]
 )
-def test_what_is_no_fix_is_refused_and_changes_nothing(detector: IRLDetector, fix: object) -> None:
+def test_what_is_no_fix_is_refused_and_changes_nothing(detector: Detector, fix: object) -> None:
     session = detector.open("p00")
     session.update((0.0, 45.0, 7.0))
     before = session.snapshot().numbers.tobytes()
@@ -608,15 +606,15 @@ def test_what_is_no_fix_is_refused_and_changes_nothing(detector: IRLDetector, fi
 
 def test_only_a_fitted_detector_of_gps_trips_can_be_opened() -> None:
     with pytest.raises(NotFittedError):
-        IRLDetector().open("p00")
+        Detector().open("p00")
     rng = np.random.default_rng(0)
     steps = Trajectories.from_steps([rng.normal(size=(20, 2)) for _ in range(8)], [rng.normal(size=(20, 1))] * 8)
     with pytest.raises(DataError, match="states and actions"):
-        IRLDetector(**OWN).fit(steps).open()
+        Detector(**OWN).fit(steps).open()
 
 
 @pytest.mark.parametrize("wrong", [{"reorder": -1.0}, {"stay": 0.0}, {"stay_radius": -5.0}, {"reorder": math.nan}])
-def test_settings_that_make_no_sense_are_refused(detector: IRLDetector, wrong: dict[str, float]) -> None:
+def test_settings_that_make_no_sense_are_refused(detector: Detector, wrong: dict[str, float]) -> None:
     with pytest.raises(DataError):
         detector.open("p00", **wrong)
 
@@ -625,7 +623,7 @@ def test_settings_that_make_no_sense_are_refused(detector: IRLDetector, wrong: d
 
 
 def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> None:
-    single = FleetDetector(**QUICK, seed=0).fit(people[people.agent_ids == "p00"])
+    single = Detector(**QUICK, seed=0).fit(people[people.agent_ids == "p00"])
     folder = tmp_path_factory.mktemp("models")
     single.save(folder / "before")
     for agent in ("p00", "nobody"):
@@ -638,7 +636,7 @@ def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory:
 def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     request: pytest.FixtureRequest, unseen: Trajectories, which: str, reorder: float
 ) -> None:
-    detector: IRLDetector = request.getfixturevalue(which)
+    detector: Detector = request.getfixturevalue(which)
     there = fixes_of(unseen[2:3])
     end = there[-1]
     stay = [(end[0] + 30.0 * i, end[1], end[2]) for i in range(1, 30)]
@@ -660,7 +658,7 @@ def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     assert str(session.close()) == str(whole.close())
 
 
-def test_an_open_trip_grows_by_a_row_an_interval_however_often_the_receiver_speaks(alone: IRLDetector) -> None:
+def test_an_open_trip_grows_by_a_row_an_interval_however_often_the_receiver_speaks(alone: Detector) -> None:
     def size_after(seconds: int, every: float) -> int:
         session = alone.open("p00", stay=None)
         for t in np.arange(0.0, seconds, every).tolist():
@@ -678,7 +676,7 @@ def test_a_trip_of_too_many_rows_ends_and_the_next_begins_where_it_was(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     monkeypatch.setattr("astray.runtime.trip.MAX_ROWS", 40)
-    detector: IRLDetector = request.getfixturevalue(which)
+    detector: Detector = request.getfixturevalue(which)
     fixes = [(30.0 * i, 45.0 + 300 * i * METRE, 7.0) for i in range(100)]
     session = detector.open("p00")
     ended = [s.ended for s in map(session.update, fixes) if s.ended]
@@ -690,9 +688,9 @@ def test_a_trip_of_too_many_rows_ends_and_the_next_begins_where_it_was(
 
 
 def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Trajectories, tmp_path: Path) -> None:
-    IRLDetector().fit(people.agent("p00")[:-10]).save(tmp_path / "model")
+    Detector().fit(people.agent("p00")[:-10]).save(tmp_path / "model")
     loaded = astray.load(tmp_path / "model")
-    assert isinstance(loaded, IRLDetector)
+    assert isinstance(loaded, Detector)
     assert loaded.featurizer_ is not None
     memory, fixes = loaded.featurizer_.memory, fixes_of(people.agent("p00")[-1:])
     live(loaded.open("p00", stay=None), fixes)
@@ -703,7 +701,7 @@ def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Traject
     assert "_index" in vars(memory)
 
 
-def test_fixes_that_come_too_often_are_passed_over(detector: IRLDetector) -> None:
+def test_fixes_that_come_too_often_are_passed_over(detector: Detector) -> None:
     session = detector.open("p00")
     scores = [session.update((0.001 * i, 45.0, 7.0)) for i in range(1000)]
     assert [s.fault for s in scores].count("too often") == 1000 - MAX_RATE

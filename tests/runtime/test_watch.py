@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import astray
-from astray import ByContext, FleetDetector, IRLDetector, Trajectories
+from astray import ByContext, Detector, Trajectories
 from astray.core.errors import DataError, InUseError, ModelFileError
 from astray.explain import ASPECTS
 from astray.runtime import Summary, watch
@@ -43,14 +43,14 @@ def people() -> Trajectories:
 def model_file(people: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "fleet.astray"
     known = people[people.agent_ids != "p04"]
-    FleetDetector(**QUICK, eps=-0.5, seed=0).fit(known).save(path)
+    Detector(**QUICK, eps=-0.5, seed=0).fit(known).save(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def fleet(model_file: Path) -> FleetDetector:
+def fleet(model_file: Path) -> Detector:
     loaded = astray.load(model_file)
-    assert isinstance(loaded, FleetDetector)
+    assert isinstance(loaded, Detector)
     return loaded
 
 
@@ -84,7 +84,7 @@ def of_kind(events: Sequence[Event], *kinds: str) -> list[Event]:
 
 
 def test_every_trip_that_ends_has_the_scores_of_the_table(
-    fleet: FleetDetector, people: Trajectories, stream: list[str]
+    fleet: Detector, people: Trajectories, stream: list[str]
 ) -> None:
     events, summary = heard(fleet, stream, stay=None)
     ended = of_kind(events, "trip_ended")
@@ -103,7 +103,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
         assert event["decision"] == row["decision"]
 
 
-def test_alerts_open_and_close_in_turns_and_say_why(fleet: FleetDetector, stream: list[str]) -> None:
+def test_alerts_open_and_close_in_turns_and_say_why(fleet: Detector, stream: list[str]) -> None:
     events, summary = heard(fleet, stream)
     opened = of_kind(events, "alert_opened")
     assert len(opened) == summary.alerts > 0
@@ -121,7 +121,7 @@ def test_alerts_open_and_close_in_turns_and_say_why(fleet: FleetDetector, stream
     assert {(e["agent"], e["trip"]) for e in opened} <= ended
 
 
-def test_events_are_numbered_and_valid_json(fleet: FleetDetector, stream: list[str]) -> None:
+def test_events_are_numbered_and_valid_json(fleet: Detector, stream: list[str]) -> None:
     out = io.StringIO()
     watch(fleet, stream[:500], out, scores=0)
 
@@ -132,14 +132,14 @@ def test_events_are_numbered_and_valid_json(fleet: FleetDetector, stream: list[s
     assert [e["sequence"] for e in events] == list(range(1, len(events) + 1))
 
 
-def test_scores_are_said_as_often_as_asked(fleet: FleetDetector, stream: list[str]) -> None:
+def test_scores_are_said_as_often_as_asked(fleet: Detector, stream: list[str]) -> None:
     assert not of_kind(heard(fleet, stream[:300])[0], "score")
     assert len(of_kind(heard(fleet, stream[:300], scores=0)[0], "score")) == 300
     now_and_then = of_kind(heard(fleet, stream[:300], scores=60.0)[0], "score")
     assert 0 < len(now_and_then) < 300
 
 
-def test_agents_do_not_disturb_each_other(fleet: FleetDetector, stream: list[str]) -> None:
+def test_agents_do_not_disturb_each_other(fleet: Detector, stream: list[str]) -> None:
     together, _ = heard(fleet, stream)
     for agent in ("p01", "p04"):
         alone, _ = heard(fleet, [said for said in stream if f'"{agent}"' in said])
@@ -151,7 +151,7 @@ def _unnumbered(event: Event) -> Event:
     return {k: v for k, v in event.items() if k != "sequence"}
 
 
-def test_thresholds_can_be_others_than_the_models(fleet: FleetDetector, stream: list[str]) -> None:
+def test_thresholds_can_be_others_than_the_models(fleet: Detector, stream: list[str]) -> None:
     none, _ = heard(fleet, stream, eps=-100.0)
     assert not of_kind(none, "alert_opened")
     assert {e["decision"] for e in of_kind(none, "trip_ended") if e["history"]} == {"normal"}
@@ -211,7 +211,7 @@ GOOD = {"agent": "p00", "time": NOW, "lat": 45.0, "lon": 7.0}
     ],
 )
 def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
-    fleet: FleetDetector, bad: str | bytes, reason: str
+    fleet: Detector, bad: str | bytes, reason: str
 ) -> None:
     lines: list[str | bytes] = [line(**GOOD | {"time": NOW - 10}), bad, line(**GOOD)]
     events, summary = heard(fleet, lines, now=lambda: NOW)
@@ -234,20 +234,20 @@ class Pieces(io.BytesIO):
         raise AssertionError("a whole line was asked for")
 
 
-def test_a_line_without_end_is_never_held_whole(fleet: FleetDetector) -> None:
+def test_a_line_without_end_is_never_held_whole(fleet: Detector) -> None:
     endless = Pieces(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
     events, summary = heard(fleet, endless)
     assert [e["reason"] for e in of_kind(events, "refused")] == [f"the line is longer than {MAX_LINE} bytes"]
     assert summary.lines == 3
 
 
-def test_a_mark_before_the_first_line_is_no_part_of_it(fleet: FleetDetector) -> None:
+def test_a_mark_before_the_first_line_is_no_part_of_it(fleet: Detector) -> None:
     for first in ("\ufeff" + line(**GOOD), b"\xef\xbb\xbf" + line(**GOOD).encode()):
         _, summary = heard(fleet, [first])  # type: ignore[list-item]
         assert (summary.fixes, summary.refused) == (1, 0)
 
 
-def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: FleetDetector) -> None:
+def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: Detector) -> None:
     lines = [
         line(**GOOD),
         line(**GOOD),
@@ -259,7 +259,7 @@ def test_a_duplicate_and_a_teleport_are_faults_not_alerts(fleet: FleetDetector) 
     assert not of_kind(events, "alert_opened", "refused")
 
 
-def test_many_names_and_units_are_understood(fleet: FleetDetector) -> None:
+def test_many_names_and_units_are_understood(fleet: Detector) -> None:
     lines: list[str | bytes] = [
         line(user_id="p00", timestamp=NOW, latitude=45, lng=7),
         line(Agent="p00", t=(NOW + 1) * 1000, lat="45", lon="7", speed=3.5),
@@ -272,7 +272,7 @@ def test_many_names_and_units_are_understood(fleet: FleetDetector) -> None:
     assert summary.fixes == 4
 
 
-def test_late_fixes_are_put_in_their_place_within_the_window(fleet: FleetDetector, stream: list[str]) -> None:
+def test_late_fixes_are_put_in_their_place_within_the_window(fleet: Detector, stream: list[str]) -> None:
     own = [said for said in stream if '"p03"' in said]
     swapped = [said for pair in zip(own[1::2], own[::2], strict=False) for said in pair]
     tidy, _ = heard(fleet, own[: len(swapped)])
@@ -289,7 +289,7 @@ def test_late_fixes_are_put_in_their_place_within_the_window(fleet: FleetDetecto
 
 
 def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> None:
-    one = IRLDetector().fit(people.agent("p00")[:20])
+    one = Detector().fit(people.agent("p00")[:20])
     lines = [line(time=NOW, lat=45, lon=7), line(**GOOD | {"time": NOW + 1}), line(**GOOD | {"agent": "p01"})]
     events, summary = heard(one, lines)
     assert [e["reason"] for e in of_kind(events, "refused")] == ["the model does not know this agent"]
@@ -299,13 +299,13 @@ def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> No
 
 def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> None:
     first = Trajectories.concat([people.agent(agent)[:4] for agent in people.agents])
-    pool = IRLDetector(keep=2).fit(first)
+    pool = Detector(keep=2).fit(first)
     lines = [line(**GOOD | {"agent": agent}) for agent in [*people.agents, "nobody"]]
     _, summary = heard(pool, lines)
     assert (summary.fixes, summary.refused) == (len(people.agents), 1)
 
 
-def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: FleetDetector) -> None:
+def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: Detector) -> None:
     lines = [line(**GOOD | {"agent": "nobody", "time": NOW + 10 * i, "lat": 45 + i * 1e-3}) for i in range(30)]
     events, _ = heard(fleet, lines, eps=100.0)
     ended = of_kind(events, "trip_ended")[0]
@@ -313,7 +313,7 @@ def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: FleetDete
     assert heard(fleet, lines, strangers=False)[1].refused == 30
 
 
-def test_memory_is_bounded_however_many_names_there_are(fleet: FleetDetector) -> None:
+def test_memory_is_bounded_however_many_names_there_are(fleet: Detector) -> None:
     lines = (line(**GOOD | {"agent": f"x{i}", "time": NOW + i}) for i in range(600))
     events, summary = heard(fleet, lines, max_agents=40, finish=False)
     assert summary.agents == 10  # a quarter is for strangers
@@ -323,21 +323,21 @@ def test_memory_is_bounded_however_many_names_there_are(fleet: FleetDetector) ->
     assert {e["ended"] for e in of_kind(events, "trip_ended")} == {"evicted"}
 
 
-def test_a_flood_of_names_does_not_push_out_those_the_model_knows(fleet: FleetDetector) -> None:
+def test_a_flood_of_names_does_not_push_out_those_the_model_knows(fleet: Detector) -> None:
     known = [line(**GOOD | {"agent": a}) for a in ("p00", "p01")]
     flood = [line(**GOOD | {"agent": f"x{i}"}) for i in range(100)]
     events, _ = heard(fleet, [*known, *flood], max_agents=4, finish=False)
     assert not {"p00", "p01"} & {e["agent"] for e in of_kind(events, "agent_closed")}
 
 
-def test_of_known_agents_the_least_recently_heard_makes_room(fleet: FleetDetector) -> None:
+def test_of_known_agents_the_least_recently_heard_makes_room(fleet: Detector) -> None:
     lines = [line(**GOOD | {"agent": a, "time": NOW + i}) for i, a in enumerate(("p00", "p01", "p00", "p02"))]
     events, summary = heard(fleet, lines, max_agents=2, finish=False)
     assert [e["agent"] for e in of_kind(events, "agent_closed")] == ["p01"]
     assert summary.agents == 2
 
 
-def test_a_message_can_end_a_trip_or_tell_the_time(fleet: FleetDetector) -> None:
+def test_a_message_can_end_a_trip_or_tell_the_time(fleet: Detector) -> None:
     lines = [
         *(line(**GOOD | {"agent": a}) for a in ("p00", "p01", "p02")),
         line(type="end", agent="p00"),
@@ -350,7 +350,7 @@ def test_a_message_can_end_a_trip_or_tell_the_time(fleet: FleetDetector) -> None
     assert summary.agents == 1
 
 
-def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: FleetDetector) -> None:
+def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: Detector) -> None:
     by_call = ByContext("call", {"street": 100.0}, otherwise=-100.0)
     lines = [line(**GOOD), line(**GOOD, call="street")]
     events, _ = heard(fleet, lines, eps=by_call, gamma=100.0)
@@ -363,7 +363,7 @@ def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: Fleet
 
 @pytest.mark.parametrize("max_late", [0.0, 30.0])
 def test_stopped_and_started_at_any_line_the_events_are_the_same(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path, max_late: float
+    fleet: Detector, stream: list[str], tmp_path: Path, max_late: float
 ) -> None:
     settings = {"max_late": max_late, "scores": 300.0, "max_agents": 4}
     expected, whole = heard(fleet, stream, finish=True, **settings)
@@ -381,7 +381,7 @@ def test_stopped_and_started_at_any_line_the_events_are_the_same(
 
 
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
-    model_file: Path, fleet: FleetDetector, stream: list[str], tmp_path: Path
+    model_file: Path, fleet: Detector, stream: list[str], tmp_path: Path
 ) -> None:
     expected, _ = heard(fleet, stream, scores=120.0, finish=True)
     feed, out, state = tmp_path / "feed.jsonl", tmp_path / "events.jsonl", tmp_path / "state"
@@ -428,7 +428,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
 
 
 def test_without_a_memory_of_the_output_repeated_events_are_equal(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: Detector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(Exception):
         pass
@@ -462,7 +462,7 @@ def test_without_a_memory_of_the_output_repeated_events_are_equal(
 
 
 def test_without_a_state_whatever_comes_is_appended_to_a_file_of_events(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path
+    fleet: Detector, stream: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "events.jsonl"
     days = [stream[:400], stream[400:800], stream[400:800]]
@@ -476,7 +476,7 @@ def test_without_a_state_whatever_comes_is_appended_to_a_file_of_events(
 
 @pytest.mark.parametrize("torn", [0, 20])
 def test_other_lines_after_a_kill_before_the_save_are_told_of_once_and_in_full(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path, torn: int
+    fleet: Detector, stream: list[str], tmp_path: Path, torn: int
 ) -> None:
     """A pipe: what was read before the kill does not come again, and the events of what comes are not those."""
     out, state, older = (tmp_path / name for name in ("events.jsonl", "state", "older"))
@@ -521,7 +521,7 @@ def test_an_event_is_left_out_only_where_it_stands_in_the_file_in_its_order(tmp_
     assert [(e["sequence"], e["time"]) for e in told] == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 2), (6, 3)]
 
 
-def test_files_may_be_given_by_their_names(fleet: FleetDetector, tmp_path: Path) -> None:
+def test_files_may_be_given_by_their_names(fleet: Detector, tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in ("events.jsonl", "w.state")]
     for i in range(2):
         watch(fleet, [line(**GOOD | {"time": NOW + i})], names[0], state=names[1], scores=0)
@@ -530,7 +530,7 @@ def test_files_may_be_given_by_their_names(fleet: FleetDetector, tmp_path: Path)
 
 @pytest.mark.parametrize(("version", "said"), [(1, "an earlier astray"), (99, "a newer astray; upgrade")])
 def test_a_state_of_another_version_is_refused(
-    fleet: FleetDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, said: str
+    fleet: Detector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, said: str
 ) -> None:
     monkeypatch.setattr("astray.runtime.state.VERSION", version)
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
@@ -539,7 +539,7 @@ def test_a_state_of_another_version_is_refused(
         heard(fleet, [line(**GOOD)], state=tmp_path / "state")
 
 
-def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp_path: Path) -> None:
+def test_an_interruption_while_waiting_saves_the_state(fleet: Detector, tmp_path: Path) -> None:
     def interrupted() -> Iterable[str]:
         yield line(**GOOD)
         raise KeyboardInterrupt
@@ -550,7 +550,7 @@ def test_an_interruption_while_waiting_saves_the_state(fleet: FleetDetector, tmp
 
 
 def test_a_second_watch_that_would_write_into_the_same_events_is_refused(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path
+    fleet: Detector, stream: list[str], tmp_path: Path
 ) -> None:
     def lines() -> Iterator[str]:
         yield from stream[:50]
@@ -563,7 +563,7 @@ def test_a_second_watch_that_would_write_into_the_same_events_is_refused(
     assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
-def test_a_second_watch_with_the_same_state_is_refused(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
+def test_a_second_watch_with_the_same_state_is_refused(fleet: Detector, stream: list[str], tmp_path: Path) -> None:
     state = tmp_path / "state"
 
     def lines() -> Iterator[str]:
@@ -576,23 +576,23 @@ def test_a_second_watch_with_the_same_state_is_refused(fleet: FleetDetector, str
     assert (summary.lines, (tmp_path / "other.jsonl").exists()) == (100, False)
 
 
-def test_the_state_of_another_model_is_refused(fleet: FleetDetector, people: Trajectories, tmp_path: Path) -> None:
+def test_the_state_of_another_model_is_refused(fleet: Detector, people: Trajectories, tmp_path: Path) -> None:
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
-    other = FleetDetector(**QUICK, seed=1).fit(people[people.agent_ids != "p00"])
+    other = Detector(**QUICK, seed=1).fit(people[people.agent_ids != "p00"])
     with pytest.raises(DataError, match="another model"):
         heard(other, [line(**GOOD)], state=tmp_path / "state")
 
 
 def test_enrolling_further_trips_keeps_the_state_usable(model_file: Path, people: Trajectories, tmp_path: Path) -> None:
     fleet = astray.load(model_file)
-    assert isinstance(fleet, FleetDetector)
+    assert isinstance(fleet, Detector)
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
     fleet.enroll(people.agent("p04")[:3])
     assert heard(fleet, [line(**GOOD | {"time": NOW + 1})], state=tmp_path / "state")[1].fixes == 2
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b[:-7], lambda b: b"", lambda b: b[:200] + b"\x00" + b[201:]])
-def test_a_damaged_state_is_refused(fleet: FleetDetector, tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_state_is_refused(fleet: Detector, tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     state = tmp_path / "state"
     heard(fleet, [line(**GOOD)], state=state)
     state.write_bytes(spoil(state.read_bytes()))
@@ -600,7 +600,7 @@ def test_a_damaged_state_is_refused(fleet: FleetDetector, tmp_path: Path, spoil:
         heard(fleet, [line(**GOOD)], state=state)
 
 
-def test_a_model_is_no_state_and_a_state_no_model(fleet: FleetDetector, model_file: Path, tmp_path: Path) -> None:
+def test_a_model_is_no_state_and_a_state_no_model(fleet: Detector, model_file: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not the state of a watch"):
         heard(fleet, [line(**GOOD)], state=model_file)
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
@@ -660,7 +660,7 @@ def test_lines_of_others_among_events_do_no_harm(tmp_path: Path) -> None:
     assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()[-1:]] == [4]
 
 
-def test_the_events_are_neither_the_state_nor_its_lock(fleet: FleetDetector, tmp_path: Path) -> None:
+def test_the_events_are_neither_the_state_nor_its_lock(fleet: Detector, tmp_path: Path) -> None:
     state = tmp_path / "state"
     for name in ("state", "state.lock"):
         with pytest.raises(DataError, match="this is the file of the state, or its lock"):
@@ -672,7 +672,7 @@ def test_the_events_are_neither_the_state_nor_its_lock(fleet: FleetDetector, tmp
     assert lock.read_text() == '{"sequence": 1, "event": "score"}\n'
 
 
-def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: FleetDetector, tmp_path: Path) -> None:
+def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: Detector, tmp_path: Path) -> None:
     nowhere = tmp_path / "no" / "file"
     with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
         watch(fleet, [], nowhere)
@@ -681,13 +681,13 @@ def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: FleetDetecto
 
 
 @pytest.mark.parametrize("wrong", [{"scores": float("nan")}, {"scores": -1.0}, {"max_late": float("inf")}])
-def test_seconds_that_are_none_are_refused(fleet: FleetDetector, wrong: dict[str, Any]) -> None:
+def test_seconds_that_are_none_are_refused(fleet: Detector, wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="give seconds, 0 or more"):
         watch(fleet, [], io.StringIO(), **wrong)
 
 
 def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(
-    fleet: FleetDetector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: Detector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a state takes its name, the events were synced at the length that they have."""
     events, state = tmp_path / "events.jsonl", tmp_path / "state"
@@ -710,7 +710,7 @@ def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(
     assert State.load(state, fingerprint(fleet)).sequence > 100
 
 
-def test_watching_never_changes_the_model(fleet: FleetDetector, stream: list[str], tmp_path: Path) -> None:
+def test_watching_never_changes_the_model(fleet: Detector, stream: list[str], tmp_path: Path) -> None:
     fleet.save(tmp_path / "before")
     heard(fleet, stream[:500])
     fleet.save(tmp_path / "after")

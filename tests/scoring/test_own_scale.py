@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astray import FleetDetector, IRLDetector, Trajectories, load
+from astray import Detector, Trajectories, load
 from astray.core.errors import DataError
 from astray.core.projection import Projection
 from astray.irl.posterior import combined
@@ -34,7 +34,7 @@ def test_unseen_normal_trips_are_flagged_about_as_often_as_promised() -> None:
             own = trips.agent(agent)
             order = np.random.default_rng(0).permutation(len(own))
             if len(own) >= 60:
-                detector = IRLDetector(suspect=False).fit(own[np.sort(order[:-20])])
+                detector = Detector(suspect=False).fit(own[np.sort(order[:-20])])
                 p_values.append(detector.score(own[np.sort(order[-20:])])["p_value"].to_numpy())
     found = np.concatenate(p_values)
     assert len(found) >= 160
@@ -111,7 +111,7 @@ class TestFewTrips:
 
 def test_the_uncertainty_of_the_same_trips_falls_as_history_grows() -> None:
     trips = city(people=3, days=30, seed=2).trips
-    fleet = FleetDetector().fit(Trajectories.concat([trips.agent("p01")[:5], trips.agent("p02")[:5]]))
+    fleet = Detector().fit(Trajectories.concat([trips.agent("p01")[:5], trips.agent("p02")[:5]]))
     assert fleet.reward_ is pretrained()  # so few teach nothing
     mine = trips.agent("p00")
     fleet.set_params(eps=9.0, min_history=0)  # so that gamma alone decides between an anomaly and a review
@@ -152,15 +152,15 @@ class TestLookFor:
         long = np.flatnonzero(trips.lengths >= 40)[-12:]
         odd = Trajectories.concat([self.loitering(trips[i], f"odd-{i}") for i in long])
         past = trips[np.setdiff1d(np.arange(len(trips)), long)]
-        by = {aspect: IRLDetector(look_for=(aspect,)).fit(past).score_samples(odd) for aspect in ("manner", "place")}
+        by = {aspect: Detector(look_for=(aspect,)).fit(past).score_samples(odd) for aspect in ("manner", "place")}
         assert np.median(by["manner"]) < np.median(by["place"]) - 1.0
         assert (by["manner"] < by["place"]).mean() > 0.8
 
     def test_what_is_asked_may_change_after_fitting(self, trips: Trajectories) -> None:
-        detector = IRLDetector(look_for=("place",)).fit(trips[:-9])
+        detector = Detector(look_for=("place",)).fit(trips[:-9])
         first = detector.reward_
         assert detector.aspect_weights_ == (1.0, 0.0, 0.0, 0.0)
-        weighted = IRLDetector(look_for={"place": 1.0, "time": 0.5}).fit(trips[:-9])
+        weighted = Detector(look_for={"place": 1.0, "time": 0.5}).fit(trips[:-9])
         assert weighted.reward_ is first
         assert weighted.aspect_weights_ == (1.0, 0.0, 0.0, 0.5)
         assert set(detector.score(trips[-9:])["aspect"]) == {"place"}
@@ -170,7 +170,7 @@ class TestLookFor:
 def test_where_a_past_trip_goes_is_judged_without_any_trip_of_its_day() -> None:
     """Who goes somewhere new comes back the same day: the way back must not make the way there look familiar."""
     trips = city(people=1, days=8, seed=4).trips
-    detector = IRLDetector().fit(trips)
+    detector = Detector().fit(trips)
     featurizer, reward = detector.featurizer_, pretrained().trip
     assert featurizer is not None
     assert reward is not None
@@ -192,7 +192,7 @@ def test_simulated_people_are_flagged_as_often_as_promised_on_days_to_come() -> 
     for seed in (7, 8):
         train, test = city(people=6, days=60, seed=seed).split(0.25)
         for agent in train.agents:
-            p_values = IRLDetector().fit(train.agent(agent)).score(test.agent(agent))["p_value"].to_numpy()
+            p_values = Detector().fit(train.agent(agent)).score(test.agent(agent))["p_value"].to_numpy()
             flagged.append((p_values <= 0.02).mean())
     assert np.mean(flagged) <= 0.035
 
@@ -251,7 +251,7 @@ class TestStrays:
 def test_what_is_looked_for_is_settled_when_a_model_is_fitted(tmp_path: Path) -> None:
     trips = city(people=2, days=14, seed=0).trips
     mine = trips.agent("p00")
-    detector = IRLDetector().fit(mine[:-5])
+    detector = Detector().fit(mine[:-5])
     before = detector.score_samples(trips)
     detector.set_params(look_for=("time",))
     np.testing.assert_array_equal(detector.score_samples(trips), before)
@@ -265,8 +265,8 @@ class TestConfigured:
 
     def test_it_counts_for_one_agent_and_for_a_fleet(self, tmp_path: Path) -> None:
         trips = city(people=3, days=14, seed=0).trips
-        for kind in (IRLDetector, FleetDetector):
-            mine = trips.agent("p00") if kind is IRLDetector else trips
+        for kind in (Detector, Detector):
+            mine = trips.agent("p00") if kind is Detector else trips
             usual, own = kind().fit(mine), kind(scaling={"stand_in_up_to": 500.0, "prior_trips": 1.0}).fit(mine)
             for model in (usual, own):
                 model.save(tmp_path / "m.astray")
@@ -279,9 +279,9 @@ class TestConfigured:
 
     def test_what_is_shorter_than_a_segment_is_noise_in_a_table_and_live(self) -> None:
         trips = city(people=2, days=14, seed=0).trips
-        patient = IRLDetector(scaling={"least_segment": 1e6}).fit(trips.agent("p00"))
+        patient = Detector(scaling={"least_segment": 1e6}).fit(trips.agent("p00"))
         assert patient.agent_model("p00").calibration.least_segment == 1e6
-        hasty = IRLDetector(scaling={"least_segment": 0.0}).fit(trips.agent("p00"))
+        hasty = Detector(scaling={"least_segment": 0.0}).fit(trips.agent("p00"))
         lasted = [
             (table["segment_end"] - table["segment_start"]).dt.total_seconds().to_numpy()
             for table in (model.score(trips.agent("p01"), eps=-2.0) for model in (hasty, patient))
@@ -290,16 +290,16 @@ class TestConfigured:
 
     def test_files_that_do_not_tell_have_the_defaults(self, tmp_path: Path) -> None:
         trips = city(people=2, days=14, seed=0).trips
-        own = IRLDetector(suspect=False).fit(trips.agent("p00"))
+        own = Detector(suspect=False).fit(trips.agent("p00"))
         own.save(tmp_path / "now.astray")
         file = contents_of(tmp_path / "now.astray")
         parameters = {k: v for k, v in file.values["parameters"].items() if k not in ("scaling", "observing")}
         write_contents(tmp_path / "then.astray", file.kind, file.values | {"parameters": parameters}, file.arrays)
         then = load(tmp_path / "then.astray")
-        assert repr(then) == "IRLDetector(suspect=False)"
+        assert repr(then) == "Detector(suspect=False)"
         np.testing.assert_array_equal(then.score_samples(trips), own.score_samples(trips))
 
     @pytest.mark.parametrize("wrong", [{"odd": 0.0}, {"suspect_from": 2.0}, {"prior_trips": 0.0}, {"even": 1.0}])
     def test_what_cannot_be_is_refused(self, wrong: dict[str, float]) -> None:
         with pytest.raises(DataError, match=next(iter(wrong))):
-            IRLDetector(scaling=wrong).fit(city(people=1, days=7, seed=0).trips)
+            Detector(scaling=wrong).fit(city(people=1, days=7, seed=0).trips)

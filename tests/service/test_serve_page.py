@@ -22,7 +22,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.simulate import city
 from serving import Running, fixes_of, serving
 
@@ -73,7 +73,7 @@ def made_days(folder: Path) -> Days:
     injected = simulation.inject(new, kinds=("agent-swap", "new-destination"), rate=0.3, seed=1)
     wrong = injected[injected.context["kind"] != ""]
     model = folder / "fleet.astray"
-    FleetDetector(seed=0).fit(named(past)).save(model)
+    Detector(seed=0).fit(named(past)).save(model)
     fixes = fixes_of(named(wrong))
     # Some weeks later: hours and days of the week stay.
     later = WEEK * ((time.time() - fixes[-1]["time"]) // WEEK)

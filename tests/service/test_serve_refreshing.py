@@ -60,20 +60,20 @@ def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
     serving.do(lambda scorer: swap_in(scorer, made))  # it has changed meanwhile: nothing happens
     fleet = memories.open_fleet(serving.store.writer)
-    assert fleet.members_["p01"].measured
+    assert fleet.memories_["p01"].measured
 
 
 def test_a_new_reward_is_used_by_new_trips_and_measures_everybody_anew(serving: Serving):
     connection = serving.store.writer
     fleet = memories.open_fleet(connection)
     parts = dict(fleet._shared())
-    before = fleet.members_["p01"].own.trips
+    before = fleet.memories_["p01"].own.trips
     trip = connection.value("SELECT trip FROM agents")
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, tuple(parts.items()))))
     assert memories.version_in_use(connection) == 2
     assert connection.rows("SELECT agent, model FROM pins") == [("p01", 1)]
     assert connection.value("SELECT count(*) FROM models WHERE version = 1") == len(parts)  # a trip is scored by it
-    again = memories.open_fleet(connection).members_["p01"]
+    again = memories.open_fleet(connection).memories_["p01"]
     assert again.measured
     assert again.own.trips.shape == before.shape
     serving.scorer.reopen()

@@ -240,7 +240,7 @@ def test_a_late_batch_gives_the_trips_that_it_would_have_given_in_time(undisturb
     cut = "SELECT agent, trip, started, ended, fixes, faults, why FROM trips ORDER BY agent, started"
     assert sqlite.writer.rows(cut) == undisturbed.store.writer.rows(cut)
     assert sqlite.writer.value("SELECT count(*) FROM trips WHERE late = 1") >= 1
-    learned = [memories.open_fleet(s.writer).members_["p01"].memory.trip_ids for s in (sqlite, undisturbed.store)]
+    learned = [memories.open_fleet(s.writer).memories_["p01"].counts.trip_ids for s in (sqlite, undisturbed.store)]
     assert set(learned[0]) == set(learned[1])
     assert sqlite.writer.value("SELECT count(*) FROM agents WHERE late_from IS NOT NULL") == 0
     ids = sqlite.writer.rows("SELECT agent, trip, count(*) FROM alerts WHERE late = 1 GROUP BY agent, trip")
@@ -305,7 +305,7 @@ def reviewed(sqlite: Store) -> Serving:
 
 
 def remembered(serving: Serving) -> set[str]:
-    memory = memories.open_fleet(serving.store.writer).members_["p00"].memory
+    memory = memories.open_fleet(serving.store.writer).memories_["p00"].counts
     return {trip_name(*trip) for trip in memory.trip_ids}
 
 
@@ -429,7 +429,7 @@ def test_a_trip_that_was_learned_is_unlearned_and_never_taught_if_a_person_calls
     assert item in remembered(reviewed)
     reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 600.0))
     reviewed.do(lambda s: teach_due(s, NOW + 601.0), NOW + 601.0)
-    member = memories.open_fleet(reviewed.store.writer).members_["p00"]
+    member = memories.open_fleet(reviewed.store.writer).memories_["p00"]
     assert item not in remembered(reviewed)
     assert item in {trip_name(*trip) for trip in member.inbox.rejected.trip_ids}
     assert item not in {trip_name(*trip) for trip in member.recent.ids}

@@ -1,6 +1,7 @@
-"""The command line: ``astray COMMAND ...``. Each command is a module of its own, imported when it is asked for.
+"""The command line: ``astray COMMAND ...``. Each command is a module, imported when it is called.
 
-Nothing heavy is imported here, so that ``astray --help`` answers at once.
+Other distributions add commands by entry points of the group ``astray.commands``. Nothing heavy is imported here, so
+that ``astray --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["COMMANDS", "main"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["COMMANDS", "commands", "load_command", "main"]
 
 COMMANDS = {
     "simulate": "Make a city and write the trips of its people, with known anomalies if wanted.",
@@ -34,8 +38,12 @@ COMMANDS = {
     "info": "Say what a model is, what it has seen, and how it decides.",
     "pretrain": "Learn from simulated people the reward that every model begins with.",
     "demo": "Simulate a city, find the trips that went astray, draw them.",
-    "benchmark": "Measure astray and its rivals by fixed protocols, on your copy of the data.",
 }
+GROUP = "astray.commands"
+"""The group of entry points by which other distributions add commands: a name, and a function or a typer app."""
+
+DISTRIBUTIONS = {"benchmark": "astray-benchmark"}
+"""Commands that another distribution adds, and its name: what to install where it is missing."""
 
 _HELP = """\
 Usage: astray COMMAND [ARGUMENTS] [OPTIONS]
@@ -100,29 +108,57 @@ def _mend_streams() -> None:
 def _run(given: list[str]) -> int:
     name = given[0] if given else "--help"
     if name in ("--help", "-h", "help"):
-        print(_HELP.format(commands="\n".join(_in_list(*command) for command in COMMANDS.items())), end="")
+        print(_HELP.format(commands="\n".join(_in_list(*command) for command in commands().items())), end="")
         return 0
     if name == "--version":
         from astray import __version__
 
         print(f"astray {__version__}")
         return 0
-    if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, 1)
-        remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+    if name not in COMMANDS and name not in (added := _added_commands()):
+        if name in DISTRIBUTIONS:
+            install = f"pip install {DISTRIBUTIONS[name]}"
+            print(f"astray: the command {name} is not installed; {install} adds it", file=sys.stderr)
+            return 2
+        every = [*COMMANDS, *added]
+        close = difflib.get_close_matches(name, [*every, *DISTRIBUTIONS], 1)
+        remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(every)}"
         print(f"astray: no command is named {name!r}; {remedy} (astray --help says more)", file=sys.stderr)
         return 2
     from astray.cli.running import run
 
-    module = importlib.import_module(f"astray.cli.{name}")
-    further = getattr(module, "FURTHER", {})  # commands of a command: astray serve backup
-    if given[1:2] and given[1] in further:
-        return run(f"{name} {given[1]}", further[given[1]], given[2:])
-    return run(name, module.command, given[1:])
+    if name in COMMANDS:
+        further = getattr(importlib.import_module(f"astray.cli.{name}"), "FURTHER", {})  # astray serve backup
+        if given[1:2] and given[1] in further:
+            return run(f"{name} {given[1]}", further[given[1]], given[2:])
+    return run(name, load_command(name), given[1:])
+
+
+def commands() -> dict[str, str]:
+    """Returns every command with one line about it: those of astray, then those that other distributions add.
+
+    The line about an added command is the summary of its distribution, so that nothing needs to be imported.
+    """
+    added = {name: (entry.dist.metadata["Summary"] if entry.dist else "") for name, entry in _added_commands().items()}
+    return COMMANDS | added
+
+
+def load_command(name: str) -> Any:
+    """Imports a command, of astray or of another distribution, and returns its function or typer app."""
+    if name in COMMANDS:
+        return importlib.import_module(f"astray.cli.{name}").command
+    return _added_commands()[name].load()
+
+
+def _added_commands() -> dict[str, EntryPoint]:
+    """Finds the commands that other distributions add; they cannot replace a command of astray."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in COMMANDS}
 
 
 def _in_list(name: str, says: str) -> str:
-    """A command in the list of all, as lines of at most 79 letters."""
+    """Returns a command's entry in the list of commands, in lines of at most 79 letters."""
     return textwrap.fill(says, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
 
 

@@ -1,0 +1,231 @@
+"""astray under test: one model a person, a fleet with a shared reward, and a fleet that follows a stream (P7)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import polars as pl
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.irl.shared import trip_rewards
+from astray.scoring.decisions import NORMAL
+from astray.scoring.normality import trip_normality
+from astray_benchmark.contenders import TRIP_COLUMNS, Floats, Lesson, Person, Seconds, Strangers
+
+if TYPE_CHECKING:
+    from astray.model.estimator import Detector
+
+    from astray import Detector
+
+STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
+"""astray's ways to follow a stream (P7)."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDetector:
+    """A detector that has learned; ``detector`` can also explain its scores."""
+
+    detector: Detector
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """See :class:`Fitted`."""
+        return self.detector.score(test).rename({"segment_normality": "part"}).select(TRIP_COLUMNS)
+
+    def begun(self, test: Trajectories) -> Floats:
+        """See :class:`Fitted`. Where a trip reward decides, where the trip stops says nothing yet."""
+        reward = self.detector.reward_.trip
+        if reward is None:
+            return self.detector.score_samples(test)
+        found = np.full(len(test), np.nan)
+        for agent in test.agents:
+            at = np.flatnonzero(test.agent_ids == agent)
+            model = self.detector.agent_model(agent)
+            featurizer = model.featurizer
+            rows = featurizer.rows(test[at])
+            rows = replace(rows, finished=np.zeros(rows.n_trips, np.bool_))
+            maker = np.repeat(featurizer.popularity.number_of([agent]), rows.n_trips)
+            statistics = featurizer.measure(rows, None, maker)[1]
+            found[at] = trip_normality(trip_rewards(reward, statistics), model.unfinished).score
+        return found
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """See :class:`Fitted`."""
+        return self.detector.score_fixes(test)["normality"].fill_null(np.nan).to_numpy()
+
+
+@dataclass(frozen=True)
+class Own:
+    """One :class:`~astray.Detector` a person.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    population
+        Whether it may learn from other people's trips.
+    options
+        Parameters of the detector that differ from the default.
+    """
+
+    name: str = "astray"
+    population: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
+        """Learn what is normal for the person."""
+        from astray import Detector
+
+        began = time.process_time()
+        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default"}
+        detector = Detector(**{**by_default, **self.options})
+        detector.fit(lesson.train, population=lesson.population if self.population else None)
+        return FittedDetector(detector, Seconds(time.process_time() - began))
+
+
+@dataclass(eq=False)
+class _Taught:
+    """A fleet that has learned from strangers, what that took, and who is enrolled beside them."""
+
+    key: tuple[str, int]
+    fleet: Detector
+    seconds: float
+    guests: tuple[str, ...] = ()
+
+
+_taught: dict[str, _Taught] = {}
+"""The last fleet with some options. It is learned in a minute or two, and serves every case and way of one seed."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One :class:`~astray.Detector`, learned from strangers; the person tested is enrolled, which is counting.
+
+    The reward is kept from case to case, in this process, as long as the strangers, the seed and the options are the
+    same.
+    """
+
+    name: str = "astray-shared"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
+        """Enrol the person; learn the shared reward first if need be."""
+        if lesson.strangers is None:
+            raise DataError(
+                f"{self.name} needs trips of people who are not tested, and this data set has none",
+                remedy="leave the method out",
+            )
+        taught = self._taught(lesson.strangers, seed)
+        fleet = taught.fleet
+        # Those that the reward was learned from stay: where they go is part of what it sees.
+        for agent in taught.guests:
+            fleet.forget(agent)
+        taught.guests = ()
+        among = set(fleet.agents).intersection(lesson.train.agents)
+        if among:
+            raise DataError(
+                f"{min(among)!r} is tested, and stands among those that the shared reward was learned from",
+                remedy="test other people",
+            )
+        began = time.process_time()
+        fleet.enroll(lesson.train)
+        taught.guests = tuple(lesson.train.agents)
+        return FittedDetector(fleet, Seconds(time.process_time() - began, shared=taught.seconds))
+
+    def _taught(self, strangers: Strangers, seed: int) -> _Taught:
+        from astray import Detector
+
+        key, options = (strangers.key, seed), json.dumps(dict(self.options), sort_keys=True)
+        if options not in _taught or _taught[options].key != key:
+            _taught.pop(options, None)  # there need not be two in memory
+            trips = strangers.trips()
+            began = time.process_time()
+            fleet = Detector(**{"seed": seed, **self.options}).fit(trips)
+            _taught[options] = _Taught(key, fleet, time.process_time() - began)
+        return _taught[options]
+
+
+# -------------------------------------------------------------------- in a stream
+
+
+@dataclass(frozen=True)
+class FleetStream:
+    """A :class:`~astray.Detector` that knows one person's past, and goes on learning in one of five ways.
+
+    Its reward is learned once a seed, from strangers, and shared with ``astray-shared``.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    way
+        What is learned after each trip: a name of :data:`~astray_benchmark.astray_methods.STREAMING`.
+    options
+        Parameters of the detector that differ from the default.
+    """
+
+    name: str
+    way: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def begin(self, lesson: Lesson, seed: int) -> FleetFollower:
+        """Enrol the person; learn the shared reward first if need be."""
+        fitted = Shared(self.name, self.options).fit(lesson, seed)
+        return FleetFollower(cast("Detector", fitted.detector), _WAYS[self.way], fitted.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class FleetFollower:
+    """A fleet that follows a person's stream."""
+
+    fleet: Detector
+    way: Callable[[Detector, Trajectories, Person], int]
+    seconds: Seconds
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        """See :class:`~astray_benchmark.contenders.Follower`."""
+        found = self.fleet.score(trip).rename({"segment_normality": "part"})
+        return found.select(*TRIP_COLUMNS, (pl.col("decision") != NORMAL).alias("flagged"))
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """See :class:`~astray_benchmark.contenders.Follower`."""
+        return self.way(self.fleet, trip, person)
+
+
+def _nothing(fleet: Detector, trip: Trajectories, person: Person) -> int:
+    return 0
+
+
+def _unflagged(fleet: Detector, trip: Trajectories, person: Person) -> int:
+    fleet.observe(trip)
+    return 0
+
+
+def _asked(fleet: Detector, trip: Trajectories, person: Person) -> int:
+    fleet.observe(trip)
+    answers = 0
+    while fleet.questions_:
+        question = fleet.questions_[0]
+        fleet.answer(question, mine=person(question.trips))
+        answers += 1
+    return answers
+
+
+def _everything(fleet: Detector, trip: Trajectories, person: Person) -> int:
+    fleet.enroll(trip)
+    return 0
+
+
+def _normal(fleet: Detector, trip: Trajectories, person: Person) -> int:
+    if person(trip.ids):
+        fleet.enroll(trip)
+    return 0
+
+
+_WAYS = dict(zip(STREAMING, (_nothing, _unflagged, _asked, _everything, _normal), strict=True))

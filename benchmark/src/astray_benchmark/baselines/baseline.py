@@ -1,0 +1,160 @@
+"""The interface of every baseline: fit on trips, score steps, score trips.
+
+A baseline is given what the reward is given: the same trips, cut at the same gaps, resampled to an interval, and for
+each step the paper's state and action (location, start, time since the start, velocity).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError, NotFittedError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.paths import resample
+from astray.features.steps import Steps
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+class StepScores(NamedTuple):
+    """The anomaly of every step, high = anomalous, and the position of the trip that the step is of."""
+
+    anomaly: Floats
+    trip: NDArray[np.int64]
+
+
+class Baseline(Protocol):
+    """What a table of results needs of a detector."""
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+
+    def fit(self, train: Trajectories) -> Self:
+        """Learn what is normal from trips that are taken to be so."""
+
+    def score_steps(self, trips: Trajectories) -> StepScores:
+        """Returns the anomaly of every step."""
+
+    def score_samples(self, trips: Trajectories) -> Floats:
+        """Returns one score a trip, high = normal."""
+
+
+class Scaling(NamedTuple):
+    """The centre and spread of each feature in the training set."""
+
+    mean: Floats
+    scale: Floats
+
+    @classmethod
+    def of(cls, features: Array) -> Scaling:
+        """Measure some features; a constant one is left at zero instead of divided by nothing."""
+        spread = features.std(axis=0, dtype=np.float64)
+        return cls(features.mean(axis=0, dtype=np.float64), np.where(spread > 1e-6, spread, 1.0))
+
+    def standardise(self, features: Array) -> Floats:
+        """Features with mean 0 and variance 1 over the training set."""
+        return np.asarray((features - self.mean) / self.scale)
+
+
+class Rows(NamedTuple):
+    """Steps as a baseline takes them, one a row."""
+
+    features: Floats  # the paper's state and action, standardised over the training set
+    steps: Steps  # what they were made of, in metres and seconds
+    path: NDArray[np.int64]  # which stretch without a gap each step is of; a trip may have several
+    around: Projection  # how metres become degrees
+
+
+@dataclass(eq=False)
+class StepDetector(ABC):
+    """A baseline that gives every step an anomaly score; a trip's score is minus the mean over its steps.
+
+    Parameters
+    ----------
+    interval
+        Seconds between steps: what trips are resampled to.
+    seed
+        Of everything that is drawn at random; the same seed gives the same scores.
+
+    Attributes
+    ----------
+    featurizer_
+        How fixes become steps: centred on the training set.
+    scaling_
+        The training set's centre and spread of each feature.
+    """
+
+    interval: float = 30.0
+    seed: int = 0
+    featurizer_: Featurizer | None = field(default=None, init=False, repr=False)
+    scaling_: Scaling | None = field(default=None, init=False, repr=False)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Returns its name in tables."""
+
+    @abstractmethod
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Learn from the training steps."""
+
+    @abstractmethod
+    def _anomaly(self, rows: Rows) -> Array:
+        """Returns the anomaly of every step, high = anomalous."""
+
+    def fit(self, train: Trajectories) -> Self:
+        """Learn what is normal from trips that are taken to be so."""
+        rng = np.random.default_rng(self.seed)
+        featurizer = Featurizer.of(train, FeaturizerConfig(encoder="raw", interval=self.interval), rng)
+        steps, path = self._moves(featurizer, train)
+        trips = len(np.unique(steps.trip))
+        if trips < 2:
+            raise DataError(
+                f"{trips} of the {len(train)} training trips have two usable fixes at different times",
+                remedy=f"{self.name} needs two such trips at least",
+            )
+        features = featurizer.encode(steps)
+        scaling = Scaling.of(features)
+        self._learn(Rows(scaling.standardise(features), steps, path, featurizer.projection), rng)
+        self.featurizer_, self.scaling_ = featurizer, scaling
+        return self
+
+    def featurize(self, trips: Trajectories) -> Rows:
+        """Returns the steps of some trips, row by row what :meth:`score_steps` scores."""
+        if self.featurizer_ is None or self.scaling_ is None:
+            raise NotFittedError(f"{self.name} has not been fitted yet", remedy="call fit with normal trips first")
+        if not len(trips):
+            raise DataError("no trajectories were given to score", remedy="at least one is needed")
+        steps, path = self._moves(self.featurizer_, trips)
+        features = self.scaling_.standardise(self.featurizer_.encode(steps))
+        return Rows(features, steps, path, self.featurizer_.projection)
+
+    def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
+        """Returns the steps that are looked at, and the path of each: those about every interval.
+
+        The first point of a path, where nothing has been done yet, is none.
+        """
+        paths = resample(featurizer.paths(fixes), featurizer.config.interval)
+        steps = featurizer.steps(paths)
+        return steps[~steps.first], paths.trajectory_of_row[~steps.first]
+
+    def score_steps(self, trips: Trajectories) -> StepScores:
+        """Returns the anomaly of every step, and the position of its trip."""
+        rows = self.featurize(trips)
+        anomaly = self._anomaly(rows) if len(rows.path) else np.zeros(0)
+        return StepScores(np.asarray(anomaly, np.float64), rows.steps.trip.astype(np.int64))
+
+    def score_samples(self, trips: Trajectories) -> Floats:
+        """Returns one score a trip, high = normal: minus the mean anomaly of its steps; not a number if it has none."""
+        anomaly, trip = self.score_steps(trips)
+        with np.errstate(invalid="ignore"):
+            return -np.bincount(trip, anomaly, len(trips)) / np.bincount(trip, minlength=len(trips))

@@ -1,0 +1,247 @@
+"""Trips as sequences of cells: how often each cell was met before, and which cell follows which.
+
+Cells are those of the grid of the earth. A trip's cells are those that it enters, one after the other; standing in one
+counts once, however long. Between two points a trip goes in a straight line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer
+from astray.features.grid import cells
+from astray.features.paths import resample, trace
+from astray.features.steps import Steps
+from astray_benchmark.baselines.baseline import Rows, StepDetector
+
+Array = NDArray[Any]
+Keys = NDArray[np.int64]
+
+A_CELL = 3.0  # points in a cell, at least, of a trip that crosses it
+NOWHERE = -1  # what stands before the first cell of a path
+
+
+def cell_keys(projection: Projection, places: Array, size: float) -> Keys:
+    """Returns the cells of places in metres, one number each; the numbering is the same everywhere on earth."""
+    row, column = cells(projection.to_grid(places), size, 0.0)
+    return np.asarray((row.astype(np.int64) << 32) + column.astype(np.int64))
+
+
+def joined(*keys: Array) -> Keys:
+    """Hashes each row of keys to one number; two rows collide with a chance of about one in 10^19."""
+    found = np.zeros(len(keys[0]), np.uint64)
+    for key in keys:
+        found = (found ^ key.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return found.view(np.int64)
+
+
+class Counts(NamedTuple):
+    """How often keys were met."""
+
+    keys: Keys
+    counts: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, keys: Array) -> Counts:
+        """Count keys.
+
+        >>> Counts.of(np.array([7, 7, 9]))(np.array([9, 8, 7])).tolist()
+        [1.0, 0.0, 2.0]
+        """
+        found, counts = np.unique(keys, return_counts=True)
+        return cls(found, counts.astype(np.float64))
+
+    def __call__(self, keys: Array) -> NDArray[np.float64]:
+        """Returns the counts of keys."""
+        if not len(self.keys):
+            return np.zeros(len(keys))
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.counts[at], 0.0)
+
+
+class Sequence(NamedTuple):
+    """Cells, each with the two before it on its path, or :data:`NOWHERE`."""
+
+    cell: Keys
+    last: Keys
+    before: Keys
+
+    @classmethod
+    def of(cls, cell: Keys, path: Array) -> Sequence:
+        """Returns the cells of paths, concatenated.
+
+        >>> Sequence.of(np.array([4, 5, 6, 7]), np.array([0, 0, 0, 1])).before.tolist()
+        [-1, -1, 4, -1]
+        """
+        at = np.arange(len(cell)) - np.searchsorted(path, path)  # in its path
+        earlier = [np.where(at >= lag, np.roll(cell, lag), NOWHERE) for lag in (1, 2)]
+        return cls(cell, *earlier)
+
+
+@dataclass(frozen=True, eq=False)
+class Trigram:
+    """How probable a cell is after two others, or after one, or at all, as far as that is known.
+
+    Each backs off to the next by the rule of Witten and Bell (1991): the more different cells have followed, the more
+    probable is one that never did. In the end every cell is as probable as any, or as it is ``beyond``.
+
+    Examples
+    --------
+    >>> model = Trigram.of(Sequence.of(np.array([1, 2, 3, 1, 2, 3, 1, 2, 4]), np.repeat([0, 1, 2], 3)))
+    >>> after = Sequence.of(np.array([1, 2, 3, 1, 2, 4]), np.repeat([0, 1], 3))
+    >>> np.exp(model.log_probability(after)).round(2).tolist()
+    [0.96, 0.96, 0.59, 0.96, 0.96, 0.3]
+    """
+
+    grams: tuple[Counts, Counts, Counts]  # cells; cells after one; after two
+    contexts: tuple[Counts, Counts, Counts]  # how often something followed: nothing, one, two
+    followers: tuple[Counts, Counts, Counts]  # how many different ones
+    beyond: Trigram | None = None
+
+    @classmethod
+    def of(cls, met: Sequence, beyond: Trigram | None = None) -> Trigram:
+        """Count what followed what."""
+        grams, contexts, followers = [], [], []
+        for context in _contexts(met):
+            gram = joined(context, met.cell)
+            _, first = np.unique(gram, return_index=True)
+            grams.append(Counts.of(gram))
+            contexts.append(Counts.of(context))
+            followers.append(Counts.of(context[first]))
+        return cls((*grams,), (*contexts,), (*followers,), beyond)  # type: ignore[arg-type]
+
+    def log_probability(self, met: Sequence, order: int = 3) -> NDArray[np.float64]:
+        """Returns each cell's probability after the two cells before it (order 3), after one (2), or after any (1)."""
+        if self.beyond is None:
+            probability = np.full(len(met.cell), 1.0 / (len(self.grams[0].keys) + 1.0))
+        else:
+            probability = np.exp(self.beyond.log_probability(met, 1))
+        for n, context in enumerate(_contexts(met)[:order]):
+            total, different = self.contexts[n](context), self.followers[n](context)
+            seen = self.grams[n](joined(context, met.cell))
+            known = total > 0
+            mixed = (seen + different * probability) / np.where(known, total + different, 1.0)
+            probability = np.where(known, mixed, probability)
+        return np.asarray(np.log(probability))
+
+
+def _contexts(met: Sequence) -> tuple[Keys, Keys, Keys]:
+    return np.zeros_like(met.cell), joined(met.last), joined(met.last, met.before)
+
+
+def entered(
+    featurizer: Featurizer, fixes: Trajectories, interval: float, cell: float
+) -> tuple[Steps, NDArray[np.int64]]:
+    """Returns the steps by which trips enter cells, and the path of each; a path's first move counts as an entry.
+
+    ``interval`` is what trips are resampled to, in seconds.
+    """
+    paths = trace(resample(featurizer.paths(fixes), interval), cell / A_CELL)
+    kept = np.ones(paths.n_rows, np.bool_)
+    kept[paths.offsets[:-1]] = False
+    path = paths.trajectory_of_row[kept]
+    key = cell_keys(featurizer.projection, paths.columns["xy"][kept], cell)
+    kept[kept] = np.r_[True, (np.diff(key) != 0) | (np.diff(path) != 0)][: len(key)]
+    return featurizer.steps(paths)[kept], paths.trajectory_of_row[kept]
+
+
+@dataclass(eq=False)
+class CellDetector(StepDetector):
+    """A baseline that looks at the cells that a trip enters.
+
+    Parameters
+    ----------
+    cell
+        Their size in metres.
+    """
+
+    interval: float = 15.0
+    cell: float = 150.0
+
+    def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
+        return entered(featurizer, fixes, self.interval, self.cell)
+
+    def cells(self, rows: Rows) -> Keys:
+        """Returns the cell that each row is in."""
+        return cell_keys(rows.around, rows.steps.location, self.cell)
+
+    def sequence(self, rows: Rows) -> Sequence:
+        """Returns the cells of each path, concatenated."""
+        return Sequence.of(self.cells(rows), rows.path)
+
+
+@dataclass(eq=False)
+class CellCounts(CellDetector):
+    """The mean over a trip's cells of the logarithm of how many trips went through them."""
+
+    counts_: Counts | None = field(default=None, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return "cell counts"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        cell = self.cells(rows)
+        _, once = np.unique(joined(cell, rows.steps.trip), return_index=True)
+        self.counts_ = Counts.of(cell[once])
+
+    def _anomaly(self, rows: Rows) -> Array:
+        assert self.counts_ is not None
+        return -np.log1p(self.counts_(self.cells(rows)))
+
+
+@dataclass(eq=False)
+class CellTrigram(CellDetector):
+    """How improbable each cell of a trip is after the two before it: a trigram that backs off (:class:`Trigram`)."""
+
+    model_: Trigram | None = field(default=None, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return "cell trigram"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        self.model_ = Trigram.of(self.sequence(rows))
+
+    def _anomaly(self, rows: Rows) -> Array:
+        assert self.model_ is not None
+        return -self.model_.log_probability(self.sequence(rows))
+
+
+@dataclass(eq=False)
+class TripLength(StepDetector):
+    """How long a trip is, on a logarithmic scale, against the median: the longer, the more anomalous.
+
+    All steps of a trip have the same anomaly.
+    """
+
+    interval: float = 15.0
+    usual_: float = field(default=0.0, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return "length"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        lengths = self._lengths(rows)
+        self.usual_ = float(np.median(lengths[np.unique(rows.steps.trip)]))
+
+    def _anomaly(self, rows: Rows) -> Array:
+        return (self._lengths(rows) - self.usual_)[rows.steps.trip]
+
+    def _lengths(self, rows: Rows) -> NDArray[np.float64]:
+        """Returns the logarithm of each trip's length, plus a metre so that a trip that stands still stays finite."""
+        here = rows.steps.location
+        begins = np.diff(rows.path, prepend=-1) != 0
+        came_from = np.where(begins[:, None], rows.steps.origin, np.roll(here, 1, axis=0))
+        return np.log1p(np.bincount(rows.steps.trip, np.hypot(*(here - came_from).T)))

@@ -1,0 +1,164 @@
+"""Outlier detectors for single points: neighbours, local density, a boundary, random cuts. They need scikit-learn."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import AstrayError
+from astray_benchmark.baselines.baseline import Rows, StepDetector
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class KNNLocation(StepDetector):
+    """The mean distance to the nearest places where the agent has been, on a logarithmic scale: the one to beat.
+
+    The logarithm of a neighbour distance is, up to a factor and a constant, minus the logarithm of the density that the
+    neighbours estimate (Loftsgaarden and Quesenberry 1965), so that a trip's score is the mean log-likelihood of its
+    places. In plain metres one far excursion outweighs all else in its trip, and the few of them in a training set all
+    else in the spread of the scores.
+
+    Parameters
+    ----------
+    neighbours
+        How many of the nearest places.
+    start
+        Look for places that were reached from near the same start: the distance is then one in four dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from astray import Trajectories
+    >>> lat, lon = np.tile(45 + np.arange(60) * 1e-3, 4), np.full(240, 7.0)
+    >>> trips = Trajectories.from_fixes(
+    ...     time=np.arange(240) * 30.0, lat=lat, lon=lon, trajectory=np.repeat(["a", "b", "c", "d"], 60))
+    >>> away = Trajectories.from_fixes(time=trips.columns["time"], lat=lat, lon=lon + 0.1)
+    >>> knn = KNNLocation().fit(trips)
+    >>> bool(knn.score_samples(away)[0] < knn.score_samples(trips).min())
+    True
+    """
+
+    neighbours: int = 5
+    start: bool = False
+    index_: Any = field(default=None, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return "kNN location + start" if self.start else "kNN location"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        places = self._places(rows)
+        count = min(self.neighbours, len(places))
+        self.index_ = scikit_learn("neighbors").NearestNeighbors(n_neighbors=count).fit(places)
+
+    def _anomaly(self, rows: Rows) -> Array:
+        distances, _ = self.index_.kneighbors(self._places(rows))
+        metres = np.asarray(distances.mean(axis=1), np.float64)
+        return np.log1p(metres)  # a metre more, so that a place met again is no infinity
+
+    def _places(self, rows: Rows) -> Array:
+        location, origin = rows.steps.location, rows.steps.origin
+        return np.hstack([location, origin]) if self.start else location
+
+
+@dataclass(eq=False)
+class _Estimator(StepDetector):
+    """A scikit-learn outlier detector with its default settings, on standardised states and actions.
+
+    Parameters
+    ----------
+    location
+        Look at the location alone.
+    """
+
+    location: bool = False
+    estimator_: Any = field(default=None, init=False, repr=False)
+
+    @abstractmethod
+    def _new(self, rng: np.random.Generator) -> Any:
+        """Returns the estimator, not fitted yet."""
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        self.estimator_ = self._new(rng).fit(self._training_rows(self._features(rows), rng))
+
+    def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
+        return features
+
+    def _anomaly(self, rows: Rows) -> Array:
+        return -np.asarray(self.estimator_.score_samples(self._features(rows)))
+
+    def _named(self, method: str) -> str:
+        return f"{method}, location" if self.location else method
+
+    def _features(self, rows: Rows) -> Array:
+        return rows.features[:, :2] if self.location else rows.features
+
+
+@dataclass(eq=False)
+class LOF(_Estimator):
+    """Local Outlier Factor (Breunig et al. 2000): how much thinner the data are here than around the neighbours."""
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return self._named("LOF")
+
+    def _new(self, rng: np.random.Generator) -> Any:
+        return scikit_learn("neighbors").LocalOutlierFactor(novelty=True)
+
+
+@dataclass(eq=False)
+class OneClassSVM(_Estimator):
+    """One-class support vector machine (Schoelkopf et al. 2001): which side of the boundary around half of the data.
+
+    Parameters
+    ----------
+    most_rows
+        Its training takes time quadratic in the rows, so at most so many of them, drawn at random, are used.
+    """
+
+    most_rows: int = 10_000
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return self._named("One-class SVM")
+
+    def _new(self, rng: np.random.Generator) -> Any:
+        return scikit_learn("svm").OneClassSVM()
+
+    def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
+        if len(features) <= self.most_rows:
+            return features
+        return features[np.sort(rng.choice(len(features), self.most_rows, replace=False))]
+
+
+@dataclass(eq=False)
+class IsolationForest(_Estimator):
+    """Isolation Forest (Liu et al. 2008): how few random cuts set a step apart."""
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return self._named("Isolation Forest")
+
+    def _new(self, rng: np.random.Generator) -> Any:
+        return scikit_learn("ensemble").IsolationForest(random_state=int(rng.integers(2**31)))
+
+
+def scikit_learn(module: str) -> Any:
+    """Returns a module of scikit-learn, or how to install it."""
+    try:
+        return import_module(f"sklearn.{module}")
+    except ModuleNotFoundError as missing:
+        raise AstrayError(
+            "this baseline needs scikit-learn", remedy="install it with: pip install astray-benchmark"
+        ) from missing

@@ -1,0 +1,156 @@
+"""Outlier detectors of other packages on whole trips: PyOD's ECOD and KNN, with the settings that they come with.
+
+They see a row of numbers a trip: either what can be said of a trip alone (:func:`trip_features`), or how familiar it is
+to the person and how popular with others (:data:`~astray_benchmark.baselines.familiarity.STATISTICS`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import AstrayError
+from astray.features.steps import Steps
+from astray_benchmark.baselines.baseline import Rows, Scaling, StepDetector
+from astray_benchmark.baselines.familiarity import DAY, FamiliarityRegression, Known, Past, Seen, statistics
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+FEATURES = (
+    *("start east", "start north", "end east", "end north", "middle east", "middle north"),
+    *("length", "duration", "speed", "furthest from the start", "straightness", "hour, sine", "hour, cosine"),
+)
+"""What is said of a trip alone; metres and seconds, and their logarithms where they count a trip's size."""
+
+
+def trip_features(steps: Steps, n_trips: int) -> Floats:
+    """Returns the :data:`FEATURES` of trips: (trips, features); NaN for a trip without a step."""
+    found = np.full((n_trips, len(FEATURES)), np.nan)
+    trip = steps.trip
+    begins = np.flatnonzero(np.diff(trip, prepend=-1))
+    ends = np.append(begins[1:], len(trip)) - 1
+    size = ends - begins + 1
+
+    def total(values: Array) -> Floats:
+        return np.asarray(np.add.reduceat(values, begins), np.float64) if len(begins) else np.zeros(0)
+
+    moved = np.hypot(*(steps.velocity * steps.window[:, None]).T)
+    away = np.hypot(*(steps.location - steps.origin[np.repeat(begins, size)]).T)
+    length, duration = total(moved), steps.time[ends] - steps.time[begins] + steps.window[begins]
+    hour = 2 * np.pi * (steps.time[begins] % DAY) / DAY
+    found[trip[begins]] = np.column_stack(
+        [
+            *(steps.origin[begins], steps.location[ends]),
+            *(total(steps.location[:, i]) / size for i in range(2)),
+            *(np.log1p(length), np.log1p(duration), np.log1p(length / np.maximum(duration, 1.0))),
+            np.log1p(np.maximum.reduceat(away, begins)) if len(begins) else np.zeros(0),
+            away[ends] / np.maximum(length, 1.0),
+            *(np.sin(hour), np.cos(hour)),
+        ]
+    )
+    return found
+
+
+def outlier_detector(kind: str) -> Any:
+    """PyOD's detector of a kind, ecod or knn, not fitted yet; or how to install it."""
+    try:
+        if kind == "ecod":
+            return import_module("pyod.models.ecod").ECOD()
+        return import_module("pyod.models.knn").KNN()
+    except ModuleNotFoundError as missing:
+        raise AstrayError(
+            "this baseline needs PyOD", remedy="install it with: pip install 'astray-benchmark[baselines]'"
+        ) from missing
+
+
+@dataclass(eq=False)
+class TripOutlier(StepDetector):
+    """A detector of PyOD on :data:`FEATURES`, standardised. All steps of a trip have the same anomaly.
+
+    Parameters
+    ----------
+    kind
+        ``ecod`` (Li et al. 2022): in how far a tail of each feature a trip is; ``knn`` (Ramaswamy et al. 2000): the
+        distance to the fifth nearest trip.
+    """
+
+    kind: str = "ecod"
+    model_: Any = field(default=None, init=False, repr=False)
+    scaling_of_: Scaling | None = field(default=None, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return f"PyOD {self.kind.upper()}"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        features = trip_features(rows.steps, int(rows.steps.trip.max()) + 1)
+        features = features[~np.isnan(features[:, 0])]
+        self.scaling_of_ = Scaling.of(features)
+        self.model_ = _fitted(self.kind, self.scaling_of_.standardise(features))
+
+    def _anomaly(self, rows: Rows) -> Array:
+        assert self.scaling_of_ is not None
+        features = trip_features(rows.steps, int(rows.steps.trip.max()) + 1)
+        return _on_steps(self.model_, self.scaling_of_.standardise(features), rows.steps.trip)
+
+
+@dataclass(eq=False)
+class FamiliarityOutlier(FamiliarityRegression):
+    """A detector of PyOD on the statistics of familiarity and popularity that the regression sees.
+
+    It learns from the person's own trips, each measured against the others of them.
+
+    Parameters
+    ----------
+    kind
+        See :class:`TripOutlier`.
+    """
+
+    kind: str = "ecod"
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return f"PyOD {self.kind.upper()}, familiarity"
+
+    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
+        known: Known = self.known_
+        mine = self._seen(rows)
+        mine = mine.some(np.unique(mine.trip))
+        self.past_ = Past.of(mine)
+        features = statistics(mine, self.past_, True, known.visitors(mine))
+        self.scaling_of_ = Scaling.of(features)
+        self.model_ = _fitted(self.kind, self.scaling_of_.standardise(features))
+
+    def _anomaly(self, rows: Rows) -> Array:
+        assert self.past_ is not None
+        assert self.scaling_of_ is not None
+        known: Known = self.known_
+        seen: Seen = self._seen(rows)
+        features = self.scaling_of_.standardise(statistics(seen, self.past_, False, known.visitors(seen)))
+        return _on_steps(self.model_, features, seen.trip)
+
+
+def _fitted(kind: str, features: Floats) -> Any:
+    model = outlier_detector(kind)
+    if kind == "knn":
+        model.n_neighbors = min(model.n_neighbors, max(1, len(features) - 1))
+    return model.fit(features)
+
+
+def _on_steps(model: Any, features: Floats, trip: Array) -> Floats:
+    """Repeats the anomaly of trips on each of their steps.
+
+    One trip at a time: PyOD's ECOD counts those that it scores among those that it knows, so that a trip's score would
+    depend on the other trips of the test set.
+    """
+    found = np.zeros(len(features))
+    for i in np.unique(trip).tolist():
+        found[i] = model.decision_function(features[i : i + 1])[0]
+    return found[trip]

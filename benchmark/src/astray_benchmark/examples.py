@@ -1,0 +1,78 @@
+"""The paper's three example trips, found in the results and drawn: normal, normal but for a part, somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from astray.core.errors import DataError
+from astray.plots import explanation_figure, save_figure
+from astray_benchmark import manifest as manifests
+from astray_benchmark import measures, runner
+from astray_benchmark.astray_methods import Own, Shared
+from astray_benchmark.calibration import RATE
+from astray_benchmark.measures import EPS
+from astray_benchmark.methods import method
+from astray_benchmark.protocols import Case, Dataset, Setting
+
+SETTING = Setting()  # P1 at the 5 % rate, random split
+NAMES = ("normal", "partly_anomalous", "somebody_elses")
+
+
+def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
+    """Draw three trips of one person with the model of its draw, fitted anew, into ``figures/``.
+
+    The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
+    it is not flagged, and its worst segment is the lowest of all. No trip is chosen by looking at it. The model is the
+    first of the command's methods that can explain itself.
+    """
+    manifest, found = manifests.read(out), runner.results(out)
+    if manifest is None or found is None:
+        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+    able = [contender for name in manifest["methods"] if isinstance(contender := method(name), Own | Shared)]
+    trips = measures.of_setting(found, [SETTING])
+    trips = trips.filter(pl.col("method") == able[0].name) if able else trips[:0]
+    if not len(trips):
+        raise DataError(
+            "the examples are of P1 at the 5 % rate with an astray method", place=out, remedy="run that first"
+        )
+    person, seed, rows = choose(trips)
+    trial = dataset.trial(Case(SETTING, person, seed))
+    detector: Any = able[0].fit(trial.lesson, seed).detector
+    folder = out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"example_{name}.png" for name in NAMES]
+    for path, row in zip(written, rows, strict=True):
+        save_figure(explanation_figure(detector.explain(trial.test, row)), path)
+    return written
+
+
+def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
+    """Returns a person, a seed, and the positions of three test trips: normal, partly anomalous, somebody else's.
+
+    Parameters
+    ----------
+    trips
+        Scores of one method: see :mod:`astray_benchmark.runner`.
+    """
+    known = trips.drop_nulls(["normality", "score"])
+    own = known.filter(pl.col("kind") == "")
+    # The lowest segment among trips that are fine as a whole; without any, the lowest of those.
+    partly = own.filter((pl.col("p_value") > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
+    partly = partly if len(partly) else own.sort("score")
+    who, seed = str(partly["subject"][0]), int(partly["seed"][0])
+    mine = known.filter((pl.col("subject") == who) & (pl.col("seed") == seed))
+    usual = mine.filter(pl.col("kind") == "").sort("score")
+    foreign = mine.filter(pl.col("kind") != "").sort("score")
+    if not len(usual) or not len(foreign):
+        raise DataError(
+            f"{who} has no normal or no anomalous test trip, so there are no examples to draw",
+            remedy="choose another person",
+        )
+    # The upper quartile is plainly normal; the lower quartile of the others' trips is plainly not.
+    normal = usual["trip"][int(np.floor(0.75 * (len(usual) - 1)))]
+    other = foreign["trip"][int(np.floor(0.25 * (len(foreign) - 1)))]
+    return who, seed, (int(normal), int(partly["trip"][0]), int(other))

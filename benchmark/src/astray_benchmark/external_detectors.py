@@ -1,0 +1,238 @@
+"""Anybody's detector in the tables, by the place of its class: ``package.module:Class``.
+
+The class is what scikit-learn's outlier detectors are, for trips instead of rows:
+
+- ``fit(trips)``, or ``fit(trips, population)`` if it has a use for other people's trips (None where there are none);
+- ``score_samples(trips)``: one number a trip, high is normal, not a number where there is none.
+
+By choice it also has
+
+- ``score_fixes(trips)``: one such number a fix, for the tables of where and when;
+- ``learn(trip)``, or ``learn(trip, flagged)`` to know what was decided: to go on from a trip of a stream (P7);
+- a parameter ``seed`` (or ``random_state``), which is given the seed of the draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, standardise, trip_table
+from astray_benchmark.contenders import Lesson, Person, Seconds
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ExternalDetector:
+    """A detector whose class stands elsewhere, calibrated as the baselines are: by training trips that are left out.
+
+    Parameters
+    ----------
+    name
+        What the tables call it.
+    place
+        Where its class is: ``package.module:Class``. Modules in the present folder are found, too.
+    options
+        What its constructor is given.
+    """
+
+    name: str
+    place: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # A slip of the pen is told before anything runs.
+        made = import_class(self.place)
+        takes = _parameters(made)
+        unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
+        if unknown:
+            known = ", ".join(takes) or "none"
+            raise DataError(
+                f"{made.__name__} has no parameter {unknown[0]!r}", place=self.place, remedy=f"there are {known}"
+            )
+        wanted = list(_parameters(made.fit).values())[2:]  # after self and the trips
+        for parameter in wanted:
+            if parameter.name != "population" and parameter.default is parameter.empty and parameter.kind not in _REST:
+                raise DataError(
+                    f"its fit wants {parameter.name!r}, which it is not given",
+                    place=self.place,
+                    remedy="fit gets the trips and, in a parameter of the name population, those of others",
+                )
+
+    @property
+    def source(self) -> str:
+        """Returns a hash of the class's file: other code would give other scores under the same name."""
+        return hashlib.sha256(Path(inspect.getfile(import_class(self.place))).read_bytes()).hexdigest()
+
+    def fit(self, lesson: Lesson, seed: int) -> FittedExternal:
+        """Learn from all training trips, and measure the scale on left-out ones."""
+
+        def scores(model: Any, trips: Trajectories) -> tuple[Floats, Floats]:
+            return trip_scores(model, trips), fix_scores(model, trips)
+
+        fitted = fit_and_calibrate(
+            lesson.train, seed, lambda train: self._fitted(train, lesson.population, seed), scores
+        )
+        return FittedExternal(*fitted)
+
+    def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
+        made = import_class(self.place)
+        takes = _parameters(made)
+        seeds = {name: seed for name in ("seed", "random_state") if name in takes and name not in self.options}
+        model = made(**seeds, **self.options)
+        if "population" in _parameters(model.fit):
+            model.fit(train, population=population)
+        else:
+            model.fit(train)
+        return model  # what fit returns is not relied upon
+
+
+@dataclass(frozen=True)
+class ExternalStreamDetector(ExternalDetector):
+    """Such a detector that can go on learning: it is for streams (P7), too."""
+
+    def begin(self, lesson: Lesson, seed: int) -> ExternalFollower:
+        """Learn from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
+        return ExternalFollower(self.fit(lesson, seed))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedExternal:
+    """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
+
+    model: Any
+    left_out: LeftOut
+    seconds: Seconds
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """Returns one row a trip; see :class:`astray_benchmark.contenders.Fitted`."""
+        return trip_table(trip_scores(self.model, test), self.left_out)
+
+    def begun(self, test: Trajectories) -> Floats:
+        """Returns the scores of trips that are not finished."""
+        return standardise(trip_scores(self.model, test), self.left_out.trips)
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """Returns the scores of fixes; NaN if the detector gives none."""
+        return standardise(fix_scores(self.model, test), self.left_out.steps)
+
+
+@dataclass(eq=False)
+class ExternalFollower(PValueFollower):
+    """Such a detector in a stream; its scale is that of the past."""
+
+    fitted: FittedExternal
+
+    @property
+    def seconds(self) -> Seconds:
+        """Returns the seconds that learning from the past took."""
+        return self.fitted.seconds
+
+    def table(self, trip: Trajectories) -> pl.DataFrame:
+        """Scores a trip."""
+        return self.fitted.trips(trip)
+
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """Let it learn from the trip; nobody is asked."""
+        learn = self.fitted.model.learn
+        if "flagged" in _parameters(learn):
+            learn(trip, flagged=self.flagged)
+        else:
+            learn(trip)
+        return 0
+
+
+def external(name: str, place: str, options: Mapping[str, Any]) -> ExternalDetector:
+    """Returns the detector at a place, for streams as well if it can go on learning."""
+    kind = ExternalStreamDetector if hasattr(import_class(place), "learn") else ExternalDetector
+    return kind(name, place, options)
+
+
+def trip_scores(model: Any, trips: Trajectories) -> Floats:
+    """Returns what a detector says of every trip."""
+    return scored(model.score_samples, trips, "score_samples")
+
+
+def fix_scores(model: Any, trips: Trajectories) -> Floats:
+    """Returns what a detector says of every fix; NaN if it says nothing."""
+    if not hasattr(model, "score_fixes"):
+        return np.full(trips.n_rows, np.nan)
+    return scored(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix")
+
+
+@cache
+def import_class(place: str) -> type[Any]:
+    """Imports the class that stands at ``package.module:Class``."""
+    module, _, name = place.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = f"no module named {error.name!r}"
+        raise DataError(
+            missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
+        ) from None
+    except AttributeError:
+        raise DataError(
+            f"the module {module!r} has no {name!r}", place=place, remedy="check the name of the class"
+        ) from None
+    except Exception as error:  # whatever the module does when it is imported
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise DataError(
+            f"the module {module!r} cannot be imported ({error}{line})", place=place, remedy="correct the module"
+        ) from error
+    if not isinstance(made, type):
+        raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
+    lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
+    if lacks:
+        raise DataError(
+            f"{name!r} has no method {lacks[0]}", place=place, remedy="give it fit(trips) and score_samples(trips)"
+        )
+    return made
+
+
+def scored(
+    score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
+) -> Floats:
+    """Calls a detector's ``score`` and refuses anything but one number each, saying what came instead."""
+    wanted, plural = len(trips) if n is None else n, "fixes" if what == "fix" else f"{what}s"
+    try:
+        values = np.asarray(score(trips), np.float64)
+    except (TypeError, ValueError) as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # it went wrong in there, not here
+        raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
+    if values.shape != (wanted,) or np.isinf(values).any():
+        what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
+        raise DataError(
+            f"{name} returned {what_came} for {wanted} {what if wanted == 1 else plural}",
+            remedy="return one finite number, or NaN, each",
+        )
+    return values
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _any_name(takes: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in takes.values())
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters

@@ -1,0 +1,411 @@
+"""Injectors: one known change of recorded trips each, with the truth of every fix.
+
+Each is a pure function of trips and a random generator. It gives the changed trips, each under the agent and the name
+of the trip that it was made of, and says which fixes are anomalous. A trip that cannot carry the change (too short,
+standing, without a second route) and a mutant that is as good as its original are left out.
+
+The names are those of mechanisms, because published code swaps "detour" and "route switch". Some of these mechanisms
+also stand in :mod:`astray.irl.counterfactuals`, which astray's reward learns from and its rivals do not. The code here
+is its own, works on recorded fixes instead of resampled paths, takes its strength from parameters instead of drawing
+it, measures a bend by the whole trip instead of the bent run, and lets it take time; a way back is a way back in both.
+:mod:`astray.simulate` has anomalies of its own, planned on its streets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.projection import Projection
+from astray.core.trajectories import Trajectories
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+CELL = 100.0  # metres; the unit of the distances d
+LEAST = 50.0  # metres; a mutant that is nowhere so far from its original is the original with GPS noise
+NEAR = 300.0  # metres between two starts, or two ends, that are the same place
+GAP = 200.0  # metres between two routes where one is left for the other
+SCATTER = 4.0  # metres; the GPS error, an axis, of a receiver that stands
+STEEPEST = 10.0  # a detour that makes its stretch so many times longer is not one that anybody drives
+DAY, WEEK = 86_400.0, 604_800.0  # seconds
+TRIES = 8  # places in one trip, or partners of it, that are tried
+DECIMALS = 6  # of degrees, as recorders write them: 0.1 m; mutants must not be known by their digits
+
+_KING = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float64)  # the 8 directions
+
+
+class Injected(NamedTuple):
+    """Changed trips, whether each of their fixes is anomalous, and which of the trips given each was made of."""
+
+    trips: Trajectories
+    truth: Bools
+    source: Ints
+
+
+class Path(NamedTuple):
+    """One trip in metres around its first fix."""
+
+    time: Floats
+    xy: Floats
+    around: Projection
+
+
+class Mutant(NamedTuple):
+    """A changed path, and whether each of its fixes is anomalous."""
+
+    time: Floats
+    xy: Floats
+    truth: Bools
+
+
+def point_jitter(
+    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
+) -> Injected:
+    """Moves each interior fix, with probability ``alpha``, by ``d`` cells of 100 m in one of 8 directions.
+
+    A diagonal is a king's move: d cells along both axes. Times and end points stay. Anomalous: the fixes that moved.
+    ``most``, here and below: stop after so many mutants.
+    """
+    _check_share("alpha", alpha)
+    _check_positive("d", d)
+
+    def change(path: Path) -> Mutant | None:
+        n = len(path.time)
+        moved = rng.random(n) < alpha
+        moved[[0, -1]] = False
+        step = CELL * d * _KING[rng.integers(len(_KING), size=n)]
+        return Mutant(path.time, path.xy + np.where(moved[:, None], step, 0.0), moved) if moved.any() else None
+
+    return _each(trips, change, most)
+
+
+def segment_shift(
+    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
+) -> Injected:
+    """Moves a run of floor(alpha (n - 2)) interior fixes as a whole by ``d`` cells, across the direction of travel.
+
+    Times and end points stay. Anomalous: the run.
+    """
+    _check_share("alpha", alpha)
+    _check_positive("d", d)
+
+    def change(path: Path) -> Mutant | None:
+        run = _run(len(path.time), alpha, rng)
+        if run is None:
+            return None
+        xy, truth = path.xy.copy(), np.zeros(len(path.xy), np.bool_)
+        xy[run] += CELL * d * _across(path.xy, run, rng)
+        truth[run] = True
+        return Mutant(path.time, xy, truth)
+
+    return _each(trips, change, most)
+
+
+def half_sine_detour(
+    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, h: float = 0.3, most: int | None = None
+) -> Injected:
+    """Bends a run of floor(alpha (n - 2)) interior fixes sideways by a half sine.
+
+    The bend is ``h`` times the distance from origin to destination high. The longer way takes longer, at the speed that
+    the run had: it is recorded as often as before, by more fixes, and what follows is later. The fixes around the run
+    stay where they are. Anomalous: the bent run. A round trip, whose ends are too near to measure by, has no detour.
+    """
+    _check_share("alpha", alpha)
+    _check_positive("h", h)
+
+    def change(path: Path) -> Mutant | None:
+        height = h * float(np.hypot(*(path.xy[-1] - path.xy[0])))
+        for _ in range(TRIES if height >= LEAST else 0):
+            run = _run(len(path.time), alpha, rng)
+            mutant = None if run is None else _bent(path, run, height * _across(path.xy, run, rng))
+            if mutant is not None:
+                return mutant
+        return None
+
+    return _each(trips, change, most)
+
+
+def splice(
+    trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, near: float = NEAR, most: int | None = None
+) -> Injected:
+    """Lets a trip leave its route for that of another trip between the same places, where the two are nearest.
+
+    Partners come from ``pool``: trips that start and end within ``near`` metres of this one's start and end. Both are
+    cut in their middle halves at their nearest fixes, which are at most 200 m apart. The mutant ends where its partner
+    ended. Anomalous: the fixes after the switch that are more than a cell away from the way that the trip would have
+    kept to; a partner without three such fixes goes the same way and is passed over.
+
+    The partner's fixes become the mutant's, so the pool should hold trips that nobody learns from: otherwise a mutant
+    has training fixes in it, and neighbours at a distance of zero.
+    """
+    _check_positive("near", near)
+    start, end = pool.offsets[:-1], pool.offsets[1:] - 1
+    lat, lon = pool.columns["lat"], pool.columns["lon"]
+
+    def change(path: Path) -> Mutant | None:
+        first, last = (path.around.to_metres(lat[rows], lon[rows]) for rows in (start, end))
+        same = (np.hypot(*(first - path.xy[0]).T) <= near) & (np.hypot(*(last - path.xy[-1]).T) <= near)
+        for k in rng.permutation(np.flatnonzero(same))[:TRIES].tolist():
+            rows = slice(start[k], end[k] + 1)
+            other = path.around.to_metres(lat[rows], lon[rows])
+            mutant = _spliced(path, Path(pool.columns["time"][rows], other, path.around))
+            if mutant is not None:
+                return mutant
+        return None
+
+    return _each(trips, change, most)
+
+
+def loiter(
+    trips: Trajectories, rng: np.random.Generator, *, minutes: float = 15.0, most: int | None = None
+) -> Injected:
+    """Adds a stop of some minutes in the middle half of the trip; what follows is later by as much.
+
+    The stop is recorded as often as the trip usually is, with the error of a receiver that stands still. End points
+    stay. Anomalous: the fixes of the stop.
+    """
+    _check_positive("minutes", minutes)
+
+    def change(path: Path) -> Mutant | None:
+        n = len(path.time)
+        gaps = np.diff(path.time)
+        gaps = gaps[gaps > 0]
+        if n < 3 or not len(gaps):
+            return None
+        i = int(rng.integers(max(n // 4, 1), n - max(n // 4, 1))) + 1  # the stop is after fix i - 1
+        interval = float(np.median(gaps))
+        count = max(round(60.0 * minutes / interval), 1)
+        stood = path.time[i - 1] + interval * np.arange(1, count + 1)
+        there = path.xy[i - 1] + rng.normal(scale=SCATTER, size=(count, 2))
+        truth = np.zeros(n + count, np.bool_)
+        truth[i : i + count] = True
+        return Mutant(
+            np.r_[path.time[:i], stood, path.time[i:] + interval * count],
+            np.vstack([path.xy[:i], there, path.xy[i:]]),
+            truth,
+        )
+
+    return _each(trips, change, most)
+
+
+def reverse(trips: Trajectories, rng: np.random.Generator, *, most: int | None = None) -> Injected:
+    """Drives the route backwards from the same moment on; the end points change places. Anomalous: every fix."""
+
+    def change(path: Path) -> Mutant | None:
+        back = path.xy[::-1]
+        if np.hypot(*(back - path.xy).T).max() < LEAST:
+            return None
+        return Mutant(path.time[0] + path.time[-1] - path.time[::-1], back, np.ones(len(back), np.bool_))
+
+    return _each(trips, change, most)
+
+
+def speed(trips: Trajectories, rng: np.random.Generator, *, k: float = 2.0, most: int | None = None) -> Injected:
+    """Drives the path about ``k`` times faster (slower below 1), recorded as often as before. Anomalous: every fix.
+
+    Fixes come in the intervals of the original, in between its places: squeezing the times alone would betray the
+    change by the recorder's interval. So that the end points stay too, the factor gives way to a whole number of
+    intervals.
+    """
+    _check_positive("k", k)
+    if k == 1:
+        raise DataError("k is 1, which changes nothing", remedy="give a factor such as 2")
+
+    def change(path: Path) -> Mutant | None:
+        since = path.time - path.time[0]
+        whole = float(since[-1])
+        if whole <= 0 or float(np.hypot(*np.diff(path.xy, axis=0).T).sum()) < LEAST:
+            return None
+        # A slower trip needs more ticks than there are: they begin again.
+        ticks = np.unique(since + whole * np.arange(int(np.ceil(1 / k)) + 1)[:, None])
+        ticks = ticks[: max(int(np.abs(ticks - whole / k).argmin()), 1) + 1]
+        along = ticks * (whole / ticks[-1])
+        if len(ticks) == len(np.unique(since)):
+            return None
+        xy = np.column_stack([np.interp(along, since, path.xy[:, axis]) for axis in (0, 1)])
+        return Mutant(path.time[0] + ticks, xy, np.ones(len(xy), np.bool_))
+
+    return _each(trips, change, most)
+
+
+def agent_swap(
+    trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, most: int | None = None
+) -> Injected:
+    """Submits somebody else's normal trip as this agent's; no trip is used twice. Anomalous: every fix.
+
+    The other trip keeps its hour and its day of the week, and moves by whole weeks to the time of the trip that it
+    replaces, so that the date tells nothing.
+    """
+    made: list[Trajectories] = []
+    source: list[int] = []
+    order = rng.permutation(len(pool))
+    owner, free = pool.agent_ids[order], np.ones(len(pool), np.bool_)
+    for i, trip in enumerate(trips):
+        if len(made) == most:
+            break
+        for j in np.flatnonzero((owner != trip.agent_ids[0]) & free).tolist():
+            other = pool[int(order[j])]
+            if not np.array_equal(other.columns["lat"], trip.columns["lat"]):
+                free[j] = False
+                made.append(submitted_as(other, trip))
+                source.append(i)
+                break
+    swapped = Trajectories.concat(made) if made else trips[:0]
+    return Injected(swapped, np.ones(swapped.n_rows, np.bool_), np.array(source, np.int64))
+
+
+def submitted_as(other: Trajectories, trip: Trajectories, period: float = WEEK) -> Trajectories:
+    """Puts a trip under the agent, name and context of another one, moved by whole periods to about its time."""
+    start, due = float(other.columns["time"][0]), float(trip.columns["time"][0])
+    fixes = {name: other.columns[name] for name in ("lat", "lon")}
+    time = other.columns["time"] + period * round((due - start) / period)
+    return Trajectories({"time": time} | fixes, other.offsets, trip.agent_ids, trip.trajectory_ids, trip.context)
+
+
+INJECTORS: dict[str, Callable[..., Injected]] = {
+    "point-jitter": point_jitter,
+    "segment-shift": segment_shift,
+    "detour": half_sine_detour,
+    "splice": splice,
+    "loiter": loiter,
+    "reverse": reverse,
+    "speed": speed,
+    "agent-swap": agent_swap,
+}
+"""Every injector by its name."""
+
+NEED_A_POOL = ("splice", "agent-swap")
+"""The injectors that need other trips: ``pool``."""
+
+
+# -------------------------------------------------------------------- the geometry
+
+
+def _each(trips: Trajectories, change: Callable[[Path], Mutant | None], most: int | None) -> Injected:
+    """Change trips one by one, until there are enough."""
+    if not trips.is_gps:
+        raise DataError(
+            "anomalies are injected into fixes (time, lat, lon)", remedy="these trajectories hold other columns"
+        )
+    time, lat, lon, truth = [], [], [], []
+    source: list[int] = []
+    for i in range(len(trips)):
+        if len(source) == most:
+            break
+        rows = slice(trips.offsets[i], trips.offsets[i + 1])
+        when, y, x = (np.asarray(trips.columns[name][rows], np.float64) for name in ("time", "lat", "lon"))
+        around = Projection(float(y[0]), float(x[0]))
+        mutant = change(Path(when, around.to_metres(y, x), around))
+        if mutant is not None:
+            places = around.to_degrees(mutant.xy)
+            time.append(mutant.time)
+            lat.append(places[0].round(DECIMALS))
+            lon.append(places[1].round(DECIMALS))
+            truth.append(mutant.truth)
+            source.append(i)
+    if not source:
+        return Injected(trips[:0], np.zeros(0, np.bool_), np.zeros(0, np.int64))
+    chosen = np.array(source, np.int64)
+    changed = Trajectories(
+        {"time": np.concatenate(time), "lat": np.concatenate(lat), "lon": np.concatenate(lon)},
+        np.r_[0, np.cumsum([len(part) for part in truth])],
+        trips.agent_ids[chosen],
+        trips.trajectory_ids[chosen],
+        {name: values[chosen] for name, values in trips.context.items()},
+    )
+    return Injected(changed, np.concatenate(truth), chosen)
+
+
+def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
+    """Draws a run of floor(alpha (n - 2)) interior fixes; None if that is no fix."""
+    size = int(alpha * (n - 2) + 1e-9)
+    if size < 1:
+        return None
+    start = int(rng.integers(1, n - size))
+    return slice(start, start + size)
+
+
+def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
+    """Returns a unit vector, to the left or the right of the way from before the run to after it."""
+    for way in (xy[run.stop] - xy[run.start - 1], xy[-1] - xy[0]):
+        length = float(np.hypot(*way))
+        if length >= 1.0:
+            return np.array([-way[1], way[0]], np.float64) * (float(rng.choice([-1.0, 1.0])) / length)
+    angle = rng.uniform(0, 2 * np.pi)
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
+def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
+    """Bends a run by a half sine that reaches ``top`` half-way (in time), with the time that the longer way takes."""
+    section = slice(run.start - 1, run.stop + 1)
+    when, where = path.time[section], path.xy[section]
+    lasted = float(when[-1] - when[0])
+    length = float(np.hypot(*np.diff(where, axis=0).T).sum())
+    if lasted <= 0 or length < LEAST:
+        return None
+    share = (when - when[0]) / lasted
+    swung = where + np.sin(np.pi * share)[:, None] * top
+    stretch = max(float(np.hypot(*np.diff(swung, axis=0).T).sum()) / length, 1.0)
+    if stretch > STEEPEST:
+        return None
+    steps = len(when) - 1
+    longer = round(steps * stretch)
+    new = np.arange(1, longer) / longer
+    places = np.column_stack([np.interp(new, share, where[:, axis]) for axis in (0, 1)])
+    sideways = np.sin(np.pi * new)
+    if sideways.max() * float(np.hypot(*top)) < LEAST:
+        return None
+    interval = lasted / steps
+    times = when[0] + interval * np.arange(1, longer)
+    n, extra = len(path.time), longer - steps
+    truth = np.zeros(n + extra, np.bool_)
+    truth[run.start : run.stop + extra] = True
+    return Mutant(
+        np.r_[path.time[: run.start], times, path.time[run.stop :] + interval * extra],
+        np.vstack([path.xy[: run.start], places + sideways[:, None] * top, path.xy[run.stop :]]),
+        truth,
+    )
+
+
+def _spliced(path: Path, other: Path) -> Mutant | None:
+    """Joins the path up to where the two are nearest with the other from there on; None if that is the same way."""
+    mine, theirs = (np.arange(len(p.time) // 4, len(p.time) - len(p.time) // 4) for p in (path, other))
+    apart = np.hypot(*(path.xy[mine, None] - other.xy[theirs]).transpose(2, 0, 1))
+    i, k = np.unravel_index(int(apart.argmin()), apart.shape)
+    leave, join = int(mine[i]), int(theirs[k])
+    if apart[i, k] > GAP or leave == 0 or join >= len(other.time) - 1:
+        return None
+    rest = other.xy[join + 1 :]
+    strayed = _off_route(rest, path.xy) > CELL
+    if strayed.sum() < 3:
+        return None
+    return Mutant(
+        np.r_[path.time[: leave + 1], path.time[leave] + (other.time[join + 1 :] - other.time[join])],
+        np.vstack([path.xy[: leave + 1], rest]),
+        np.r_[np.zeros(leave + 1, np.bool_), strayed],
+    )
+
+
+def _off_route(points: Floats, route: Floats) -> Floats:
+    """Returns each point's distance from the line through the route's fixes."""
+    start, along = route[:-1], np.diff(route, axis=0)
+    square = np.maximum((along**2).sum(axis=1), 1e-9)
+    away = points[:, None] - start
+    share = np.clip((away * along).sum(axis=2) / square, 0.0, 1.0)
+    return np.asarray(np.linalg.norm(away - share[..., None] * along, axis=2).min(axis=1))
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise DataError(f"{name} is {value}", remedy="give a share above 0 and up to 1")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0.0 < value < np.inf:
+        raise DataError(f"{name} is {value}", remedy="give a number above 0")

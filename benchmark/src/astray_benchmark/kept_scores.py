@@ -1,0 +1,97 @@
+"""Keeps the scores of a results folder in a few small files, ``scores/*.parquet``: its tables need nothing else.
+
+``trips`` holds every trip's scores, to four digits or more, cut and not rounded, so that each stays on its side of -2;
+``streams`` what was decided and asked. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes`` hold
+the figures of every draw. Nothing in them says where anybody was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from astray.core.atomic import replacing
+from astray_benchmark import measures, runner
+
+FOLDER = "scores"
+
+_TRIPS = (
+    *(*measures.KEY, "trip", "kind", "nth", "score", "normality", "uncertainty", "p_value"),
+    *("fit_seconds", "calibrate_seconds", "shared_seconds", "score_seconds", "n_train"),
+)
+_STREAMS = (*measures.KEY, "trip", "flagged", "answers")
+_CUT = ("score", "normality", "uncertainty")
+_LOW_BITS = np.uint32(0xFF)  # of 24 that a number has; what is left tells apart what differs by a thirty-thousandth
+_SMALLER = {
+    **dict.fromkeys(("score", "normality", "uncertainty", "p_value"), pl.Float32),
+    **dict.fromkeys(("trip", "nth", "answers"), pl.Int32),
+}
+
+
+def pack(out: Path) -> None:
+    """Writes a folder's finished cases into ``scores/``, beside those that are there already and were not run again.
+
+    So a study can go on from the scores that are kept of it.
+    """
+    made: dict[str, Callable[[], Iterator[pl.DataFrame]]] = {
+        runner.TRIPS: lambda: _rows(out, runner.TRIPS, _TRIPS),
+        runner.STREAMS: lambda: _rows(out, runner.STREAMS, _STREAMS),
+        runner.FIXES: lambda: (measures.of_fixes(part) for part in _cases(out, runner.FIXES)),
+        runner.PARTS: lambda: (measures.of_prefixes(part) for part in _cases(out, runner.PARTS)),
+    }
+    for table, parts in made.items():
+        found = [part for part in parts() if len(part)]
+        if found:
+            rows, path = pl.concat(found, how="diagonal_relaxed"), out / FOLDER / f"{table}.parquet"
+            if path.exists():
+                kept = pl.read_parquet(path).join(rows, on=measures.KEY, how="anti", nulls_equal=True)
+                rows = pl.concat([kept, rows], how="diagonal_relaxed")
+            rows = rows.sort(*measures.KEY, maintain_order=True)
+            path.parent.mkdir(exist_ok=True)
+            with replacing(path) as file:
+                rows.write_parquet(file, compression="zstd", compression_level=19)
+
+
+def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
+    """Reads a table of a folder, as it was packed; None if it has none."""
+    path = out / FOLDER / f"{table}.parquet"
+    if not path.exists():
+        return None
+    found = pl.scan_parquet(path)
+    names = found.collect_schema().names()
+    if table == runner.STREAMS:
+        trips = read_kept(out, runner.TRIPS)
+        assert trips is not None
+        same = [*measures.KEY, "trip"]
+        return found.join(trips.select(*same, "kind", "score"), on=same, how="left", maintain_order="left")
+    if table == runner.TRIPS:
+        found = found.with_columns(pl.col("normality").fill_null(pl.col("score")))
+    # A number of 32 bits is read as the shortest decimal that it stands for: 0.02, and not 0.0199999996.
+    short = [name for name, kind in _SMALLER.items() if kind == pl.Float32 and name in names]
+    return found.with_columns(pl.col(short).cast(pl.String).cast(pl.Float64)) if short else found
+
+
+def _rows(out: Path, table: str, columns: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    for part in _cases(out, table):
+        rows = part.select(name for name in columns if name in part.columns)
+        if "normality" in rows.columns:  # where a method has but one score, it is kept once
+            rows = rows.with_columns(
+                pl.when(pl.col("normality") != pl.col("score")).then(pl.col("normality")).alias("normality")
+            )
+        rows = rows.cast({name: kind for name, kind in _SMALLER.items() if name in rows.columns})
+        yield rows.with_columns(_cut(rows[name]) for name in _CUT if name in rows.columns)
+
+
+def _cut(values: pl.Series) -> pl.Series:
+    """Cuts the lowest bits of 32-bit numbers, towards zero; null stays null."""
+    known = values.fill_null(np.nan).to_numpy()
+    cut = (known.view(np.uint32) & ~_LOW_BITS).view(np.float32)
+    return pl.Series(values.name, np.where(np.isnan(known), np.float32(np.nan), cut)).fill_nan(None)
+
+
+def _cases(out: Path, table: str) -> Iterator[pl.DataFrame]:
+    for path in sorted((out / table).glob("**/*.parquet")):
+        yield pl.read_parquet(path)

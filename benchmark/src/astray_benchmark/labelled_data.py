@@ -1,0 +1,211 @@
+"""Trips that somebody has labelled, for P10: how much is found of what people call wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.readers import Report, read
+from astray_benchmark import guards
+from astray_benchmark.calibration import FOLDS
+from astray_benchmark.contenders import Lesson
+from astray_benchmark.people_data import LEAST_HISTORY
+from astray_benchmark.protocols import Case, Setting, Trial
+from astray_benchmark.trial_parts import claim, in_time
+
+POOL = "all"  # everybody's trips as those of one
+NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
+WRONG = {"1", "1.0", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier"}
+"""Labels that say that something is wrong, and not what."""
+EMPTY = {"", "nan", "null", "na"}
+
+
+class Read(NamedTuple):
+    """What was read: the trips to learn from first, then the labelled ones."""
+
+    trips: Trajectories
+    kind: NDArray[np.str_]  # what is wrong with each; empty where nothing is, or nobody has said
+    labelled: NDArray[np.bool_]
+    mark: NDArray[np.str_]  # copies have the same
+    account: dict[str, int]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class LabelledTrips:
+    """Trials on labelled trips, one agent after the other; no method sees a label.
+
+    With a past, an agent's trips there are learned from and the labelled ones tested. Without one, the labelled trips
+    are learned from as they are, wrong ones included, and each is scored by what was learned from the other folds.
+
+    Parameters
+    ----------
+    path
+        The labelled trips: a table.
+    label
+        The column that says what is wrong with a trip: 0, false, no or normal where nothing is. A trip whose label is
+        empty is normal where no label says so otherwise, and else nobody has labelled it, so that it is not tested.
+    past
+        Trips of the same agents to learn from.
+    people
+        Who is tested; by default every agent with trips of both sorts and enough to learn from.
+    pooled
+        Whether everybody's trips are taken for those of one agent.
+    """
+
+    path: str
+    label: str
+    past: str | None = None
+    people: tuple[str, ...] = ()
+    pooled: bool = False
+
+    @property
+    def name(self) -> str:
+        """Returns its name on the command line."""
+        return "labelled"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Returns who is tested, and what was read."""
+        learned = "the past" if self.past else f"the labelled trips as they are, in {FOLDS} folds"
+        people = list(self.subjects(Setting()))
+        said = {"label": self.label, "learned from": learned, "pooled": self.pooled, "people": people}
+        return said | self._read.account
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 of all trips that were read."""
+        return self._read.sha256
+
+    @property
+    def _read(self) -> Read:
+        return _read(self.path, self.label, self.past, self.pooled)
+
+    @property
+    def _able(self) -> Sequence[str]:
+        """Returns the agents whose labels say something."""
+        found = self._read
+        agents, wrong = found.trips.agent_ids, found.kind != ""
+        normal, odd = (set(agents[found.labelled & sort].tolist()) for sort in (~wrong, wrong))
+        learned = Counter(agents[~found.labelled if self.past else found.labelled].tolist())
+        return sorted(who for who in normal & odd if learned[who] >= LEAST_HISTORY)
+
+    def subjects(self, setting: Setting) -> Sequence[str]:
+        """Returns the agents who are tested."""
+        able, known = self._able, sorted(self._read.trips.agents)
+        if unknown := [who for who in self.people if who not in known]:
+            raise DataError(f"nobody is called {unknown[0]!r}", place=self.path, remedy=f"there are {', '.join(known)}")
+        unable = [who for who in self.people if who not in able]
+        if unable or not able:
+            labels = ", ".join(name for name in self._read.account if name.startswith("label "))
+            who = f"{unable[0]!r} has not" if unable else "nobody has"
+            raise DataError(
+                f"{who} labelled trips of both sorts, normal and not, and {LEAST_HISTORY} to learn from ({labels})",
+                place=self.path,
+                remedy=f"{self.label} must be 0 or normal where nothing is wrong; trips of many agents may be --pooled",
+            )
+        return self.people or able
+
+    def trial(self, case: Case) -> Trial:
+        """Draws a trial of one agent's labelled trips; draws differ in the folds, and in what a method draws itself."""
+        found, who = self._read, case.subject
+        mine = found.trips.agent_ids == who
+        tested = np.flatnonzero(mine & found.labelled)
+        copies = np.isin(found.mark, found.mark[tested])
+        others = np.flatnonzero(~mine & ~copies & (~found.labelled | (self.past is None)))
+        rng = np.random.default_rng([case.seed, 7, crc32(who.encode())])
+        order = rng.permutation(tested)  # so that the place in the set tells nothing
+        learned, folds = np.flatnonzero(mine & ~found.labelled), None
+        if self.past is None:
+            learned, fold = tested, rng.permutation(len(tested)) % FOLDS
+            folds = (fold, fold[np.searchsorted(tested, order)])
+        population = found.trips[others] if len(others) and not self.pooled else None
+        trial = Trial(
+            Lesson(claim(found.trips[learned], who, "trip"), population, pooled=self.pooled),
+            claim(found.trips[order], who, "test"),
+            found.kind[order],
+            np.array(list(map(str, found.trips[order].ids))),
+            folds=folds,
+        )
+        for lesson, at in trial.parts():
+            guards.no_path_twice(lesson.train, trial.test[at])
+        return trial
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
+    report = Report()
+    given = read(path, "table", skip_bad=True, report=report, context=(label,))
+    if label in report.varied:
+        raise DataError(
+            f"{label!r} is not the same all along {report.varied[label]:,} trips",
+            place=path,
+            remedy="give each trip one label, and a name in a column of its own",
+        )
+    said = [str(value).strip().lower() for value in given.context[label].tolist()]
+    kind = np.array([meaning(value) for value in given.context[label].tolist()], np.str_)
+    unsaid = np.isin(said, sorted(EMPTY)) & any(value in NORMAL for value in said)
+    again = _again(given)
+    tested, kind = _plain(given)[~(unsaid | again)], kind[~(unsaid | again)]
+    account = {
+        "labelled trips": len(tested),
+        **{f"label {name or 'normal'!r}": count for name, count in sorted(Counter(kind.tolist()).items())},
+        **{"left out: without a label": int(unsaid.sum()), "left out: twice": int((again & ~unsaid).sum())},
+    }
+    learned = tested[:0]
+    if past is not None:
+        learned = in_time(_plain(read(past, skip_bad=True, report=report)))
+        copies = np.isin(_marks(learned), _marks(tested))
+        learned = learned[~copies]
+        account |= {"past trips": len(learned), "left out: past trips that are labelled ones": int(copies.sum())}
+    trips = Trajectories.concat([learned, tested])
+    sha256 = guards.fingerprint(trips)
+    if pooled:
+        trips = Trajectories(trips.columns, trips.offsets, np.full(len(trips), POOL), trips.trajectory_ids)
+    account |= {f"not read: {reason}": count for reason, count in report.counts.items()}
+    labelled = np.arange(len(trips)) >= len(learned)
+    return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _marks(trips), account, sha256)
+
+
+def _again(trips: Trajectories) -> NDArray[np.bool_]:
+    """Marks copies of trips that stand earlier in the file under the same agent."""
+    marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
+    first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
+    return np.array([first[mark] != i for i, mark in enumerate(marks)], np.bool_)
+
+
+def _marks(trips: Trajectories) -> NDArray[np.str_]:
+    """Returns what copies of a trip share even if places are rounded: times and places of three fixes."""
+    begin, end = trips.offsets[:-1], trips.offsets[1:] - 1
+    three = np.column_stack([begin, (2 * begin + end) // 3, end])
+    seconds = np.round(trips.columns["time"])[three]
+    places = [np.round(trips.columns[name][three], 3) + 0.0 for name in ("lat", "lon")]  # not -0.0
+    rows = np.column_stack([end - begin, seconds, *places])
+    return np.array([" ".join(map(str, row)) for row in rows.tolist()], np.str_)
+
+
+def _plain(trips: Trajectories) -> Trajectories:
+    """Returns the trips with nothing but their fixes and names."""
+    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
+    return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids)
+
+
+def meaning(label: object) -> str:
+    """Returns what a label calls wrong with a trip; empty if nothing.
+
+    >>> [meaning(label) for label in ("detour", " Normal", True, "1", 0, None, "")]
+    ['detour', '', 'anomaly', 'anomaly', '', '', '']
+    """
+    said = str(label).strip()
+    if said.lower() in NORMAL | EMPTY:
+        return ""
+    return "anomaly" if said.lower() in WRONG else said

@@ -1,0 +1,332 @@
+"""From scores to figures: one row of metrics for every draw and method, and their means with intervals.
+
+A method may decide in more than one way, and each way is a contender of its own: by its score, by N(tau) alone ("mean
+only"), and, where it knows its uncertainty, by calling only what it is sure of an anomaly ("+ uncertainty").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from astray.scoring.decisions import doubt
+from astray_benchmark import metrics
+from astray_benchmark.calibration import RATE
+from astray_benchmark.metrics import Interval
+from astray_benchmark.protocols import Setting
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+EPS, GAMMA = -2.0, 1.5
+BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
+PROMISED = (0.01, 0.02, 0.05, 0.1)
+PROMISE = f"rate_{RATE:g}"
+REVIEWED = (0.05, 0.1, 0.2)
+MEAN_ONLY, SURE = ", mean only", " + uncertainty"
+
+SETTING = tuple(f.name for f in fields(Setting))
+KEY = (*SETTING, "family", "subject", "seed", "method")
+DRAW = (*SETTING, "subject", "seed")
+_CITY = r"^(city \d+), "  # of people who are simulated
+_CITIES = 4  # with fewer, an interval over them would say nothing
+
+
+def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
+    """Returns the rows of some settings."""
+    wanted = [pl.all_horizontal(pl.col(name) == getattr(s, name) for name in SETTING) for s in settings]
+    return frame.filter(pl.any_horizontal(wanted)).collect()
+
+
+def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
+    """Yields the ways in which a method decides one case: a name, the score that ranks, and what is flagged."""
+    method = str(case["method"][0])
+    score, normality = (_numbers(case, name) for name in ("score", "normality"))
+    flagged = score <= EPS
+    yield method, score, flagged
+    if not np.array_equal(score, normality):
+        yield method + MEAN_ONLY, normality, normality <= EPS
+    if case["uncertainty"].count():
+        sure = case["uncertainty"].fill_null(np.inf).to_numpy() <= GAMMA
+        yield method + SURE, score, flagged & sure
+
+
+def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
+    """Computes AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
+
+    ``f1_default`` is the F1 where a trip is flagged by its p-value, as astray decides by default and no heavy tail of
+    the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged. ``f1_matched`` is the
+    F1 where as many normal trips are flagged of every method, 2 %.
+    """
+    rows = []
+    for case in trips.partition_by(*KEY, maintain_order=True):
+        key = _key(case)
+        normal = case["kind"].to_numpy() == ""
+        kinds = sorted(set(case["kind"].to_list()) - {""}) if by_kind else [""]
+        rare = case["p_value"].fill_null(1.0).to_numpy() <= RATE
+        ranked: dict[tuple[int, str], dict[str, float]] = {}  # ways to decide may share a ranking
+        for name, score, flagged in contenders(case):
+            for kind in kinds:
+                chosen = normal | (case["kind"].to_numpy() == kind) if kind else np.ones(len(case), bool)
+                label, same = ~normal[chosen], (id(score), kind)
+                if same not in ranked:
+                    ranked[same] = _ranked(score[chosen], label)
+                row = ranked[same] | metrics.decisions(flagged[chosen], label)._asdict()
+                own = name == key["method"]  # the other ways decide by scores alone
+                row["f1_default"] = metrics.decisions(rare[chosen], label).f1 if own else float("nan")
+                row["false_alarm_rate"] = float(rare[normal].mean()) if own and normal.any() else float("nan")
+                rows.append({**key, "method": name, "kind": kind, **row})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _ranked(score: Floats, label: Bools) -> dict[str, float]:
+    return {
+        "auroc": metrics.auroc(score, label),
+        "ap": metrics.average_precision(score, label),
+        "f1_matched": metrics.decisions(lowest(score, score[~label], RATE), label).f1,
+    }
+
+
+def lowest(score: Floats, normal: Floats, share: float) -> Bools:
+    """Marks scores below all but a share of the normal ones, one at least: as many alarms for every method.
+
+    >>> lowest(np.array([-3.0, -1.0, 0.5]), np.array([-2.0, 0.0, 1.0, 2.0]), 0.25).tolist()
+    [True, True, False]
+    """
+    allowed = min(max(1, round(share * len(normal))), len(normal) - 1)
+    return np.asarray(score < np.sort(normal)[allowed]) if len(normal) else np.zeros(len(score), np.bool_)
+
+
+def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
+    """Measures where: single fixes of each draw, method and kind against all normal trips.
+
+    A fix is flagged at a normality of -2 or less. The median delay counts from the first anomalous fix, and a missed
+    anomaly as one of infinite delay. Where a kind makes every fix of its trips anomalous, any flag is in the right
+    place, so how near flags are to the truth (affiliation, range-F1) is not a number.
+    """
+    rows = []
+    for case in fixes.partition_by(*KEY, maintain_order=True):
+        if case["normality"].fill_nan(None).null_count() == len(case):
+            continue  # a method that says nothing of single fixes
+        kinds = case["kind"].to_numpy()
+        for kind in sorted(set(kinds.tolist()) - {""}):
+            part = case.filter(pl.Series((kinds == "") | (kinds == kind)))
+            trip, truth = part["trip"].to_numpy(), part["truth"].to_numpy()
+            if not truth.any():
+                continue
+            offsets = np.r_[0, np.flatnonzero(np.diff(trip)) + 1, len(trip)]
+            score = metrics.unscored_as_normal(part["normality"].to_numpy().astype(np.float64))
+            flagged = score <= EPS
+            placed = not truth[part["kind"].to_numpy() == kind].all()
+            near = metrics.affiliation(flagged, truth, offsets)
+            delay = metrics.detection_delay(flagged, truth, offsets, part["seconds"].to_numpy())
+            alarms = metrics.false_alarms(flagged, truth, offsets)
+            rows.append(
+                {
+                    **_key(case),
+                    "kind": kind,
+                    "fix_auroc": metrics.auroc(score, truth),
+                    "fix_ap": metrics.average_precision(score, truth),
+                    "vus_pr": metrics.vus_pr(score, truth, offsets, BUFFER),
+                    "affiliation_precision": near.precision if placed else np.nan,
+                    "affiliation_recall": near.recall if placed else np.nan,
+                    "range_f1": metrics.range_decisions(flagged, truth, offsets).f1 if placed else np.nan,
+                    "detected": delay.detected,
+                    "delay_fixes": delay.median_fixes,
+                    "delay_seconds": delay.median_seconds,
+                    "false_alarms": alarms.alarms,
+                    "alarmed_trips": alarms.trips,
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
+    """Measures when: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
+
+    A prefix is positive only if its anomaly has begun. Where none has, there is nothing to rank, and no row.
+    """
+    rows = []
+    for case in prefixes.partition_by(*KEY, "ratio", maintain_order=True):
+        begun = case["begun"].to_numpy()
+        if begun.any() and not begun.all():
+            score = _numbers(case, "score")
+            found = metrics.decisions(score <= EPS, begun)
+            rows.append(
+                {
+                    **_key(case),
+                    "ratio": case["ratio"][0],
+                    "auroc": metrics.auroc(score, begun),
+                    "ap": metrics.average_precision(score, begun),
+                    "recall": found.recall,
+                    "share_begun": float(begun.mean()),
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
+    """Measures the streams of each draw and method: ranking, decisions as they were made, and answers asked for.
+
+    ``early`` and ``late`` are the shares of normal trips that were flagged in the first and in the last third.
+    """
+    rows = []
+    for case in streams.sort("trip").partition_by(*KEY, maintain_order=True):
+        score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
+        flagged, third = case["flagged"].to_numpy(), max(len(case) // 3, 1)
+        alarms = [flagged[part][~label[part]] for part in (slice(third), slice(-third, None))]
+        rows.append(
+            {
+                **_key(case),
+                **_ranked(score, label),
+                **metrics.decisions(flagged, label)._asdict(),
+                **{w: float(a.mean()) if len(a) else np.nan for w, a in zip(("early", "late"), alarms, strict=True)},
+                "answers": int(case["answers"].sum()),
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
+    """Measures what review buys: for each draw of the methods that know their uncertainty, in four orders of review.
+
+    "p-value" shows a person those trips first that are least like normal ones; "heads" those over which the heads
+    disagree most; "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" is both
+    at once (:func:`astray.scoring.decisions.doubt`). Review in random order finds and removes the share that is
+    reviewed.
+    """
+    rows = []
+    for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
+        *KEY, maintain_order=True
+    ):
+        score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
+        flagged = score <= EPS
+        for order, doubts in orders_of_deferral(case, score).items():
+            curve = metrics.risk_coverage(flagged != label, doubts)
+            row: dict[str, Any] = {
+                **_key(case),
+                "order": order,
+                "errors": float((flagged != label).mean()),
+                "silent_errors": float(label.mean()),  # if nothing were flagged
+                "aurc": curve.aurc,
+                "excess": curve.excess,
+                "error_auroc": metrics.error_auroc(flagged != label, doubts),
+            }
+            for share in REVIEWED:
+                kept = metrics.review(flagged, label, doubts, share)
+                row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
+                # An anomaly that is never flagged would be "wrong": so of these, reviewed are those that are found.
+                row[f"found_{share:g}"] = metrics.review(
+                    np.zeros(len(label), bool), label, doubts, share
+                ).errors_removed
+            rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
+    """Returns the numbers by which the trips of a draw may be sent to review: the highest first."""
+    spread = case["uncertainty"].fill_null(np.inf).to_numpy()
+    rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
+    return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
+
+
+def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
+    """Returns the share of normal trips whose p-value is at most a promised rate, of each draw and method.
+
+    ``rate_0.02`` and so on; ``first`` and ``last`` are :data:`RATE`'s in the first and the last third of the test
+    period, where it is known which trip came when.
+    """
+    rows = []
+    normal = trips.filter((pl.col("kind") == "") & pl.col("p_value").is_not_null())
+    for case in normal.partition_by(*KEY, maintain_order=True):
+        p = case["p_value"].cast(pl.Float64).to_numpy()
+        row: dict[str, Any] = {f"rate_{rate:g}": float((p <= rate).mean()) for rate in PROMISED}
+        row |= {"first": np.nan, "last": np.nan}
+        if "nth" in case.columns and case["nth"].count() == len(case):
+            in_time = p[np.argsort(case["nth"].to_numpy(), kind="stable")] <= RATE
+            third = max(len(p) // 3, 1)
+            row |= {"first": float(in_time[:third].mean()), "last": float(in_time[-third:].mean())}
+        rows.append({**_key(case), **row})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def costs(trips: pl.DataFrame) -> pl.DataFrame:
+    """Returns each method's median processor seconds: to fit, to calibrate, both, to score, and for what is shared."""
+    seconds = ("fit_seconds", "calibrate_seconds", "score_seconds", "shared_seconds")
+    each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds).first())
+    each = each.with_columns((pl.col("fit_seconds") + pl.col("calibrate_seconds")).alias("learn_seconds"))
+    return each.group_by("method", maintain_order=True).agg(
+        pl.col(*seconds, "learn_seconds").median(), pl.len().alias("draws")
+    )
+
+
+def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Keeps the draws that a method has at every value of a setting; leaves out methods that were run at one value.
+
+    So a row of means against that setting is of the same people and seeds from end to end.
+    """
+    values = pl.col(column).n_unique()
+    every = values.over("method")
+    return figures.filter((every > 1) & (values.over("method", "subject", "seed") == every))
+
+
+SHARE, DIFFERENCE, COUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, np.inf)
+
+
+def bounds(name: str) -> tuple[float, float]:
+    """Returns between which numbers the mean of a figure lies: most are shares.
+
+    >>> bounds("ap"), bounds("ap_cost")
+    ((0.0, 1.0), (-1.0, 1.0))
+    """
+    return COUNT if name == "answers" else DIFFERENCE if name.endswith("_cost") else SHARE
+
+
+def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
+    """Returns how much higher a figure is than in another table, in the mean over the draws that both have."""
+    both = part.join(base, on=on, suffix="_base")
+    return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name, DIFFERENCE)
+
+
+def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
+    """Returns the mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
+
+    People are the clusters, or seeds where there is one pool; or cities, where people are simulated, for those of one
+    city share its streets. A figure that some draw does not have (nothing was wrong,
+    so nothing could be removed) is the mean over the draws that have it. The interval does not leave
+    ``within``: shares lie between 0 and 1, their differences between -1 and 1.
+    """
+    known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
+    if not len(known):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    values, grouped = known[name].to_numpy(), clusters(known)[0].to_numpy()
+    return metrics.mean_interval(values, grouped, np.random.default_rng(0), within=within)
+
+
+def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
+    """Returns the cluster of each figure (an interval takes only clusters for independent), and what clusters are.
+
+    >>> clusters(pl.DataFrame({"subject": ["017", "128"], "seed": [0, 0]}))[1]
+    'people'
+    """
+    cities = figures["subject"].str.extract(_CITY)
+    if cities.drop_nulls().n_unique() >= _CITIES:
+        return cities.fill_null(figures["subject"]), "cities"
+    if figures["subject"].n_unique() > 1:
+        return figures["subject"], "people"
+    return figures["seed"].cast(pl.String), "draws"
+
+
+def _numbers(case: pl.DataFrame, name: str) -> Floats:
+    """Scores of trips; a trip without one raises no alarm and stands behind all others."""
+    values = case[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return metrics.unscored_as_normal(values)
+
+
+def _key(case: pl.DataFrame) -> Mapping[str, Any]:
+    return {name: case[name][0] for name in KEY}

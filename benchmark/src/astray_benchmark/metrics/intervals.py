@@ -1,0 +1,86 @@
+"""A mean over people and draws, with the interval in which it would lie for other people of the same kind."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from astray.core.errors import AstrayError, DataError
+
+FEW = 8  # clusters; fewer are too little to resample: all samples of two lie between the two
+
+
+class Interval(NamedTuple):
+    """A mean and its confidence interval; without two clusters there is none, and its ends are not numbers."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(
+    values: ArrayLike,
+    clusters: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 5000,
+    within: tuple[float, float] = (-np.inf, np.inf),
+) -> Interval:
+    """Returns the mean of clustered values and its interval: by bootstrap, or Student's of few clusters.
+
+    The draws of one person are alike, so the means of people count and not draws; each person counts the same, however
+    many draws there are. From eight people on, whole people are resampled: a percentile interval, its level widened so
+    that it is about as wide as Student's would be (Hesterberg 2015, the expanded percentile interval). Of fewer it
+    would still be too narrow, so the interval is Student's, mean ± t s / √n with n - 1 degrees of freedom.
+
+    Parameters
+    ----------
+    values
+        One figure a draw. To compare two methods give the differences of their figures on the same draws.
+    clusters
+        Who each figure is of: the person, or the seed where there is one pool.
+    within
+        What the mean cannot leave, nor its interval: 0 and 1 for a share.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> mean, low, high = mean_interval([0.8, 0.6, 0.9, 0.9], ["ana", "ana", "bob", "bob"], rng)
+    >>> round(mean, 3), low < mean < high
+    (0.8, True)
+    """
+    figures, who = np.asarray(values, np.float64), np.asarray(clusters).astype(np.str_)
+    if figures.ndim != 1 or figures.shape != who.shape or not figures.size:
+        raise DataError(
+            f"{figures.size} values of {who.size} clusters", remedy="give one of each a draw, and at least one"
+        )
+    if not np.isfinite(figures).all():
+        raise DataError("a value is not a finite number", remedy="leave that draw out for every method")
+    if not 0.0 < confidence < 1.0:
+        raise DataError(f"confidence is {confidence}", remedy="give a share between 0 and 1, such as 0.95")
+    _, member = np.unique(who, return_inverse=True)
+    means = np.bincount(member, figures) / np.bincount(member)
+    n = len(means)
+    mean = float(means.mean())
+    if n < 2:
+        return Interval(mean, float("nan"), float("nan"))
+    special = _special()
+    t = float(special.stdtrit(n - 1, 0.5 + confidence / 2))
+    if n < FEW:
+        half = t * float(means.std(ddof=1) / np.sqrt(n))
+        return Interval(mean, max(mean - half, within[0]), min(mean + half, within[1]))
+    drawn = means[rng.integers(n, size=(resamples, n))].mean(axis=1)
+    tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the normal tail that is as far out as Student's
+    low, high = np.quantile(drawn, [tail, 1.0 - tail])
+    return Interval(mean, float(low), float(high))
+
+
+def _special() -> Any:
+    try:
+        return import_module("scipy.special")
+    except ModuleNotFoundError as missing:
+        raise AstrayError("intervals need scipy", remedy="install it with: pip install astray-benchmark") from missing

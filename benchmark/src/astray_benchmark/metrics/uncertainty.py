@@ -1,0 +1,145 @@
+"""Is the uncertainty worth something? Risk against coverage, review of the most uncertain, calibration."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from astray.core.errors import DataError
+from astray_benchmark.metrics.ranking import Bools, Floats, as_flags, auroc
+
+NOMINAL = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+class RiskCoverage(NamedTuple):
+    """The share of wrong decisions among the most certain ones.
+
+    Attributes
+    ----------
+    coverage, risk
+        The curve: deciding only the most certain share ``coverage``, the share ``risk`` of these is wrong.
+    aurc
+        The area under it: the mean risk over all coverages. Deferring at random gives the error rate.
+    excess
+        The area above that of a perfect order, in which every wrong decision is more uncertain than every right one.
+    """
+
+    coverage: Floats
+    risk: Floats
+    aurc: float
+    excess: float
+
+
+class Review(NamedTuple):
+    """What is gained when the most uncertain decisions are sent to review."""
+
+    precision: float
+    recall: float
+    f1: float
+    errors_removed: (
+        float  # share of the wrong decisions that are reviewed; deferring at random removes the share itself
+    )
+
+
+class Reliability(NamedTuple):
+    """The observed rate of false alarms at each nominal one, with its 95 % interval (Wilson)."""
+
+    nominal: Floats
+    observed: Floats
+    low: Floats
+    high: Floats
+
+
+def risk_coverage(wrong: ArrayLike, uncertainty: ArrayLike) -> RiskCoverage:
+    """Returns the risk-coverage curve and its area (El-Yaniv and Wiener 2010; excess: Geifman et al. 2019).
+
+    Cases of equal uncertainty stand in no order, so each of them carries their mean risk.
+
+    >>> curve = risk_coverage([0, 0, 1, 0], [0.1, 0.2, 0.9, 0.3])
+    >>> curve.risk, curve.aurc, curve.excess
+    (array([0.  , 0.  , 0.  , 0.25]), 0.0625, 0.0)
+    """
+    errors, spread = _cases(wrong, uncertainty)
+    _, group, size = np.unique(spread, return_inverse=True, return_counts=True)
+    shared = (np.bincount(group, errors) / size)[np.sort(group)]
+    n = len(errors)
+    counted = np.arange(1, n + 1)
+    risk = np.cumsum(shared) / counted
+    best = np.maximum(counted - (n - int(errors.sum())), 0) / counted
+    return RiskCoverage(counted / n, risk, float(risk.mean()), float(risk.mean() - best.mean()))
+
+
+def error_auroc(wrong: ArrayLike, uncertainty: ArrayLike) -> float:
+    """Returns how often a wrong decision is more uncertain than a right one; NaN if all are right, or all wrong.
+
+    >>> error_auroc([0, 1, 0, 0, 0], [1.0, 3.0, 2.0, 4.0, np.inf])
+    0.5
+    """
+    errors, spread = _cases(wrong, uncertainty)
+    rank = np.unique(spread, return_inverse=True)[1]  # which infinities have too
+    return auroc(-rank, errors) if errors.any() and not errors.all() else float("nan")
+
+
+def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: float) -> Review:
+    """Send the most uncertain ``share`` of the cases to review: what the remaining decisions are worth.
+
+    Where the border lies between cases of equal uncertainty, each of these is reviewed in part: the value is the mean
+    over all ways to choose among them. If nothing is wrong, no error can be removed, and that share is not a number;
+    nor is the precision if no alarm is left.
+
+    Examples
+    --------
+    >>> review([1, 1, 0, 0], [1, 0, 0, 0], [0.1, 0.9, 0.2, 0.3], share=0.25)
+    Review(precision=1.0, recall=1.0, f1=1.0, errors_removed=1.0)
+    """
+    found, positive = as_flags(flagged, "flagged"), as_flags(label, "label")
+    if found.shape != positive.shape:
+        raise DataError(f"{found.size} decisions for {positive.size} labels", remedy="give one of each a case")
+    wrong, spread = _cases(found != positive, uncertainty)
+    if not 0.0 <= share <= 1.0:
+        raise DataError(f"share is {share}", remedy="give a share from 0 to 1")
+    kept = 1.0 - _reviewed(spread, share * len(spread))
+    hits, alarms, anomalies = (float(kept[which].sum()) for which in (found & positive, found, positive))
+    return Review(
+        hits / alarms if alarms else float("nan"),
+        hits / anomalies if anomalies else 0.0,
+        2 * hits / (alarms + anomalies) if alarms + anomalies else 0.0,
+        float(1.0 - kept[wrong].mean()) if wrong.any() else float("nan"),
+    )
+
+
+def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability:
+    """Compares observed and nominal rates of false alarms: the share of normal cases with a p-value up to the rate.
+
+    Give the p-values of normal cases alone. The interval takes cases for independent; where they share people, or one
+    set of left-out trips, it is too narrow.
+
+    >>> reliability([0.04, 0.2, 0.5, 0.9], nominal=[0.05, 0.5]).observed
+    array([0.25, 0.75])
+    """
+    p, rate = np.asarray(p_value, np.float64), np.atleast_1d(np.asarray(nominal, np.float64))
+    if not p.size or not ((p >= 0) & (p <= 1)).all():
+        raise DataError("p-values are numbers from 0 to 1, at least one", remedy="leave cases without one out")
+    observed = (p[:, None] <= rate).mean(axis=0)
+    z2 = 1.959963984540054**2
+    centre = (observed + z2 / (2 * p.size)) / (1 + z2 / p.size)
+    half = np.sqrt(z2 * (observed * (1 - observed) / p.size + z2 / (4 * p.size**2))) / (1 + z2 / p.size)
+    return Reliability(rate, observed, np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0))
+
+
+def _cases(wrong: ArrayLike, uncertainty: ArrayLike) -> tuple[Bools, Floats]:
+    errors, spread = as_flags(wrong, "wrong"), np.asarray(uncertainty, np.float64)
+    if errors.shape != spread.shape or not errors.size:
+        raise DataError(f"{spread.size} uncertainties for {errors.size} decisions", remedy="give one of each a case")
+    if np.isnan(spread).any():
+        raise DataError("an uncertainty is not a number", remedy="give infinity to what is to be reviewed first")
+    return errors, spread
+
+
+def _reviewed(spread: Floats, count: float) -> Floats:
+    """Returns how much of each case is reviewed if the ``count`` most uncertain are."""
+    _, group, size = np.unique(-spread, return_inverse=True, return_counts=True)
+    before = np.cumsum(size) - size
+    return np.asarray(np.clip((count - before) / size, 0.0, 1.0)[group])

@@ -1,0 +1,309 @@
+"""People's trips for the protocols: cleaned of short trips and copies, and drawn into trials, one person at a time.
+
+The users are split in halves by the seed: trips that are submitted as somebody else's, or left in a training set, come
+from one half; the population of the background and the strangers that a shared reward is learned from come from the
+other. Nobody stands in both, and the person who is tested stands in neither.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray_benchmark import guards
+from astray_benchmark.contenders import Lesson, Strangers
+from astray_benchmark.injections import INJECTORS, NEED_A_POOL, inject
+from astray_benchmark.injectors import DAY, WEEK
+from astray_benchmark.protocols import Case, Setting, Trial
+from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, shuffled, submitted
+
+Ints = NDArray[np.int64]
+
+PEOPLE = 10  # are tested
+ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
+POPULATION = 4000  # trips of other people that a person is told from: the reward learns from those with many
+KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # are put into a person's own trips in P3
+NO_PAIRS = np.zeros((0, 2), np.int64)
+LEAST_HISTORY = 5  # training trips without which nobody is tested
+
+
+class Cleaned(NamedTuple):
+    """People's trips as P1 wants them.
+
+    Attributes
+    ----------
+    trips
+        The trips that are long enough and no copies.
+    most_active
+        The users by the number of their trips that are long enough, copies included, most first.
+    account
+        What was read, and what was left out and why: reason to number of trips.
+    sha256
+        Of all that was read, before anything was left out.
+    together
+        Pairs of trips that two users made together: neither may stand for "somebody else" to the other.
+    """
+
+    trips: Trajectories
+    most_active: tuple[str, ...]
+    account: dict[str, int]
+    sha256: str
+    together: Ints
+
+    def companions(self, people: Iterable[str]) -> Ints:
+        """Returns the trips of others that were made together with one of these people."""
+        return _beside(self.together, np.isin(self.trips.agent_ids, sorted(people)))
+
+
+def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
+    """Returns the trips outside of a set that were made together with one inside of it."""
+    a, b = which[together].T
+    return np.unique(np.r_[together[a & ~b, 1], together[b & ~a, 0]])
+
+
+def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
+    """Drop short trips and copies: see :func:`astray_benchmark.guards.copies`.
+
+    Besides byte-identical files under two users GeoLife has some that differ by a few fixes at an end; both go.
+    """
+    marks = guards.fingerprints(trips)
+    times = Counter(marks)
+    long = trips.lengths >= min_fixes
+    active = Counter(trips.agent_ids[long].tolist())  # in the order of the users where numbers are equal
+    kept = trips[long]
+    copied = guards.copies(kept)
+    identical = np.array([times[mark] > 1 for mark in marks], np.bool_)
+    account = {
+        "trips read": len(trips),
+        "users": len(trips.agents),
+        "byte-identical trips": int(identical.sum()),
+        "groups of byte-identical trips": sum(count > 1 for count in times.values()),
+        f"dropped: under {min_fixes} fixes": int((~long).sum()),
+        "dropped: byte-identical": int((copied & identical[long]).sum()),
+        "dropped: the same but for some fixes": int((copied & ~identical[long]).sum()),
+        "trips left": int((~copied).sum()),
+        "users left": len(kept[~copied].agents),
+    }
+    left = kept[~copied]
+    pairs = guards.together(left)
+    account["pairs made together by two users"] = len(pairs)
+    most_active = tuple(user for user, _ in active.most_common())
+    return Cleaned(left, most_active, account, guards.fingerprint(trips, marks), pairs)
+
+
+def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[Ints, Ints]:
+    """Splits the users in halves: returns the trips that may be injected, and those for a background.
+
+    What somebody of the background made together with somebody of the other half is left out of it: who learned from
+    one of the two would know the other.
+    """
+    users = np.random.default_rng([seed, 1]).permutation(sorted(trips.agents))
+    injected = np.isin(trips.agent_ids, users[: len(users) // 2])
+    return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _beside(together, injected))
+
+
+def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
+    start = trips.columns["time"][trips.offsets[own]]
+    own = own[np.argsort(start, kind="stable")]
+    if how == "random":
+        held = np.zeros(len(own), np.bool_)
+        held[rng.choice(len(own), n_test, replace=False)] = True
+    elif how == "chronological":
+        held = np.arange(len(own)) >= len(own) - n_test
+    else:
+        raise DataError(f"a split {how!r}", remedy="give random or chronological")
+    return own[~held], own[held]
+
+
+@dataclass(frozen=True)
+class People(ABC):
+    """Trials of one person after the other. The data are read once in each process, when the first is asked for.
+
+    Parameters
+    ----------
+    path
+        Where the trips are.
+    people
+        Who is tested; by default those with the most trips. Choose parameters on others.
+    population
+        How many trips of other people a method may learn from. A shared reward learns from people with many trips, so
+        that a few hundred trips of a hundred and eighty people would teach it little.
+    """
+
+    path: str
+    people: tuple[str, ...] = ()
+    population: int = POPULATION
+    min_fixes: ClassVar[int]
+    fewer: ClassVar[bool] = False  # whether somebody with few trips is tested on fewer than the paper's
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Returns its name on the command line."""
+
+    @property
+    @abstractmethod
+    def data(self) -> Cleaned:
+        """Returns the cleaned trips, and the account of what was dropped."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Returns who is tested, how much background there is, and what was dropped."""
+        people = list(self.subjects(Setting()))
+        return {"people": people, "population": self.population, "min_fixes": self.min_fixes} | self.data.account
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 of all trips that were read."""
+        return self.data.sha256
+
+    @property
+    def usual(self) -> Sequence[str]:
+        """Returns who is tested by default; no method learns from them beforehand in any case."""
+        return self.data.most_active[:PEOPLE]
+
+    def subjects(self, setting: Setting) -> Sequence[str]:
+        """Returns the people who are tested."""
+        unknown = sorted(set(self.people).difference(self.data.most_active))
+        if unknown:
+            raise DataError(
+                f"nobody called {unknown[0]!r} has trips of {self.min_fixes} fixes or more",
+                remedy=f"there are {', '.join(self.data.most_active[:PEOPLE])}, ...",
+            )
+        return self.people or self.usual
+
+    def trial(self, case: Case) -> Trial:
+        """Draws a trial of one person."""
+        s = case.setting
+        if s.family not in ("person", "stream", "injected"):
+            raise DataError(f"{self.name} has no {s.family} trials", remedy="it has P1, P3 to P7 and P9")
+        key = f"{self.name}-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
+        strangers = Strangers(key, lambda: self._strangers(case.seed))
+        drawn = draw_injected if s.injected else draw
+        return drawn(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
+
+    def _strangers(self, seed: int) -> Trajectories:
+        """Returns the half of the users that nothing is injected from, without anybody who is tested."""
+        trips, tested = self.data.trips, {*self.usual, *self.people}
+        crowd = np.setdiff1d(halves(trips, seed, self.data.together)[1], self.data.companions(tested))
+        return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
+
+
+def draw(
+    trips: Trajectories,
+    case: Case,
+    population: int = POPULATION,
+    strangers: Strangers | None = None,
+    together: Ints = NO_PAIRS,
+    *,
+    fewer: bool = False,
+) -> Trial:
+    """Draws one person's trial: 10 trips of others among as many normal ones as the rate asks for; the rest train.
+
+    The test set depends on the person, the seed, the rate and the split alone, so that figures with other
+    contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
+    weeks to the time of a trip of the person's, so that dates tell nothing. ``together`` are pairs of trips that two
+    people made together: with the person, they are nobody else's behaviour, and so left out.
+
+    A stream is in the order of time. That of strangers is the test set of the same draw by time. The ten trips of an
+    intruder are consecutive ones of one stranger, moved by whole days, so that they come one after the other.
+    """
+    s, person = case.setting, case.subject
+    who = crc32(person.encode())
+    rng = np.random.default_rng([case.seed, 2, who])
+    own = np.flatnonzero(trips.agent_ids == person)
+    train, normal = _own(trips, case, own, rng, fewer)
+    foreign, crowd = _others(trips, case, together)
+    foreign = rng.permutation(foreign)
+    wanted = anomalies_for(len(normal), s.rate)
+    anomalies, foreign = foreign[:wanted], foreign[wanted:]
+    if len(anomalies) < wanted:
+        raise DataError(f"only {len(anomalies)} trips of other users can be injected", remedy="read more users")
+    crowd = np.sort(rng.permutation(crowd)[:population])
+    places = rng.choice(normal, wanted, replace=False)
+    order = rng.permutation(len(normal) + wanted)  # so that the place in the set tells nothing
+    period = WEEK
+    if s.reading == "intruder":
+        anomalies = intruder(trips, np.r_[anomalies, foreign], wanted, rng)
+        places, period = normal[intrusion(len(normal), wanted, rng)], DAY
+
+    later = np.random.default_rng([case.seed, 3, who])
+    if s.history:
+        train = np.sort(later.permutation(train)[: s.history]) if s.split == "random" else train[-s.history :]
+    n_strays = round(s.contamination / (1.0 - s.contamination) * len(train))
+    if n_strays > len(foreign):
+        raise DataError(
+            f"{n_strays} trips of others would be left among the past ones, and there are {len(foreign)}",
+            remedy="read more users",
+        )
+    strays = foreign[:n_strays]
+    when = later.choice(train, len(strays))
+
+    guards.no_trip_twice(train=train, normal=normal, anomalies=anomalies, strays=strays, population=crowd)
+    guards.nobody_in_both(
+        subject=[person], injected=trips.agent_ids[np.r_[anomalies, strays]], population=trips.agent_ids[crowd]
+    )
+    learned = in_time(Trajectories.concat([trips[train], submitted(trips, strays, when)]))
+    test = Trajectories.concat([trips[normal], submitted(trips, anomalies, places, period)])
+    source = np.array(list(map(str, trips[np.r_[normal, anomalies]].ids)))
+    kind = np.r_[np.full(len(normal), ""), np.full(wanted, s.reading or "agent-swap")]
+    if s.family == "stream":
+        order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
+    test = claim(test[order], person, "test")
+    guards.no_path_twice(learned, test)
+    lesson = Lesson(claim(learned, person, "trip"), trips[crowd], strangers)
+    return Trial(lesson, test, kind[order], source[order])
+
+
+def draw_injected(
+    trips: Trajectories,
+    case: Case,
+    population: int = POPULATION,
+    strangers: Strangers | None = None,
+    together: Ints = NO_PAIRS,
+    *,
+    fewer: bool = False,
+) -> Trial:
+    """Draws one person's trial with injected anomalies: those of P3, made of the person's own unseen trips.
+
+    Kinds that need other trips to be made of are left out.
+    """
+    s, person = case.setting, case.subject
+    rng = np.random.default_rng([case.seed, 4, crc32(person.encode())])
+    train, normal = _own(trips, case, np.flatnonzero(trips.agent_ids == person), rng, fewer)
+    _, crowd = _others(trips, case, together)
+    crowd = np.sort(rng.permutation(crowd)[:population])
+    guards.no_trip_twice(train=train, normal=normal, population=crowd)
+    made = inject(trips[normal], KINDS, s.rate, rng, fewer=True)
+    lesson = Lesson(claim(in_time(trips[train]), person, "trip"), trips[crowd], strangers)
+    return shuffled(lesson, made.trips, made.kind, made.truth, rng)
+
+
+def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
+    """Splits the person's trips into those to learn from and to test on; if ``fewer``, at most half are tested on."""
+    n_normal = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
+    n_normal = min(n_normal, len(own) // 2) if fewer else n_normal
+    if len(own) < n_normal + LEAST_HISTORY:
+        raise DataError(
+            f"user {case.subject!r} has {len(own)} trips; the test takes {n_normal}, learning needs {LEAST_HISTORY}",
+            remedy="test somebody else",
+        )
+    return split(trips, own, n_normal, case.setting.split, rng)
+
+
+def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints]:
+    """Returns the positions of others' trips that may be injected, and of those for a background."""
+    own = trips.agent_ids == case.subject
+    along = _beside(together, own)
+    injected, crowd = (np.setdiff1d(half[~own[half]], along) for half in halves(trips, case.seed, together))
+    return injected, crowd

@@ -1,0 +1,278 @@
+"""Protocols as data: lists of cases, each of which is a pure function of its key.
+
+A case is one draw (whom to test, the seed, the rate of anomalies, ...); what it stands for is made from the data set by
+:meth:`Dataset.trial`. Cases that several protocols share are run once: P5 looks at the scores of P1 or P2, P4 at those
+of P3, and P6 and P9 begin where P1 ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray_benchmark.contenders import Lesson
+
+Value = float | str
+
+RATES = (0.05, 0.1)
+SPLITS = ("random", "chronological")
+READINGS = ("matched", "cap")
+STREAMS = ("strangers", "intruder")
+PAIRS = ("routes", "unusual")
+LABELLED = "labelled"
+CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
+HISTORIES = (5, 10, 20, 50)
+PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
+"""The shares of a trip that have been seen, for the observed-ratio curve."""
+
+
+_FAMILIES = {
+    **{"": "person", LABELLED: LABELLED},
+    **dict.fromkeys(STREAMS, "stream"),
+    **dict.fromkeys(PAIRS, "pair"),
+}  # the others: of a pool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a draw is of; the fields that do not apply to a data set stand at their defaults.
+
+    >>> Setting(rate=0.1, split="chronological").name
+    'rate=0.1,split=chronological'
+    >>> Setting().name
+    'rate=0.05,split=random'
+    """
+
+    rate: float = 0.05  # share of anomalies in the test set; 0 for as many as there are
+    split: str = "random"  # or chronological: train on the past
+    contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
+    history: int = 0  # so many training trips only; 0 for all
+    reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual; labelled
+    injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
+
+    @property
+    def family(self) -> str:
+        """Returns the kind of draw: a person, stream, pool, pair of places, injected anomalies, or labelled trips."""
+        return "injected" if self.injected else _FAMILIES.get(self.reading, "pool")
+
+    @property
+    def name(self) -> str:
+        """Returns a name for files."""
+        parts: list[tuple[str, Value]] = [("rate", self.rate), ("split", self.split)]
+        if self.reading:
+            parts = [("reading", self.reading)]
+        parts += [("contamination", self.contamination)] if self.contamination else []
+        parts += [("history", self.history)] if self.history else []
+        return ",".join(f"{key}={value}" for key, value in parts)
+
+
+def slug(name: str) -> str:
+    """Makes a name safe for files and folders; a hash keeps names apart where letters had to go.
+
+    >>> slug("knn-location"), slug("astray:encoder=raw"), slug("..")
+    ('knn-location', 'astray_encoder=raw-bf427bb9', '_-5ec1f7e7')
+    """
+    plain = re.sub(r"^\.*$|[^A-Za-z0-9=._-]", "_", name)
+    return plain if plain == name else f"{plain[:80]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The key of one draw."""
+
+    setting: Setting
+    subject: str  # a person, a pair of places, or the pool
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Returns a name for files: the same case always has the same."""
+        return f"{self.setting.family}/{self.setting.name}/{slug(self.subject)}/seed-{self.seed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a case stands for.
+
+    Attributes
+    ----------
+    lesson
+        What may be learned from. Nothing of the test set is in it.
+    test
+        The trips to score, all submitted as the subject's own; of a stream in the order in which they are met.
+    kind
+        One a test trip: what is wrong with it; empty for a normal trip. No method sees it.
+    source
+        One a test trip: whose trip it was before it was submitted, "agent/trajectory". No method sees it either.
+    truth
+        One a fix: whether it is anomalous; None where only the trip as a whole is.
+    folds
+        Where trips are scored that are also learned from: the fold of each training trip and of each test trip. Those
+        of a fold are scored by what was learned from the others.
+    """
+
+    lesson: Lesson
+    test: Trajectories
+    kind: NDArray[np.str_]
+    source: NDArray[np.str_]
+    truth: NDArray[np.bool_] | None = None
+    folds: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.kind) == len(self.source) == len(self.test):
+            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips", remedy="give one a trip")
+        if self.truth is not None and len(self.truth) != self.test.n_rows:
+            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}", remedy="give one a fix")
+        if self.truth is not None and self.folds is not None:
+            raise DataError(
+                "the truth of fixes is for what one model scores", remedy="leave it out where there are folds"
+            )
+
+    def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
+        """Yields what is learned from, and the positions of the test trips that are then scored."""
+        if self.folds is None:
+            yield self.lesson, np.arange(len(self.test))
+            return
+        learned, tested = self.folds
+        for fold in np.unique(tested).tolist():
+            yield self.lesson._replace(train=self.lesson.train[learned != fold]), np.flatnonzero(tested == fold)
+
+
+class Dataset(Protocol):
+    """Where trials come from; loaded once, then sent to every process."""
+
+    @property
+    def name(self) -> str:
+        """Returns geolife, porto, simulated, trips or labelled."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Returns what besides a case's key decides its outcome, as plain values for the manifest."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Returns a hash of the data."""
+
+    def subjects(self, setting: Setting) -> Sequence[str]:
+        """Returns who is tested."""
+
+    def trial(self, case: Case) -> Trial:
+        """Makes the trial of a case; a pure function of its key."""
+
+
+_P1 = tuple(Setting(rate=rate, split=split) for split, rate in itertools.product(SPLITS, RATES))
+_P2 = tuple(Setting(rate=rate, reading=reading) for reading, rate in zip(READINGS, (0.1, 0.5), strict=True))
+_P3 = (Setting(injected=True),)
+_P6 = tuple(Setting(contamination=c) for c in CONTAMINATIONS)
+_P7 = tuple(Setting(split="chronological", reading=stream) for stream in STREAMS)
+_P8 = tuple(Setting(reading=reading) for reading in PAIRS)
+_P9 = (*(Setting(history=n) for n in HISTORIES), Setting())
+
+_OF_PEOPLE = {"p1": _P1, "p3": _P3, "p4": _P3, "p5": _P1, "p6": _P6, "p7": _P7, "p9": _P9}
+
+PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
+    "geolife": _OF_PEOPLE,
+    "porto": {"p2": _P2, "p3": _P3, "p4": _P3, "p5": _P2, "p8": _P8},
+    "simulated": _OF_PEOPLE,
+    "trips": _OF_PEOPLE,
+    "labelled": {"p10": (Setting(rate=0.0, reading=LABELLED),)},
+}
+"""Data set to protocol to what is drawn."""
+
+
+def protocols(dataset: str, names: Iterable[str]) -> list[str]:
+    """Returns the protocols asked for, in their order; ``all`` is every one that the data set has.
+
+    >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
+    (['p2', 'p5'], ['p1', 'p3', 'p4', 'p5', 'p6', 'p7', 'p9'])
+    """
+    known = PROTOCOLS[dataset]
+    wanted = [part.strip().lower() for name in names for part in name.split(",") if part.strip()]
+    for name in wanted:
+        if name != "all" and name not in known:
+            raise DataError(f"no protocol {name!r} on {dataset}", remedy=f"there are {', '.join(known)}, or all")
+    return [name for name in known if name in wanted or "all" in wanted]
+
+
+def chosen(
+    dataset: str, names: Iterable[str], rates: Sequence[float] = (), splits: Sequence[str] = ()
+) -> dict[str, tuple[Setting, ...]]:
+    """Returns the settings of some protocols with the rates and splits given, or with any: a study may run in parts.
+
+    Protocols of which nothing is left are left out.
+
+    >>> [s.name for s in chosen("geolife", ["p1"], rates=[0.1])["p1"]]
+    ['rate=0.1,split=random', 'rate=0.1,split=chronological']
+    >>> list(chosen("geolife", ["p1", "p6"], splits=["chronological"]))
+    ['p1']
+    """
+    known = {name: PROTOCOLS[dataset][name] for name in names}
+    found = {
+        name: tuple(s for s in settings if (s.rate in rates or not rates) and (s.split in splits or not splits))
+        for name, settings in known.items()
+    }
+    if not any(found.values()):
+        every = [s for settings in known.values() for s in settings]
+        asked = [f"--rate {rate:g}" for rate in rates] + [f"--split {split}" for split in splits]
+        known_rates = ", ".join(f"{rate:g}" for rate in sorted({s.rate for s in every}))
+        splits = ", ".join(dict.fromkeys(s.split for s in every))
+        raise DataError(
+            f"{', '.join(known)} on {dataset}: nothing is left with {' '.join(asked)}",
+            remedy=f"there are the rates {known_rates} and the splits {splits}",
+        )
+    return {name: settings for name, settings in found.items() if settings}
+
+
+def cases(
+    dataset: Dataset,
+    names: Iterable[str],
+    seeds: Sequence[int],
+    rates: Sequence[float] = (),
+    splits: Sequence[str] = (),
+) -> list[Case]:
+    """Lists every case of some protocols once, all of one seed before the next: early results are worth reading.
+
+    Those of a person follow each other: most have the same population, which is then looked at once. ``rates`` and
+    ``splits``: see :func:`chosen`.
+    """
+    wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)
+    tested = {setting: dataset.subjects(setting) for setting in wanted}
+    everybody = dict.fromkeys(subject for subjects in tested.values() for subject in subjects)
+    return [
+        Case(setting, subject, seed)
+        for seed in seeds
+        for subject in everybody
+        for setting in wanted
+        if subject in tested[setting]
+    ]
+
+
+def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
+    """Returns the first ``ratio`` of each trip's fixes, rounded up, two at least where there are two.
+
+    >>> trips = Trajectories.from_fixes(time=range(10), lat=[0] * 10, lon=[0] * 10)
+    >>> prefixes(trips, 0.35).lengths
+    array([4])
+    """
+    if not 0.0 < ratio <= 1.0:
+        raise DataError(f"a prefix of {ratio}", remedy="give a share above 0 and up to 1")
+    # The tolerance keeps 0.3 * 10 from being 4 fixes.
+    return crop(trips, np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2))
+
+
+def crop(trips: Trajectories, fixes: NDArray[np.int64]) -> Trajectories:
+    """Crops each trip to its first ``fixes`` fixes; shorter trips stay whole."""
+    keep = np.minimum(fixes, trips.lengths)
+    place = np.arange(trips.n_rows) - np.repeat(trips.offsets[:-1], trips.lengths)
+    rows = place < np.repeat(keep, trips.lengths)
+    columns = {name: values[rows] for name, values in trips.columns.items()}
+    return Trajectories(columns, np.r_[0, np.cumsum(keep)], trips.agent_ids, trips.trajectory_ids, trips.context)

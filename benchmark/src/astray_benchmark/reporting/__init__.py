@@ -1,0 +1,5 @@
+"""Tables and figures of a results folder, made by recipes: ``recipes.toml`` holds the recipes.
+
+``report.py`` writes the tables, ``figures.py`` the figures. ``tabulate.py`` fills in the recipe of a table with the
+numbers of ``results.py``; ``irregular_tables.py`` makes the few tables that no recipe can describe.
+"""

@@ -1,0 +1,320 @@
+"""Running cases: spread over processes, each finished one a file, so that a run may stop and go on at any point.
+
+Under the results folder stand ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file a case
+and method. A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all. Why a
+case failed stands in ``failed/``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from astray.core.atomic import replacing
+from astray.core.errors import AstrayError
+from astray.core.processes import spread
+from astray_benchmark.calibration import on_one_scale
+from astray_benchmark.contenders import Contender, Fitted, Method, Seconds, StreamMethod
+from astray_benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes, slug
+
+TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
+FAILED = "failed"
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+class Job(NamedTuple):
+    """A case and the name of a method."""
+
+    case: Case
+    method: str
+
+    @property
+    def path(self) -> str:
+        """Returns the file of its results, under each of the folders."""
+        return f"{self.case.name}/{slug(self.method)}.parquet"
+
+
+class Done(NamedTuple):
+    """A job that was run: the seconds that passed, and what went wrong, if anything."""
+
+    job: Job
+    seconds: float
+    error: str = ""
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    finished: int
+    total: int
+    left: float  # seconds, not a number while nothing is known
+    last: Done
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did."""
+
+    ran: int
+    skipped: int
+    failed: tuple[Done, ...] = ()
+
+
+def run(
+    dataset: Dataset,
+    methods: Sequence[Contender],
+    cases: Sequence[Case],
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Run every method on every case that has no file yet; a stream is for the methods that follow streams.
+
+    What goes wrong in one case is kept in ``failed/`` for the report, and the others go on; the next run tries it
+    again. The results do not depend on the number of workers.
+    """
+    jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
+    waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
+    failed: list[Done] = []
+    took: dict[str, list[float]] = {}
+    for finished, done in enumerate(_performed(dataset, methods, waiting, out, workers), 1):
+        took.setdefault(done.job.method, []).append(done.seconds)
+        if done.error:
+            failed.append(done)
+        if progress is not None:
+            rest = {m.name: 0 for m in methods}
+            for job in waiting:
+                rest[job.method] += 1
+            rest = {name: n - len(took.get(name, ())) for name, n in rest.items()}
+            left = time_left(took, rest, workers)
+            progress(Progress(len(jobs) - len(waiting) + finished, len(jobs), left, done))
+    return Outcome(len(waiting) - len(failed), len(jobs) - len(waiting), tuple(failed))
+
+
+def able(method: Contender, setting: Setting) -> bool:
+    """Returns True if a method is for draws of this kind: a stream, anything else, or both."""
+    return isinstance(method, StreamMethod if setting.family == "stream" else Method)
+
+
+def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) -> float:
+    """Seconds until the rest is done: methods differ a hundredfold, so each is reckoned by its own mean.
+
+    A method that has not been met yet is reckoned by the mean of those that have.
+
+    >>> time_left({"lof": [2.0], "astray": [10.0, 14.0]}, {"lof": 3, "astray": 1, "new": 1}, workers=2)
+    12.5
+    """
+    if not took:
+        return float("nan")
+    mean = {name: float(np.mean(seconds)) for name, seconds in took.items()}
+    usual = float(np.mean(list(mean.values())))
+    return sum(n * mean.get(name, usual) for name, n in rest.items()) / max(1, workers)
+
+
+# -------------------------------------------------------------------- one case
+
+
+def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame]:
+    """Fit a method on a trial and score it: the table of trips, and those of fixes and prefixes, or of a stream.
+
+    Times are processor seconds, so that a busy machine does not blur them.
+    """
+    if isinstance(method, StreamMethod) and case.setting.family == "stream":
+        return _streamed(trial, case, method)
+    assert isinstance(method, Method)
+    lessons, tested = zip(*trial.parts(), strict=True)
+    models = on_one_scale([method.fit(lesson, case.seed) for lesson in lessons])
+    began = time.process_time()
+    scored = [
+        fitted.trips(trial.test[at]).with_columns(pl.Series("at", at))
+        for fitted, at in zip(models, tested, strict=True)
+    ]
+    scoring = time.process_time() - began
+    rows = pl.concat(scored).sort("at").drop("at")
+    seconds = Seconds(*map(sum, zip(*(fitted.seconds for fitted in models), strict=True)))
+    key = _key(case, method)
+    tables = {TRIPS: _trips(trial, key, rows, seconds, scoring)}
+    if trial.truth is not None:
+        test, row = trial.test, trial.test.trajectory_of_row
+        since = test.columns["time"] - test.columns["time"][test.offsets[:-1]][row]
+        (fitted,) = models
+        tables[FIXES] = pl.DataFrame(
+            {
+                "trip": row.astype(np.int32),
+                "kind": trial.kind[row],
+                "seconds": since,
+                "truth": trial.truth,
+                "normality": fitted.fixes(test).astype(np.float32),
+            }
+        ).with_columns(*key)
+        tables[PARTS] = _prefixes(trial, trial.truth, fitted).with_columns(*key)
+    return tables
+
+
+def _key(case: Case, method: Contender) -> list[pl.Expr]:
+    """Returns the columns that are the same in every row of a case's tables."""
+    named = {**asdict(case.setting), "subject": case.subject, "seed": case.seed}
+    named |= {"family": case.setting.family, "method": method.name}
+    return [pl.lit(value).alias(name) for name, value in named.items()]
+
+
+def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
+    """Makes the table of trips: their scores, what they are, their rank in time, and the seconds that it took."""
+    in_time = np.argsort(np.argsort(trial.test.columns["time"][trial.test.offsets[:-1]], kind="stable"))
+    return scored.with_columns(
+        *key,
+        pl.Series("trip", np.arange(len(trial.test), dtype=np.int32)),
+        pl.Series("source", trial.source),
+        pl.Series("kind", trial.kind),
+        pl.Series("nth", in_time, dtype=pl.Int32),
+        pl.lit(took.fit).alias("fit_seconds"),
+        pl.lit(took.calibrate).alias("calibrate_seconds"),
+        pl.lit(took.shared).alias("shared_seconds"),
+        pl.lit(scoring).alias("score_seconds"),
+        pl.lit(len(trial.lesson.train)).alias("n_train"),
+    )
+
+
+def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.DataFrame]:
+    """Follow a stream: each trip is scored and decided before anything is learned from it.
+
+    The table of the stream says what was flagged, and how many answers were asked for after each trip.
+    """
+    follower = method.begin(trial.lesson, case.seed)
+    foreign = dict(zip(trial.test.ids, (trial.kind != "").tolist(), strict=True))
+    began = time.process_time()
+    rows, answers = [], []
+    for i in range(len(trial.test)):
+        trip = trial.test[i : i + 1]
+        rows.append(follower.score(trip))
+        answers.append(follower.learn(trip, lambda names: bool(np.mean([foreign[n] for n in names]) < 0.5)))
+    seconds = time.process_time() - began
+    scored, key = pl.concat(rows), _key(case, method)
+    stream = scored.select("score", "flagged").with_columns(
+        *key,
+        pl.Series("trip", np.arange(len(scored), dtype=np.int32)),
+        pl.Series("kind", trial.kind),
+        pl.Series("answers", answers, dtype=pl.Int32),
+    )
+    return {TRIPS: _trips(trial, key, scored.drop("flagged"), follower.seconds, seconds), STREAMS: stream}
+
+
+def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
+    """Scores the first tenth, two tenths, ... of each trip, and says whether its anomaly has begun by then."""
+    test = trial.test
+    known = test.with_columns({"begun": np.asarray(truth, bool)})  # not for the method to see
+    parts = []
+    for ratio in PREFIXES:
+        seen, told = prefixes(test, ratio), prefixes(known, ratio)
+        inside = np.logical_or.reduceat(told.columns["begun"], told.offsets[:-1])
+        whole = ratio == PREFIXES[-1]
+        score = fitted.trips(seen)["score"] if whole else pl.Series(fitted.begun(seen)).fill_nan(None)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "score": score,
+                    "trip": np.arange(len(test), dtype=np.int32),
+                    "kind": trial.kind,
+                    "ratio": np.full(len(test), ratio),
+                    "begun": inside,
+                }
+            )
+        )
+    return pl.concat(parts)
+
+
+def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
+    """Write a case's tables, that of the trips last."""
+    for name in sorted(tables, key=lambda name: name == TRIPS):
+        path = out / name / job.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            tables[name].write_parquet(file)
+    (out / FAILED / job.path).unlink(missing_ok=True)
+
+
+def fail(out: Path, job: Job, why: str) -> None:
+    """Keep what went wrong with a case; a later success removes it."""
+    path = out / FAILED / job.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        pl.DataFrame({"method": [job.method], "case": [job.case.name], "why": [why]}).write_parquet(file)
+
+
+def reason(error: Exception | SystemExit) -> str:
+    """Describes an error in a line; for one that is not astray's own, with its place outside of other packages.
+
+    >>> reason(AstrayError("no trips"))
+    'AstrayError: no trips'
+    """
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, AstrayError):
+        return " ".join(said.split())
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((f for f in reversed(frames) if "site-packages" not in Path(f.filename).parts), frames[-1])
+    return " ".join(f"{said} ({Path(place.filename).name}, line {place.lineno})".split())
+
+
+def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
+    """Returns all results of a folder that are finished so far, as one lazy table; None if there are none."""
+    if not any((out / table).glob("**/*.parquet")):
+        return None
+    return pl.scan_parquet(out / table / "**/*.parquet", glob=True)
+
+
+# -------------------------------------------------------------------- processes
+
+
+@dataclass
+class Worker:
+    """What a process keeps from job to job: the data, the methods, and the trial that was made last."""
+
+    dataset: Dataset
+    methods: Sequence[Contender]
+    out: Path
+    _last: tuple[Case, Trial] | None = field(default=None, init=False)
+
+    def __call__(self, job: Job) -> Done:
+        """Run one job and write its files."""
+        began = time.perf_counter()
+        try:
+            if self._last is None or self._last[0] != job.case:
+                self._last = job.case, self.dataset.trial(job.case)
+            method = next(m for m in self.methods if m.name == job.method)
+            write(self.out, job, score(self._last[1], job.case, method))
+        except (Exception, SystemExit) as error:  # whatever it is, it is said, and the other cases go on
+            why = reason(error)
+            fail(self.out, job, why)
+            return Done(job, time.perf_counter() - began, why)
+        return Done(job, time.perf_counter() - began)
+
+
+def _performed(
+    dataset: Dataset, methods: Sequence[Contender], jobs: Sequence[Job], out: Path, workers: int
+) -> Iterator[Done]:
+    """Run the jobs, in this process or in others, and give each as it is done.
+
+    Parallel over cases, one thread each: more threads a case are slower, and times would not compare.
+    """
+    worker = Worker(dataset, methods, out)
+    os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start
+    _one_thread()
+    # The generator is closed in any case, so that nobody goes on working after an error or an interrupt.
+    with closing(spread(worker, jobs, min(workers, len(jobs)), ahead=len(jobs))) as done:
+        yield from done
+
+
+def _one_thread() -> None:
+    if "torch" in sys.modules:  # what is loaded later reads the environment
+        sys.modules["torch"].set_num_threads(1)

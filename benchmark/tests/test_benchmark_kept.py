@@ -1,0 +1,25 @@
+"""The results that the repository keeps: their tables come from their scores."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from astray_benchmark.reporting.report import report
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KEPT = sorted(path.parent.parent for path in (ROOT / "docs" / "results").glob("*/scores/trips.parquet"))
+
+
+def test_the_scores_that_are_kept_are_small():
+    assert sum(path.stat().st_size for path in (ROOT / "docs" / "results").glob("**/*.parquet")) < 5_000_000
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_kept_tables_are_those_of_the_kept_scores(folder: Path, tmp_path: Path):
+    shutil.copytree(folder / "scores", tmp_path / "scores")
+    shutil.copy(folder / "manifest.json", tmp_path)
+    for table in report(tmp_path):
+        assert (folder / "tables" / f"{table.name}.csv").read_text("utf-8") == table.csv(), table.name

@@ -1,0 +1,31 @@
+"""A pool of agents: its reward learns from the pool's own trips, and finds what the shared reward misses."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import average_precision_score
+
+from astray import Detector
+from astray.simulate import city
+from astray_benchmark.astray_methods import Own
+from astray_benchmark.contenders import Lesson
+from astray_benchmark.injections import inject
+
+
+def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:
+    trips = city(people=40, days=8, seed=5).trips
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(trips))
+    test = inject(trips[np.sort(order[:250])], ["loiter", "reverse"], 0.1, rng)
+    past = trips[np.sort(order[250:])]
+    found = {
+        preset: average_precision_score(test.label, -Detector(preset=preset).fit(past).score_samples(test.trips))
+        for preset in ("default", "shared")
+    }
+    assert found["default"] > found["shared"] + 0.1, found
+
+
+def test_the_benchmark_s_method_learns_from_a_pool() -> None:
+    method, one = Own(options={"iterations": 2}), city(people=5, days=7, seed=3).trips.agent("p00")
+    assert method.fit(Lesson(one, pooled=True), 0).detector.reward_.of_a_pool
+    assert not method.fit(Lesson(one), 0).detector.reward_.of_a_pool
