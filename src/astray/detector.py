@@ -217,7 +217,7 @@ class Detector(Parameters):
                 raise DataError("there is nothing to learn from", remedy="give trips")
             refused = sort_out(trips, y, anomalous).refused
             return self.fit(trips, np.where(trips.isin(refused), -1, 1), population)
-        self.world_.update(trips, y, anomalous, population)
+        self.fitted.update(trips, y, anomalous, population)
         return self
 
     @one_thread()
@@ -300,6 +300,8 @@ class Detector(Parameters):
                 f"this {type(self).__name__} has not been fitted",
                 remedy="call fit(trips) first, or astray.load(path)",
             )
+        if self.world_.parameters is not self:  # of a copied detector
+            self.world_ = self.world_.with_parameters(self)
         return self.world_
 
     @property

@@ -292,7 +292,7 @@ def test_trips_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Pat
     assert " of past: " in capsys.readouterr().out
     assert main(["update", model, new, "-o", str(nameless / "updated.astray")]) == 0
     updated = astray.load(nameless / "updated.astray")
-    assert {trip.agent for trip in updated.featurizer_.memory.trip_ids} == {"past"}
+    assert {trip.agent for trip in featurizer_of(updated).memory.trip_ids} == {"past"}
 
 
 def test_tracks_of_nobody_are_of_the_one_agent_that_the_model_is_of(nameless: Path, capsys: Captured):
@@ -530,7 +530,7 @@ def test_trips_that_are_somebody_else_s_are_taken_out_and_named(tmp_path: Path, 
     assert isinstance(detector, astray.Detector)
     suspects = detector.suspects_
     assert len(set(suspects) & {TripId("p00", name) for name in theirs.trajectory_ids.tolist()}) >= 1
-    assert not set(suspects) & set(detector.featurizer_.memory.trip_ids)
+    assert not set(suspects) & set(featurizer_of(detector).memory.trip_ids)
     said = capsys.readouterr().err
     assert re.search(rf"{len(suspects)} trips? looks? like somebody else's, and w.+ taken out .+: {suspects[0]}", said)
     assert main(["info", model]) == 0
@@ -674,6 +674,7 @@ def test_trips_are_observed_questions_listed_and_answers_taken(home: Path, tmp_p
 KILLED_AT = """
 import os, signal, sys
 from astray.cli import main
+from conftest import featurizer_of
 
 folder, n, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 

@@ -18,6 +18,7 @@ from astray.core.errors import DataError, OverlapWarning
 from astray.irl.dynamics import LearnedDynamics
 from astray.irl.step_world import PIECE, StepWorld, pieces
 from astray.model.overlap import overlap
+from conftest import kept_of
 
 Array = NDArray[Any]
 
@@ -60,7 +61,7 @@ def test_new_runs_do_not_replace_old_ones(detector: Detector, tmp_path: Path) ->
     assert isinstance(learner, Detector)
     learner.partial_fit(runs(3, seed=9))
     assert learner.n_trips_ == 83
-    assert len(learner.kept_) == 83
+    assert len(kept_of(learner)) == 83
 
 
 # ---------------------------------------------------------------- refusals

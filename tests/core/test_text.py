@@ -30,6 +30,7 @@ from astray.plots import explanation_figure, explanation_page, save_figure, save
 from astray.plots.trips_map import fixes_figure
 from astray.readers import Report, read
 from astray.simulate import city
+from conftest import featurizer_of
 
 WICKED = [
     "\x1b[2J\x1b]0;owned\x07",
@@ -185,8 +186,7 @@ def test_one_past_trip_is_a_trip(strange: Explanation) -> None:
 
 @pytest.mark.parametrize("aspect", list(ASKED))
 def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspect: str, detector: Detector) -> None:
-    assert detector.featurizer_ is not None
-    encoder = detector.featurizer_.encoder
+    encoder = featurizer_of(detector).encoder
     assert isinstance(encoder, FamiliarityEncoder)
     phrases = [MANNERS[name] for name in ASKED[aspect]]
     for past in (0.0, 2.0, 20.0):  # unknown country, hardly known, well known
@@ -195,8 +195,7 @@ def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspec
 
 
 def test_an_expected_way_begins_on_the_trip(trips: Trajectories, detector: Detector) -> None:
-    assert detector.featurizer_ is not None
-    to_metres, found = detector.featurizer_.projection.to_metres, 0
+    to_metres, found = featurizer_of(detector).projection.to_metres, 0
     for explanation in (detector.explain(trips, i) for i in range(len(trips))):
         path = to_metres(explanation.lat, explanation.lon)
         for way in explanation.expected:

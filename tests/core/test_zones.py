@@ -25,6 +25,7 @@ from astray.readers import Report, read
 from astray.runtime.json_fixes import Message, parse
 from astray.runtime.watcher import watch
 from astray.simulate import city
+from conftest import featurizer_of
 
 SPRING = datetime(2024, 3, 31, 1, tzinfo=UTC).timestamp()  # clocks go from 1 to 2 in Lisbon, from 2 to 3 in Rome
 
@@ -162,8 +163,7 @@ def test_tables_hold_the_moment_and_text_the_local_time_with_its_offset(
 
 def test_the_hour_of_the_day_is_that_of_the_zone(trips: Trajectories) -> None:
     fitted = Detector(time_zone="Asia/Tokyo").fit(trips.agent("p00"))
-    assert fitted.featurizer_ is not None
-    assert fitted.featurizer_.frame.utc_offset == 32_400.0
+    assert featurizer_of(fitted).frame.utc_offset == 32_400.0
     fleet = Detector(time_zone="Asia/Tokyo", iterations=1).fit(trips)
     assert {fleet.agent_model(agent).featurizer.frame.utc_offset for agent in fleet.agents} == {32_400.0}
 

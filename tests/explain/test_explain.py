@@ -21,6 +21,7 @@ from astray.features.steps import Steps
 from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
 from astray.scoring.decisions import ByHour
+from conftest import featurizer_of
 
 EAST, NORTH = np.array([10.0, 0.0]), np.array([0.0, 10.0])
 
@@ -285,11 +286,10 @@ def test_a_speed_and_a_stop_are_named(ann: Detector) -> None:
 
 
 def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: Detector) -> None:
-    assert ann.featurizer_ is not None
     slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
     habit = alike("start", "stop", "duration", size=500.0)
-    assert either_side(ann.featurizer_, slow, -1)[habit] == (28.0, 0.0)
-    assert either_side(ann.featurizer_, usual, -1)[habit] == (0.0, 0.0)
+    assert either_side(featurizer_of(ann), slow, -1)[habit] == (28.0, 0.0)
+    assert either_side(featurizer_of(ann), usual, -1)[habit] == (0.0, 0.0)
     words = [reason.words for reason in ann.explain(slow).reasons]
     assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
@@ -306,13 +306,13 @@ def test_a_normal_trip_gives_no_reasons_in_words(ann: Detector) -> None:
 
 
 def test_where_others_go_is_said_if_it_counts(ann: Detector) -> None:
-    featurizer = ann.featurizer_
+    featurizer = featurizer_of(ann)
     assert featurizer is not None
     crowd = Trajectories.concat(
         [drive(f"t{i}", 1, EIGHT, (0.0, 4000.0), (4000.0, 4000.0), agent=f"p{i}") for i in range(9)]
     )
     trip = drive("strange", 40, EIGHT, (0.0, 4000.0), (4000.0, 4000.0))
-    seen = replace(ann.featurizer_, popularity=featurizer.among(crowd).popularity).featurize(trip, every=False)
+    seen = replace(featurizer_of(ann), popularity=featurizer.among(crowd).popularity).featurize(trip, every=False)
     assert seen.statistics is not None
     number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
@@ -363,8 +363,7 @@ def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
 def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: Detector) -> None:
     assert ann.reward_.reference is not None
     typical = ann.reward_.reference.typical[3].astype(float)
-    assert ann.featurizer_ is not None
-    featurize = ann.featurizer_.featurize(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
+    featurize = featurizer_of(ann).featurize(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
     assert featurize.statistics is not None
     own = featurize.statistics[0].astype(float)
     others = np.isnan(own)

@@ -23,7 +23,7 @@ from astray.features.steps import Steps, steps_of
 from astray.model.fleet_training import popularity_of
 from astray.model.pretrained import pretrained
 from astray.simulate import city
-from conftest import claimed
+from conftest import claimed, featurizer_of, memory_of
 
 QUICK: dict[str, Any] = {
     "iterations": 1,
@@ -144,8 +144,7 @@ class TestADetector:
     """Kept, updated, forgotten."""
 
     def test_a_file_holds_it(self, detector: Detector, others: Trajectories, tmp_path: Path) -> None:
-        assert detector.featurizer_ is not None
-        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
+        assert set(featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)
         detector.save(tmp_path / "model")
         back = astray.load(tmp_path / "model")
         assert back.score(others[:9]).equals(detector.score(others[:9]))
@@ -162,13 +161,12 @@ class TestADetector:
         known, new = others.without("p05"), others.agent("p05")
         detector = Detector(**QUICK).fit(mine[:-5], population=known)
         detector.partial_fit(mine[-5:], population=new)
-        assert detector.featurizer_ is not None
-        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
+        assert set(featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)
         detector.partial_fit(others.agent("p04")[:5])
-        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p04"}
+        assert set(featurizer_of(detector).popularity.agents.trip_ids) == {*others.agents} - {"p04"}
         # Who has joined is an other neither now nor later.
         detector.partial_fit(others.agent("p03")[:5], population=others)
-        assert set(detector.featurizer_.popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
+        assert set(featurizer_of(detector).popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
         assert np.isfinite(detector.score_samples(mine)).all()
 
 
@@ -186,10 +184,9 @@ class TestForgetting:
     def test_no_byte_of_the_name_or_of_the_places_is_left(
         self, named: Detector, mine: Trajectories, others: Trajectories, tmp_path: Path
     ) -> None:
-        assert named.featurizer_ is not None
-        before = named.featurizer_.popularity.agents
+        before = featurizer_of(named).popularity.agents
         number = before.trip_ids.index("zoë")
-        elsewhere = np.union1d(before.keys[before.trips != number], named.featurizer_.memory.keys)
+        elsewhere = np.union1d(before.keys[before.trips != number], featurizer_of(named).memory.keys)
         only_there = np.setdiff1d(before.keys[before.trips == number], elsewhere)
         assert len(only_there) > 10
         named.save(tmp_path / "model")
@@ -199,16 +196,14 @@ class TestForgetting:
         named.save(tmp_path / "model")
         assert not holds(tmp_path / "model", "zoë", only_there)
         never = Detector(**QUICK).fit(mine[:-5], population=others.without("p02"))
-        assert never.featurizer_ is not None
-        assert named.featurizer_.popularity.agents.trip_ids == never.featurizer_.popularity.agents.trip_ids
-        assert np.array_equal(named.featurizer_.popularity.agents.keys, never.featurizer_.popularity.agents.keys)
+        assert featurizer_of(named).popularity.agents.trip_ids == featurizer_of(never).popularity.agents.trip_ids
+        assert np.array_equal(featurizer_of(named).popularity.agents.keys, featurizer_of(never).popularity.agents.keys)
         assert np.isfinite(astray.load(tmp_path / "model").score_samples(mine[-5:])).all()
 
     def test_whose_name_only_begins_so_stays(self, named: Detector, others: Trajectories) -> None:
-        assert named.featurizer_ is not None
         named.partial_fit(claimed(others.agent("p03")[:1], "zoë/b"), y=-1)
         named.forget("zoë")
-        assert "zoë/b" in named.featurizer_.popularity.agents.trip_ids
+        assert "zoë/b" in featurizer_of(named).popularity.agents.trip_ids
         assert {trip.agent for trip in named.anomalous_} == {"zoë/b"}
 
     def test_a_member_of_a_pool_leaves_with_its_trips(self, people: Trajectories, tmp_path: Path) -> None:
@@ -219,8 +214,7 @@ class TestForgetting:
         assert b"p02" not in (tmp_path / "model").read_bytes()
         assert detector.agents == ["p00", "p01"]
         assert detector.n_trips_ == len(pool.without("p02"))
-        assert detector.featurizer_ is not None
-        assert len(detector.featurizer_.memory) == len(detector.own_.trips)
+        assert len(featurizer_of(detector).memory) == len(memory_of(detector).own.trips)
 
     def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: Detector, tmp_path: Path) -> None:
         named.save(tmp_path / "before")
@@ -243,7 +237,7 @@ class TestAFleet:
     """What all see, each without itself."""
 
     def test_agents_that_taught_do_not_count_for_themselves(self, fleet: Detector, people: Trajectories) -> None:
-        assert len(fleet.popularity_.agents) == len(people.agents)
+        assert len(fleet.world_.popularity.agents) == len(people.agents)
         one, featurizer = people.agent("p02"), fleet.agent_model("p02").featurizer
         visits = featurizer.popularity.agents
         assert isinstance(visits, Visits)
@@ -259,9 +253,9 @@ class TestAFleet:
         assert isinstance(back, Detector)
         assert back.score(people[:20]).equals(fleet.score(people[:20]))
         back.forget("p04")
-        others = popularity_of(people.without("p04"), fleet.featurizer_config_)
-        assert isinstance(back.popularity_.agents, Visits)
+        others = popularity_of(people.without("p04"), fleet.world_.config)
+        assert isinstance(back.world_.popularity.agents, Visits)
         assert isinstance(others.agents, Memory)
-        assert len(back.popularity_.agents) == len(people.agents) - 1
-        left, counted = back.popularity_.agents.counted, Counted.of(others.agents)
+        assert len(back.world_.popularity.agents) == len(people.agents) - 1
+        left, counted = back.world_.popularity.agents.counted, Counted.of(others.agents)
         assert np.isin(left.keys, counted.keys).mean() > 0.99  # the projection has another centre

@@ -31,13 +31,14 @@ from astray.irl.dynamics import Integrator
 from astray.irl.learn_config import LearnConfig
 from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
+from astray.model.gps_trips import GpsTrips
 from astray.model.pretrained import pretrained
 from astray.model.resuming import Generated, revive
 from astray.model.values import restore
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
-from conftest import QUICK, claimed, contents_of, write_contents
+from conftest import QUICK, claimed, contents_of, featurizer_of, kept_of, memory_of, write_contents
 
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {
@@ -167,17 +168,15 @@ class TestParameters:
         given = LearnConfig(iterations=9, updates=2, rollouts=0, imagined=20)
         featurizer = FeaturizerConfig(encoder="fourier", interval=60.0)
         detector = Detector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
-        assert restore(LearnConfig, detector.config_).updates == 2
+        assert restore(LearnConfig, detector.world_.learning).updates == 2
         assert len(detector.training_history_) == 1
         assert detector.posterior_.n_heads == 3
-        assert detector.featurizer_ is not None
-        assert detector.featurizer_.config.interval == 60.0
+        assert featurizer_of(detector).config.interval == 60.0
 
     def test_the_paper_s_preset_sees_raw_coordinates_and_means_plain_means(self, mine: Trajectories) -> None:
         config = {"updates": 2, "rollouts": 8}
         detector = Detector(preset="kdd19", iterations=2, config=config).fit(mine[:8])
-        assert detector.featurizer_ is not None
-        assert detector.featurizer_.names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
+        assert featurizer_of(detector).names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
         table = detector.score(mine[:8])
         assert table["score"].equals(table["normality"].alias("score"))
         assert table["history"].to_list() == [8.0] * 8
@@ -191,7 +190,7 @@ class TestParameters:
         by_clock = FeaturizerConfig(context=ContextSpec(weekday=True))
         for params, shared in (({}, True), ({"featurizer": by_clock}, False), ({"encoder": "raw"}, False)):
             detector = Detector(**own, **params).fit(mine[:8])
-            assert detector.is_shared == shared
+            assert (detector.reward_.trip is not None) == shared
             assert np.isfinite(detector.score_samples(mine[8:12])).all()
 
 
@@ -268,14 +267,14 @@ class TestScores:
         trips = others[:40]
         whole, per_fix = detector.score(trips), detector.score_fixes(trips)
         sizes: list[int] = []
-        see = Detector._featurize
+        see = GpsTrips.featurize
 
-        def watched(self: Detector, part: Trajectories, every: bool = False) -> Any:
+        def watched(self: GpsTrips, part: Trajectories, every: bool = False) -> Any:
             sizes.append(part.n_rows)
             return see(self, part, every)
 
-        monkeypatch.setattr(Detector, "_featurize", watched)
-        monkeypatch.setattr("astray.model.estimator.CHUNK_FIXES", 1000)
+        monkeypatch.setattr(GpsTrips, "featurize", watched)
+        monkeypatch.setattr("astray.detector.CHUNK_FIXES", 1000)
         threaded = detector.set_params(n_jobs=2)
         assert np.allclose(threaded.score(trips)["score"].to_numpy(), whole["score"].to_numpy(), atol=1e-5)
         assert threaded.score(trips)["decision"].equals(whole["decision"])
@@ -303,15 +302,15 @@ class TestScores:
         assert table["time"].dt.epoch("s").to_list() == time.astype(int).tolist()
 
     def test_a_trip_without_a_usable_fix_is_for_review(self, detector: Detector, monkeypatch: Any) -> None:
-        see = Detector._featurize
+        see = GpsTrips.featurize
 
-        def blind(self: Detector, trips: Trajectories, every: bool = False) -> Any:
+        def blind(self: GpsTrips, trips: Trajectories, every: bool = False) -> Any:
             seen = see(self, trips, every)
             keep = np.zeros(len(seen.trip), bool)
             rows = {name: getattr(seen, name)[keep] for name in ("features", "trip", "time", "weight", "row")}
             return seen._replace(**rows, statistics=np.full_like(seen.statistics, np.nan))
 
-        monkeypatch.setattr(Detector, "_featurize", blind)
+        monkeypatch.setattr(GpsTrips, "featurize", blind)
         table = detector.score(straight(5, "blind"))
         assert table["decision"].to_list() == ["review"]
         assert table["score"].null_count() == 1
@@ -608,7 +607,7 @@ class TestFiles:
                     continue  # nothing was taken away
                 if forged is not None:
                     arrays[name] = forged
-                write_contents(tmp_path / "forged", model.kind, model.values, arrays)
+                write_contents(tmp_path / "forged", model.kind, model.values, arrays, fitted)
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
 
@@ -616,11 +615,9 @@ class TestFiles:
         ("name", "number"),
         [
             ("reward.usual.trips", np.nan),
-            ("featurizer.memory.times", np.inf),
             ("reward.trip.layer.0.weight", 1e30),
             ("reward.step.mean", -1e30),
             ("reward.step.scale", 0.0),
-            ("own_scores", np.inf),  # not a number: not scored yet; infinite is none of them
         ],
     )
     def test_a_reward_of_numbers_that_are_none_is_refused(
@@ -629,7 +626,7 @@ class TestFiles:
         model = contents_of(fitted)
         bent = model.arrays[name].copy()
         bent.reshape(-1)[0] = number
-        write_contents(tmp_path / "m", model.kind, model.values, dict(model.arrays) | {name: bent})
+        write_contents(tmp_path / "m", model.kind, model.values, dict(model.arrays) | {name: bent}, fitted)
         with pytest.raises(ModelFileError, match=r"not finite|no reward has"):
             astray.load(tmp_path / "m")
 
@@ -638,16 +635,8 @@ class TestFiles:
         for name in model.values:
             for forged in ("nonsense", 7, {"unheard": 1}, None):
                 values = dict(model.values) | {name: forged}
-                write_contents(tmp_path / "forged", model.kind, values, model.arrays)
-                if (name, forged) in (
-                    ("n_trips", 7),
-                    ("n_updates", 7),
-                    ("config", {"unheard": 1}),  # looked into when learning goes on
-                    ("reward.made", {"unheard": 1}),
-                    ("own_step", None),
-                    ("featurizer.popularity", "nonsense"),  # the name of an agent
-                    ("featurizer.popularity", None),
-                ):
+                write_contents(tmp_path / "forged", model.kind, values, model.arrays, fitted)
+                if (name, forged) in (("updates", 7), ("reward.made", {"unheard": 1})):
                     continue
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
@@ -660,7 +649,7 @@ class TestFiles:
             (("parameters", "false_alarm_rate"), 7),
             (("reward.step", "clip"), 5e300),
             (("reward.step", "clip"), -1.0),
-            (("featurizer", "config", "interval"), 1e-320),
+            (("featurizer_config", "interval"), 1e-320),
             (("aspect_weights",), [-1.0, 0.3, 0.3, 0.3]),
             (("aspect_weights",), [0.0] * 4),
         ],
@@ -675,18 +664,8 @@ class TestFiles:
             inside = inside[part]
         assert name[-1] in inside
         inside[name[-1]] = forged
-        write_contents(tmp_path / "forged", model.kind, values, model.arrays)
+        write_contents(tmp_path / "forged", model.kind, values, model.arrays, fitted)
         with warnings.catch_warnings(action="error"), pytest.raises(ModelFileError):
-            astray.load(tmp_path / "forged")
-
-    def test_a_memory_of_trips_that_are_not_there_is_refused(self, fitted: Path, tmp_path: Path) -> None:
-        model = contents_of(fitted)
-        trips = model.arrays["featurizer.memory.trips"].copy()
-        trips[0] = 1_000_000
-        write_contents(
-            tmp_path / "forged", model.kind, model.values, {**model.arrays, "featurizer.memory.trips": trips}
-        )
-        with pytest.raises(ModelFileError, match="not there"):
             astray.load(tmp_path / "forged")
 
 
@@ -716,10 +695,9 @@ class TestStrays:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
         assert found
         assert found <= strays
-        assert suspicious.featurizer_ is not None
-        assert set(suspicious.featurizer_.memory.trip_ids) == set(mine.ids) - found
-        assert not found & set(suspicious.kept_.ids)
-        assert len(suspicious.own_.trips) == len(suspicious.featurizer_.memory)
+        assert set(featurizer_of(suspicious).memory.trip_ids) == set(mine.ids) - found
+        assert not found & set(kept_of(suspicious).ids)
+        assert len(memory_of(suspicious).own.trips) == len(featurizer_of(suspicious).memory)
 
     def test_the_agents_own_are_hardly_ever_suspected_and_none_when_not_asked_for(
         self, with_strays: tuple[Trajectories, Trajectories, set[TripId]], mine: Trajectories
@@ -728,8 +706,7 @@ class TestStrays:
         assert Detector().fit(mixed).suspects_ == ()  # nobody else is known whose they could be
         trusting = Detector(suspect=False).fit(mixed)
         assert trusting.suspects_ == ()
-        assert trusting.featurizer_ is not None
-        assert strays <= set(trusting.featurizer_.memory.trip_ids)
+        assert strays <= set(featurizer_of(trusting).memory.trip_ids)
         assert len(Detector().fit(mine, population=others).suspects_) <= 1
 
     def test_trips_of_one_stranger_do_not_speak_for_each_other(
@@ -752,8 +729,7 @@ class TestStrays:
         again = opened(tmp_path / "m.astray")
         again.partial_fit(anomalous=again.suspects_[:2])
         assert again.suspects_ == suspicious.suspects_[2:]
-        assert again.featurizer_ is not None
-        assert not set(suspicious.suspects_[:2]) & set(again.featurizer_.memory.trip_ids)
+        assert not set(suspicious.suspects_[:2]) & set(featurizer_of(again).memory.trip_ids)
 
     def test_given_again_they_are_judged_anew(
         self, suspicious: Detector, with_strays: tuple[Trajectories, Trajectories, set[TripId]], tmp_path: Path
@@ -763,11 +739,10 @@ class TestStrays:
         for suspect in (True, False):
             again = opened(tmp_path / "m.astray").set_params(suspect=suspect)
             again.partial_fit(mine[mine.isin([first])])
-            assert again.featurizer_ is not None
             doubted = first in again.suspects_
             assert doubted or not suspect
             assert len(set(again.suspects_)) == len(again.suspects_)
-            assert (first in again.featurizer_.memory.trip_ids) != doubted
+            assert (first in featurizer_of(again).memory.trip_ids) != doubted
 
 
 class TestGoingOn:
@@ -796,7 +771,7 @@ class TestGoingOn:
         forgetful = Detector(keep=2).fit(mine)
         forgetful.partial_fit(new)
         assert forgetful.n_trips_ == len(mine) + len(new)
-        assert len(forgetful.own_.trips) == len(mine) + len(new)
+        assert len(memory_of(forgetful).own.trips) == len(mine) + len(new)
         assert np.isfinite(forgetful.score_samples(new)).all()
 
     def test_a_population_teaches_later_too(self, mine: Trajectories, new: Trajectories, others: Trajectories) -> None:
@@ -804,8 +779,7 @@ class TestGoingOn:
         assert detector.reward_ is pretrained()
         detector.partial_fit(new[:3], population=others[::3])
         assert detector.reward_ is not pretrained()
-        assert detector.featurizer_ is not None
-        assert set(detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)
+        assert set(featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)
         learned = detector.reward_
         assert detector.partial_fit(new[3:5]).reward_ is learned
 
@@ -816,10 +790,9 @@ class TestGoingOn:
         assert detector.score_samples(moved[:10]).mean() > before + 0.5
 
     def test_a_trip_given_again_is_not_counted_twice(self, detector: Detector, mine: Trajectories) -> None:
-        assert detector.featurizer_ is not None
-        remembered = len(detector.featurizer_.memory)
+        remembered = len(featurizer_of(detector).memory)
         detector.partial_fit(mine[:3])
-        assert len(detector.featurizer_.memory) == remembered
+        assert len(featurizer_of(detector).memory) == remembered
         assert detector.n_trips_ == len(mine)
 
     def test_confirmed_anomalies_never_teach(self, detector: Detector, others: Trajectories, new: Trajectories) -> None:
@@ -838,13 +811,11 @@ class TestGoingOn:
         poison = others[60:66]
         mixed = Trajectories.concat([new[:4], poison])
         detector.partial_fit(mixed, y=[1] * 4 + [-1] * 6)
-        assert detector.featurizer_ is not None
-        assert not {*detector.featurizer_.memory.trip_ids, *detector.kept_.ids} & set(poison.ids)
-        assert set(new[:4].trajectory_ids.tolist()) <= set(detector.kept_.trajectory_ids.tolist())
+        assert not {*featurizer_of(detector).memory.trip_ids, *kept_of(detector).ids} & set(poison.ids)
+        assert set(new[:4].trajectory_ids.tolist()) <= set(kept_of(detector).trajectory_ids.tolist())
 
     def test_what_proved_anomalous_is_taken_out(self, detector: Detector, others: Trajectories) -> None:
         poison, later = others[60:64], renamed(others[60:64], *"wxyz")
-        assert detector.featurizer_ is not None
         clean = detector.score_samples(later)
         detector.partial_fit(poison)
         fooled = detector.score_samples(later)
@@ -853,8 +824,8 @@ class TestGoingOn:
         detector.partial_fit(anomalous=poison.trajectory_ids.tolist())
         assert detector.posterior_ is weights
         assert (detector.score_samples(later) < fooled).all()
-        assert not set(poison.trajectory_ids.tolist()) & set(detector.kept_.trajectory_ids.tolist())
-        assert not any(t.agent == "p01" for t in detector.featurizer_.memory.trip_ids)
+        assert not set(poison.trajectory_ids.tolist()) & set(kept_of(detector).trajectory_ids.tolist())
+        assert not any(t.agent == "p01" for t in featurizer_of(detector).memory.trip_ids)
 
     def test_even_if_nothing_is_left(self, tmp_path: Path) -> None:
         trips = straight(50, "t0")
@@ -866,15 +837,15 @@ class TestGoingOn:
         assert table["decision"].to_list() != ["anomaly"]
         assert loaded.explain(trips).habitual == ()
         loaded.partial_fit(straight(50, "t1"))  # the same trip under another name
-        assert loaded.kept_.trajectory_ids.tolist() == []
+        assert kept_of(loaded).trajectory_ids.tolist() == []
         loaded.partial_fit(straight(60, "t2"))
-        assert loaded.kept_.trajectory_ids.tolist() == ["t2"]
+        assert kept_of(loaded).trajectory_ids.tolist() == ["t2"]
 
     def test_a_name_that_nobody_knows_is_refused(self, detector: Detector) -> None:
         with pytest.raises(DataError, match="no trip named 'p00-9999'"):
             detector.partial_fit(anomalous=["p00-9999"])
         with pytest.raises(DataError, match="'p00-9999'"):
-            Detector(**QUICK).partial_fit(detector.kept_, anomalous=["p00-9999"])
+            Detector(**QUICK).partial_fit(kept_of(detector), anomalous=["p00-9999"])
 
     def test_labels_are_plus_or_minus_one(self, detector: Detector, new: Trajectories) -> None:
         with pytest.raises(DataError, match=r"\+1 \(normal\) or -1"):
@@ -894,31 +865,28 @@ class TestGoingOn:
         featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=10))
         detector = Detector(featurizer=featurizer).fit(mine)
         detector.partial_fit(new[:4])
-        assert detector.featurizer_ is not None
-        names = {t.trajectory for t in detector.featurizer_.memory.trip_ids}
+        names = {t.trajectory for t in featurizer_of(detector).memory.trip_ids}
         assert names == {*mine.trajectory_ids[-6:].tolist(), *new.trajectory_ids[:4].tolist()}
-        assert set(detector.kept_.trajectory_ids.tolist()) <= names
+        assert set(kept_of(detector).trajectory_ids.tolist()) <= names
 
     def test_a_breakdown_leaves_the_model_as_it_was(
         self, alone: Detector, fitted_alone: Path, new: Trajectories, tmp_path: Path
     ) -> None:
-        learned_with = alone.config_
-        alone.config_ = learned_with | {"learning_rate": 1e25}
+        learned_with = alone.world_.learning
+        alone.world_.learning = learned_with | {"learning_rate": 1e25}
         with pytest.raises(TrainingError):
             alone.partial_fit(new[:5])
-        alone.config_ = {"unheard": 1}
+        alone.world_.learning = {"unheard": 1}
         with pytest.raises(DataError, match="no field named 'unheard'"):
             alone.partial_fit(new[:5])
-        alone.config_ = learned_with
+        alone.world_.learning = learned_with
         alone.save(tmp_path / "after")
         assert (tmp_path / "after").read_bytes() == fitted_alone.read_bytes()
 
     def test_the_revived_policy_is_the_one_that_was_kept(self, alone: Detector) -> None:
-        assert alone.generated_ is not None
-        assert alone.featurizer_ is not None
-        actor = alone.generated_.actor
-        config = restore(LearnConfig, alone.config_)
-        learned = revive(alone.posterior_, alone.generated_, config, np.random.default_rng(0))
+        actor = alone.world_.trained.generated.actor
+        config = restore(LearnConfig, alone.world_.learning)
+        learned = revive(alone.posterior_, alone.world_.trained.generated, config, np.random.default_rng(0))
         start = np.array([[100.0, 50.0, 0.0, 0.0, 60.0, 3600.0]])
         made = rollout(learned.generator.policy, Integrator(start, 30.0), 1, 5, np.random.default_rng(1))  # type: ignore[union-attr]
         noise = np.random.default_rng(1).standard_normal((5, 1, 2))
@@ -926,7 +894,7 @@ class TestGoingOn:
         again = Generated.of(learned)
         assert again is not None
         assert np.array_equal(again.actor.theta, actor.theta)
-        assert np.array_equal(again.critic, alone.generated_.critic)
+        assert np.array_equal(again.critic, alone.world_.trained.generated.critic)
         features = np.random.default_rng(2).normal(size=(9, len(alone.posterior_.mean))).astype(np.float32)
         assert np.array_equal(learned.reward.posterior()(features), alone.posterior_(features))
 
@@ -957,24 +925,22 @@ class TestExplanations:
         assert "0 of 20 past trips" in text
 
     def test_an_odd_hour_or_direction_in_words(self, walker: Detector) -> None:
-        assert walker.featurizer_ is not None
-        assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
-        late = walker.featurizer_.featurize(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
-        encoder = walker.featurizer_.encoder
+        assert isinstance(featurizer_of(walker).encoder, FamiliarityEncoder)
+        late = featurizer_of(walker).featurize(straight(60, "late", start=1.7e9 + 86_400 * 40 + 9 * 3600)).steps
+        encoder = featurizer_of(walker).encoder
         words, _ = counts_in_words(familiar_counts(late, encoder, -1), encoder, -1)
         assert words.startswith("20 of 20 past trips came through this street")
         assert "0 of the 20 trips around here went at this hour" in words
         back = straight(60, "back", start=1.7e9 + 86_400 * 40)
         back = fixes(back.columns["lat"][::-1], back.columns["lon"], name="back", start=1.7e9 + 86_400 * 40)
-        returning = walker.featurizer_.featurize(back).steps[np.arange(20, 50)]
+        returning = featurizer_of(walker).featurize(back).steps[np.arange(20, 50)]
         words, _ = counts_in_words(familiar_counts(returning, encoder, -1), encoder, -1)
         assert "in this direction" in words
 
     def test_a_remembered_trip_does_not_vouch_for_itself(self, walker: Detector) -> None:
-        assert walker.featurizer_ is not None
-        assert isinstance(walker.featurizer_.encoder, FamiliarityEncoder)
-        steps = walker.featurizer_.featurize(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
-        encoder = walker.featurizer_.encoder
+        assert isinstance(featurizer_of(walker).encoder, FamiliarityEncoder)
+        steps = featurizer_of(walker).featurize(straight(60, "t3", start=1.7e9 + 86_400 * 3)).steps
+        encoder = featurizer_of(walker).encoder
         words, counts = counts_in_words(familiar_counts(steps, encoder, 3), encoder, 3)
         assert words.startswith("19 of 19 past trips")
         assert counts["cell 150 m"] == 19.0

@@ -102,11 +102,11 @@ class TestNewAgents:
     def test_enrolling_is_counting_and_the_reward_knows_people_it_has_never_met(
         self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
-        reward, popularity = fleet.reward_, fleet.popularity_
+        reward, popularity = fleet.reward_, fleet.world_.popularity
         assert reward is not pretrained()
         assert fleet.enroll(some(past, NEW)) == len(some(past, NEW))
         assert fleet.reward_ is reward
-        assert fleet.popularity_ is popularity
+        assert fleet.world_.popularity is popularity
         assert fleet.agents == TRAINED + NEW
         areas = []
         for agent in NEW:
@@ -216,7 +216,7 @@ class TestMemories:
         fleet.forget("p02")
         fleet.save(tmp_path / "without")
         assert b"p02" not in (tmp_path / "without").read_bytes()
-        assert "p02" not in fleet.popularity_.agents.trip_ids
+        assert "p02" not in fleet.world_.popularity.agents.trip_ids
 
     def test_a_trip_that_proved_anomalous_is_taken_out_and_never_counted_again(
         self, fleet: Detector, past: Trajectories, future: Trajectories

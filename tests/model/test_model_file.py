@@ -224,7 +224,7 @@ class TestRows:
         assert not [piece for piece in pieces(blob) if piece in raw]
         assert b"p02" not in raw
         # Nor do the counts of others know where it went.
-        cells = fleet.popularity_.agents
+        cells = fleet.world_.popularity.agents
         fresh = Detector().fit(some(trips, ["p00", "p01", "p03"], 12)).popularity_.agents
         assert len(cells) == len(fresh) == 3
 
@@ -307,7 +307,7 @@ class TestWriters:
         assert both.agents == ["p00", "p01", "p03", "p04"]
         assert [len(both.memories_[a].counts) for a in both.agents] == [13, 14, 12, 2]
         assert {trip.agent for trip in both.anomalous_} == {"p00", "p01"}
-        assert len(both.popularity_.agents) == 3
+        assert len(both.world_.popularity.agents) == 3
 
     def test_who_changes_the_same_agent_later_is_refused_and_told(self, path: Path, trips: Trajectories) -> None:
         first, second, third = opened(path), opened(path), opened(path)

@@ -15,6 +15,7 @@ from astray.features.memory import Memory
 from astray.model.inbox import Inbox, ObservingConfig
 from astray.model.observing import Question, alike
 from astray.simulate import city
+from conftest import featurizer_of, memory_of
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +35,19 @@ def detector(people: Trajectories) -> Detector:
 
 
 def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: Detector, people: Trajectories) -> None:
-    assert detector.featurizer_ is not None
     own = people.agent("p00")[60:90]
     observed = detector.observe(own)
     learned = observed.table.filter(observed.table["became"] == "learned")
     assert len(learned) >= 0.8 * len(own)
-    assert detector.n_trips_ == 60 + len(learned) == len(detector.featurizer_.memory) == len(detector.own_.trips)
+    assert (
+        detector.n_trips_
+        == 60 + len(learned)
+        == len(featurizer_of(detector).memory)
+        == len(memory_of(detector).own.trips)
+    )
     waiting = set(observed.table.filter(observed.table["became"] == "waiting")["trajectory"].to_list())
-    assert waiting == {trip.trajectory for trip in detector.inbox_.waiting.trip_ids}
-    assert not waiting & {trip.trajectory for trip in detector.featurizer_.memory.trip_ids}
+    assert waiting == {trip.trajectory for trip in memory_of(detector).inbox.waiting.trip_ids}
+    assert not waiting & {trip.trajectory for trip in featurizer_of(detector).memory.trip_ids}
 
 
 def test_what_became_follows_from_the_score_at_that_time(detector: Detector, people: Trajectories) -> None:
@@ -50,7 +55,7 @@ def test_what_became_follows_from_the_score_at_that_time(detector: Detector, peo
         trip = people.agent("p00")[i : i + 1]
         flagged = detector.predict(trip)[0] < 0
         score = detector.score_samples(trip)[0]
-        doubt = min(2.0 * sum(detector.inbox_.flags) / 20, 0.5)
+        doubt = min(2.0 * sum(memory_of(detector).inbox.flags) / 20, 0.5)
         row = detector.observe(trip).table.row(0, named=True)
         assert (row["became"] == "waiting") == (flagged or row["p_value"] <= doubt)
         assert row["score"] == pytest.approx(score, abs=1e-6)
@@ -63,10 +68,10 @@ def test_the_more_was_flagged_lately_the_more_normal_a_trip_must_be_to_be_learne
     trusting = Detector(observing={"doubt": 0.0}).fit(own[:60])
     for each in (detector, trusting):
         each.observe(theirs)
-    assert sum(detector.inbox_.flags) >= 5
+    assert sum(memory_of(detector).inbox.flags) >= 5
     learned = [each.observe(own[60:90]).table.filter(pl.col("became") == "learned") for each in (detector, trusting)]
     assert 0 < len(learned[0]) < len(learned[1])
-    flags = detector.inbox_.flags
+    flags = memory_of(detector).inbox.flags
     assert len(flags) == 20
     # What waits in doubt was not flagged: it does not raise the doubt further.
     assert sum(flags) <= (detector.score(own[60:90])["decision"] != "normal").sum() + 6
@@ -81,7 +86,6 @@ def test_a_trip_that_is_known_is_not_learned_twice(detector: Detector, people: T
 
 
 def test_a_stranger_who_returns_is_asked_about_and_never_learned(detector: Detector, people: Trajectories) -> None:
-    assert detector.featurizer_ is not None
     theirs = submitted(people.agent("p01")[:20], "p00", "x")
     observed = detector.observe(theirs)
     flagged = observed.table.filter(observed.table["became"] != "learned")
@@ -132,9 +136,12 @@ def test_what_waits_is_kept_in_the_file(detector: Detector, people: Trajectories
     loaded = astray.load(tmp_path / "m.astray")
     assert isinstance(loaded, Detector)
     assert loaded.questions_ == detector.questions_ != ()
-    assert (loaded.inbox_.tokens, loaded.inbox_.flags) == (detector.inbox_.tokens, detector.inbox_.flags)
+    assert (memory_of(loaded).inbox.tokens, memory_of(loaded).inbox.flags) == (
+        memory_of(detector).inbox.tokens,
+        memory_of(detector).inbox.flags,
+    )
     for kind in ("waiting", "rejected"):
-        one, other = getattr(loaded.inbox_, kind), getattr(detector.inbox_, kind)
+        one, other = getattr(memory_of(loaded).inbox, kind), getattr(memory_of(detector).inbox, kind)
         assert one.trip_ids == other.trip_ids
         np.testing.assert_array_equal(one.keys, other.keys)
     more = submitted(people.agent("p01")[12:20], "p00", "y")
@@ -234,12 +241,11 @@ def test_alike_trips_share_a_tenth_of_what_is_new() -> None:
 def test_waiting_trips_may_be_decided_on_by_an_update(detector: Detector, people: Trajectories) -> None:
     theirs = submitted(people.agent("p01")[:12], "p00", "x")
     detector.observe(theirs)
-    first, second, *_ = detector.inbox_.waiting.trip_ids
+    first, second, *_ = memory_of(detector).inbox.waiting.trip_ids
     detector.partial_fit(anomalous=[first])
     assert first in detector.anomalous_
-    assert first in detector.inbox_.rejected.trip_ids
+    assert first in memory_of(detector).inbox.rejected.trip_ids
     detector.partial_fit(theirs[theirs.ids.index(second)])
-    assert detector.featurizer_ is not None
-    assert second in (*detector.featurizer_.memory.trip_ids, *detector.suspects_)
-    assert not {first, second} & set(detector.inbox_.waiting.trip_ids)
+    assert second in (*featurizer_of(detector).memory.trip_ids, *detector.suspects_)
+    assert not {first, second} & set(memory_of(detector).inbox.waiting.trip_ids)
     assert not {first, second} & {trip for question in detector.questions_ for trip in question.trips}

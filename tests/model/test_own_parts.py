@@ -14,6 +14,7 @@ from astray import Detector, Trajectories
 from astray.core.errors import DataError, ModelFileError
 from astray.irl import counterfactuals
 from astray.simulate import city
+from conftest import featurizer_of
 
 Array = NDArray[Any]
 
@@ -46,9 +47,8 @@ class Speed:
 def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories, tmp_path: Path) -> None:
     mine = trips.agent("p00")
     detector = Detector(encoder=Speed(), iterations=1, config=QUICK).fit(mine)
-    assert not detector.is_shared
-    assert detector.featurizer_ is not None
-    assert detector.featurizer_.names == ["speed"]
+    assert not (detector.reward_.trip is not None)
+    assert featurizer_of(detector).names == ["speed"]
     assert len(detector.posterior_.mean) == 1
     assert detector.score(mine[:3])["score"].is_finite().all()
     session = detector.open("p00")
@@ -84,8 +84,8 @@ def test_an_explorer_of_ones_own_is_in_the_background(trips: Trajectories, tmp_p
     mine = trips.agent("p00")
     detector = Detector(explorers=["shift", to_the_pole], iterations=1, config=QUICK).fit(mine)
     assert seen
-    assert not detector.is_shared
-    assert detector.config_["explorers"] == ["shift", "to_the_pole"]
+    assert not (detector.reward_.trip is not None)
+    assert detector.world_.learning["explorers"] == ["shift", "to_the_pole"]
     detector.save(tmp_path / "m")
     loaded = astray.load(tmp_path / "m")
     assert isinstance(loaded, Detector)
@@ -158,7 +158,7 @@ def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
 def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectories) -> None:
     mine, other = trips.agent("p00"), trips.agent("p01")
     fitted = Detector(background=lambda past, rng: other, iterations=1, config=QUICK).fit(mine)
-    assert not fitted.is_shared
+    assert not (fitted.reward_.trip is not None)
 
 
 @pytest.mark.parametrize(

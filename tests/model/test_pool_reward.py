@@ -10,6 +10,7 @@ import astray
 from astray import Detector, Trajectories
 from astray.cli import main
 from astray.simulate import city
+from conftest import featurizer_of, kept_of, memory_of
 
 LITTLE = {"iterations": 2}
 
@@ -33,13 +34,12 @@ def test_trips_of_several_agents_are_a_pool_and_those_of_one_are_not(vehicles: T
 
 
 def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: Detector) -> None:
-    learned, known = pool.reward_.made["pool"], pool.own_.known(len(pool.reward_.aspects))
+    learned, known = pool.reward_.made["pool"], memory_of(pool).own.known(len(pool.reward_.aspects))
     assert learned + len(known) == len(vehicles)
     assert len(known) == pytest.approx(len(vehicles) / 5, rel=0.5)
     # Those are kept, too: an update must not measure by what the reward has learned from.
-    assert len(pool.kept_) == len(known)
-    assert pool.featurizer_ is not None
-    assert pool.featurizer_.memory.history == len(vehicles)
+    assert len(kept_of(pool)) == len(known)
+    assert featurizer_of(pool).memory.history == len(vehicles)
 
 
 def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from astray.runtime.session import MAX_RATE
 from astray.runtime.trip import SETTLED, TOGETHER, score_open
 from astray.scoring.normality import trip_normality
 from astray.simulate import city
-from conftest import QUICK, claimed
+from conftest import QUICK, claimed, featurizer_of
 
 Fix = tuple[float, float, float]
 
@@ -76,8 +76,7 @@ def detector(people: Trajectories) -> Detector:
     """One that knows others."""
     others = people[np.isin(people.agent_ids, ["p01", "p03", "p04"])]
     fitted = one_of(people, others)
-    assert fitted.featurizer_ is not None
-    assert fitted.featurizer_.popularity.agents.trip_ids == ("p01", "p03", "p04")
+    assert featurizer_of(fitted).popularity.agents.trip_ids == ("p01", "p03", "p04")
     return fitted
 
 
@@ -292,7 +291,7 @@ def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: Detector, unsee
 def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
     detector: Detector, unseen: Trajectories
 ) -> None:
-    featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
+    featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
     assert featurizer is not None
     assert detector.reward_.trip is not None
     whole = fixes_of(unseen[:1])
@@ -318,7 +317,7 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
 
 
 def test_a_known_destination_tells_where_the_trip_will_stop(detector: Detector, unseen: Trajectories) -> None:
-    featurizer, agent_model = detector.featurizer_, detector.agent_model("p00")
+    featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
     assert featurizer is not None
     assert detector.reward_.trip is not None
     fixes = fixes_of(unseen[:1])
@@ -691,8 +690,7 @@ def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Traject
     Detector().fit(people.agent("p00")[:-10]).save(tmp_path / "model")
     loaded = astray.load(tmp_path / "model")
     assert isinstance(loaded, Detector)
-    assert loaded.featurizer_ is not None
-    memory, fixes = loaded.featurizer_.memory, fixes_of(people.agent("p00")[-1:])
+    memory, fixes = featurizer_of(loaded).memory, fixes_of(people.agent("p00")[-1:])
     live(loaded.open("p00", stay=None), fixes)
     assert "_index" not in vars(memory)  # which would be kept, for each of many agents
     loaded.score(as_trip(fixes))  # one trip of a table is looked up in the same way

@@ -19,7 +19,7 @@ from astray.scoring.normality import Location, locate
 from astray.scoring.own_scale import OwnScale, OwnScores, most_suspect, own_weights, somebody_elses
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city, world
-from conftest import contents_of, write_contents
+from conftest import contents_of, featurizer_of, memory_of, write_contents
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
 SCALE = ScaleConfig()
@@ -171,13 +171,13 @@ def test_where_a_past_trip_goes_is_judged_without_any_trip_of_its_day() -> None:
     """Who goes somewhere new comes back the same day: the way back must not make the way there look familiar."""
     trips = city(people=1, days=8, seed=4).trips
     detector = Detector().fit(trips)
-    featurizer, reward = detector.featurizer_, pretrained().trip
+    featurizer, reward = featurizer_of(detector), pretrained().trip
     assert featurizer is not None
     assert reward is not None
     began = trips.columns["time"][trips.offsets[:-1]] + featurizer.context.utc_offset
     day = (began - 4 * 3600.0) // 86400.0
     assert len(np.unique(day)) < min(SCALE.folds + 1, len(trips))  # several trips a day, and a fold for each day
-    got = detector.own_.trips[featurizer.memory.number_of(trips.ids), 0]
+    got = memory_of(detector).own.trips[featurizer.memory.number_of(trips.ids), 0]
     for today in np.unique(day):
         here = np.flatnonzero(day == today)
         others = featurizer.forget(trips.ids[i] for i in here)

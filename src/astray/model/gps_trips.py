@@ -24,7 +24,7 @@ from astray.features.popularity import Keys, Popularity, Visits
 from astray.irl.shared import Reward
 from astray.model import gps_fitting, many_agents, observing
 from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
-from astray.model.configuration import aspect_weights, featurizer_config, observing_config, scale_config
+from astray.model.configuration import aspect_weights, featurizer_config, learn_config, observing_config, scale_config
 from astray.model.inbox import Inbox
 from astray.model.memories import Memories
 from astray.model.memory_bytes import MemoryCodec
@@ -139,6 +139,7 @@ class GpsTrips(World):
         population: Trajectories | None,
         rng: np.random.Generator,
     ) -> World:
+        learn_config(parameters, gps=True)  # refuses what it does not know, whether or not it is used
         rest = None if population is None else others(population, trips, parameters.max_population, rng)
         blank = gps_fitting.blank_featurizer(parameters, trips, rng)
         past = blank.prepare(trips)

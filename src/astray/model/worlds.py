@@ -7,6 +7,7 @@ is a subclass with an entry in :data:`WORLDS`.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
@@ -100,6 +101,12 @@ class World(ABC):
     anomalous: frozenset[TripId]
     updates: int
     memories: Memories
+
+    def with_parameters(self, parameters: Parameters) -> Self:
+        """Returns a copy that goes by the parameters of another detector."""
+        found = copy.copy(self)
+        found.parameters = parameters
+        return found
 
     # ---------------------------------------------------------------- learning
 
