@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from astray.model.estimator import Detector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
