@@ -258,7 +258,11 @@ class Learning:
         metavar="FILE",
     )
     iterations: int | None = setting(
-        WHOLE, None, "Iterations of learning, where there are others to learn from.", POSITIVE, more="N of Algorithm 1."
+        WHOLE,
+        None,
+        "Iterations of learning, where there are others to learn from; 0 leaves the reward that ships as it is.",
+        NOT_NEGATIVE,
+        more="N of Algorithm 1.",
     )
 
 

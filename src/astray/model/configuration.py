@@ -35,7 +35,7 @@ def learn_config(given: AgentParameters, gps: bool) -> LearnConfig:
     Of states and actions other counterfactuals are imagined than of GPS trips.
     """
     own = {
-        "iterations": given.iterations,
+        "iterations": given.iterations or None,  # 0 asks for the reward that ships, which learns nothing
         "objective": given.objective,
         "explorers": None if given.explorers is None else explorer_names(given.explorers),
         "weights": None if given.weights is None else list(given.weights.items()),

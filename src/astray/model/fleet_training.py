@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.errors import DataError
+from astray.core.errors import DataError, Option, Remedy
+from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -140,6 +141,8 @@ def share(
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
+    kept: Remedy = "" if start is None else ("pass ", Option("iterations", 0), " to leave the reward as it is")
+    require_extra("learn", "learning a reward from several agents", "torch", otherwise=kept)
     from astray.irl.learn import learn  # which takes seconds to import
 
     worlds, others = [t.world for t in taught], [t.others for t in taught]
@@ -272,7 +275,12 @@ def go_on(
     iterations: int | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
+    """Continues to learn a shared reward from the agents of a population, and returns it.
+
+    Returns None, and leaves the reward as it is, if too few agents have enough trips or ``iterations`` is 0.
+    """
+    if iterations == 0:
+        return None
     from astray.irl.learn_config import TRIPS
 
     going_on = configured(GoingOnConfig(), sharing)

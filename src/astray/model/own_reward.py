@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
@@ -39,10 +40,20 @@ WINDOW_STEPS = 10.0  # and steps, where there is no time
 # -------------------------------------------------------------------- the worlds that it is learned in
 
 
+def _check_learning(parameters: AgentParameters) -> None:
+    """Refuses to learn a reward without iterations, or without torch."""
+    if parameters.iterations == 0:
+        raise DataError(
+            "iterations is 0, and no reward ships for these trips", remedy="give at least 1, or leave it out"
+        )
+    require_extra("learn", "learning a reward", "torch")
+
+
 def geo_world(
     parameters: AgentParameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
 ) -> GeoWorld:
-    """The world of GPS trips."""
+    """Returns the world of GPS trips that a reward is learned in."""
+    _check_learning(parameters)
     some = past[drawn(len(past.trips), parameters.max_trips, rng)]
     return GeoWorld.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
 
@@ -50,7 +61,8 @@ def geo_world(
 def step_world(
     parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> StepWorld:
-    """The world of states and actions."""
+    """Returns the world of states and actions that a reward is learned in."""
+    _check_learning(parameters)
     some = sample(trips, parameters.max_trips, rng)
     dynamics = _dynamics(parameters, some, config, rng)
     return StepWorld.of(some, dynamics, rng, config.waves, config.capacity, own_explorers(parameters.explorers))
@@ -68,7 +80,7 @@ def further_steps(
 def _dynamics(
     parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> Dynamics:
-    """Those that were given, or learned from the runs that are not held out."""
+    """Returns the dynamics that were given, or learns them from the runs that are not held out."""
     warn_of_overlap(trips)
     if parameters.dynamics is not None:
         return parameters.dynamics

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from astray.core.errors import Option
+from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
@@ -73,7 +75,14 @@ def pool_reward(
     rng: np.random.Generator,
     start: Reward,
 ) -> PoolReward | None:
-    """A shared reward that goes on learning from a pool, whose trips are remembered; None if these are too few."""
+    """Continues to learn a shared reward from a pool, whose trips the featurizer remembers, and returns it.
+
+    Returns None if the pool has too few trips, or if ``iterations`` is 0.
+    """
+    if parameters.iterations == 0:
+        return None
+    kept = ("pass ", Option("iterations", 0), " to leave the reward as it is")
+    require_extra("learn", "learning a reward from a pool", "torch", otherwise=kept)
     from astray.irl.learn import held_out, learn
     from astray.irl.learn_config import POOL, STEPS
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.core.extras import require_extra
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.model.files import ModelFile
@@ -74,6 +75,7 @@ def revive(
     posterior: RewardPosterior, generated: Generated | None, config: LearnConfig, rng: np.random.Generator
 ) -> Learned:
     """The state that :func:`astray.irl.learn.learn` goes on from; its backgrounds are empty and will be filled."""
+    require_extra("learn", "learning a reward", "torch")
     from astray.irl.learn import Learned
 
     return Learned(
