@@ -31,9 +31,9 @@ from astray.irl.dynamics import Integrator
 from astray.irl.learn_config import LearnConfig
 from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
+from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.files import read, restore, write
 from astray.model.pretrained import pretrained
-from astray.model.resuming import Generated, revive
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
@@ -920,12 +920,12 @@ class TestGoingOn:
         assert alone.featurizer_ is not None
         actor = alone.generated_.actor
         config = restore(LearnConfig, alone.config_)
-        learned = revive(alone.posterior_, alone.generated_, config, np.random.default_rng(0))
+        learned = restore_learner(alone.posterior_, alone.generated_, config, np.random.default_rng(0))
         start = np.array([[100.0, 50.0, 0.0, 0.0, 60.0, 3600.0]])
         made = rollout(learned.generator.policy, Integrator(start, 30.0), 1, 5, np.random.default_rng(1))  # type: ignore[union-attr]
         noise = np.random.default_rng(1).standard_normal((5, 1, 2))
         assert np.allclose(actor.drive(start, 5, 30.0, noise)[0, 1:], made.next_states[0, :, :2], atol=1e-2)
-        again = Generated.of(learned)
+        again = PolicyCheckpoint.of(learned)
         assert again is not None
         assert np.array_equal(again.actor.theta, actor.theta)
         assert np.array_equal(again.critic, alone.generated_.critic)

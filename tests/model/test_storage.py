@@ -27,7 +27,8 @@ from astray.core.errors import DataError, ModelFileError
 from astray.features.context import ContextSpec
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
-from astray.irl.learn_config import KDD19, LearnConfig
+from astray.irl.kdd19 import KDD19
+from astray.irl.learn_config import LearnConfig
 from astray.model.files import VERSION, ModelFile, configured, load, pack_text, plain, read, restore, write
 
 VALUES: dict[str, Any] = {"zeta": [1, 2.5, None], "alpha": {"b": True, "a": "ü"}}

@@ -21,7 +21,7 @@ from astray.core.errors import AstrayError, DataError
 if TYPE_CHECKING:
     from astray.features.encoders import Encoder
     from astray.irl.counterfactuals import Counterfactual
-    from astray.irl.step_world import StepCounterfactual
+    from astray.irl.step_demonstrator import StepCounterfactual
     from astray.scoring.decisions import Threshold
 
 PREFIX = "ASTRAY_"
@@ -330,7 +330,7 @@ class OwnReward:
         metavar="A,B,...",
         more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
         "``exchange``. Or functions of one's own (:data:`~astray.irl.counterfactuals.Counterfactual`, "
-        ":data:`~astray.irl.step_world.StepCounterfactual`), of which a saved model holds the names alone.",
+        ":data:`~astray.irl.step_demonstrator.StepCounterfactual`), of which a saved model holds the names alone.",
     )
     window: float | None = setting(
         NUMBER,

@@ -146,6 +146,19 @@ class GaussianPolicy(nn.Module):
         return torch.log(self.std).sum() + 0.5 * self.n_actions * (1.0 + math.log(2.0 * math.pi))
 
 
+def clone_behaviour(
+    policy: GaussianPolicy, states: Array, actions: Array, updates: int, rng: np.random.Generator
+) -> None:
+    """Makes the policy imitate demonstrated actions, by gradient steps on their likelihood (behavioural cloning)."""
+    optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
+    for _ in range(updates):
+        chosen = rng.integers(len(states), size=min(512, len(states)))
+        loss = -policy.log_prob(states[chosen], actions[chosen]).mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
 # -------------------------------------------------------------------- rollouts
 
 

@@ -44,7 +44,7 @@ class RewardHeads(nn.Module):
         sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
         self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
-        self.believed: list[Tensor] = []  # the prior's mean, one a parameter; none: zero
+        self.prior_mean: list[Tensor] = []  # of each parameter; empty: zero
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(n_features))
@@ -76,9 +76,9 @@ class RewardHeads(nn.Module):
         by_aspect = rewards.view(len(x), self.config.networks, len(self.aspects), self.config.heads)
         return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
 
-    def believe(self) -> None:
-        """Make the weights as they are now the mean of the prior: what was learned is where further learning begins."""
-        self.believed = [p.detach().clone() for p in (*self.weights, *self.biases)]
+    def use_as_prior(self) -> None:
+        """Makes the present weights the mean of the prior, so that further learning stays near them."""
+        self.prior_mean = [p.detach().clone() for p in (*self.weights, *self.biases)]
 
     def neg_log_prior(self) -> Tensor:
         """-log p(theta) up to a constant, for one head and the trunk it shares, averaged over the heads.
@@ -86,7 +86,7 @@ class RewardHeads(nn.Module):
         For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, theta counted from the prior's mean; the
         trunk is in every head's sum, so the mean over the heads counts it once and each head's own weights by 1/K.
         """
-        means = self.believed or itertools.repeat(0.0)
+        means = self.prior_mean or itertools.repeat(0.0)
         moved = [p - mean for p, mean in zip((*self.weights, *self.biases), means, strict=False)]
         own = {len(self.weights) - 1, len(moved) - 1}  # the last layer's weights and biases
         share = len(self.aspects) * self.config.heads

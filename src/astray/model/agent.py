@@ -20,9 +20,11 @@ from astray.explain import HABITUAL, Explanation, explain_fixes, explain_steps
 from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, sampling_interval
 from astray.features.memory import Forgetting, Memory
+from astray.irl.gps_demonstrator import GpsDemonstrator
 from astray.irl.shared import Reward
-from astray.irl.step_world import StepWorld
-from astray.irl.world import GeoWorld
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.agent_training import gps_demonstrator, replace_runs, step_demonstrator, train
+from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.configuration import (
     aspect_weights,
     featurizer_config,
@@ -36,11 +38,9 @@ from astray.model.configuration import (
 from astray.model.files import ModelFile, configured, plain
 from astray.model.inbox import Inbox
 from astray.model.observing import Learner, Observing
-from astray.model.own_reward import further_steps, geo_world, step_world, train
 from astray.model.parameters import AgentParameters
 from astray.model.parts import Packed, pack_ids, unpack_ids
 from astray.model.pool_reward import enrol_pool
-from astray.model.resuming import Generated, revive
 from astray.model.shared_reward import enrol, shared_reward
 from astray.model.trained import Trained
 from astray.model.training import remember, sample
@@ -120,7 +120,7 @@ class IRLDetector(AgentParameters, Observing):
 
     reward_: Reward
     featurizer_: Featurizer | None
-    world_: StepWorld | None
+    world_: StepDemonstrator | None
     aspect_weights_: tuple[float, ...]
     own_: OwnScores
     inbox_: Inbox
@@ -131,7 +131,7 @@ class IRLDetector(AgentParameters, Observing):
     suspects_: tuple[TripId, ...]
     n_trips_: int
     n_updates_: int
-    generated_: Generated | None
+    generated_: PolicyCheckpoint | None
     config_: dict[str, Any]
 
     # ---------------------------------------------------------------- learning
@@ -168,9 +168,9 @@ class IRLDetector(AgentParameters, Observing):
                 enrolled = enrol_pool if pooled else enrol
                 trained = enrolled(self, prepared, featurizer, rest, rng, shared, weights)
             else:
-                trained = train(self, geo_world(self, prepared, featurizer, rng), config, rng, rest)
+                trained = train(self, gps_demonstrator(self, prepared, featurizer, rng), config, rng, rest)
         else:
-            trained = train(self, step_world(self, mine, config, rng), config, rng, rest)
+            trained = train(self, step_demonstrator(self, mine, config, rng), config, rng, rest)
         self._take(trained)
         asked = (self.look_for if self.is_shared else None), trained.reward.of_a_pool
         self.aspect_weights_ = aspect_weights(trained.reward.aspects, *asked)
@@ -367,14 +367,14 @@ class IRLDetector(AgentParameters, Observing):
             trained = enrol(self, featurizer.prepare(both), featurizer, rest, rng, *known)
         else:
             config = configured(preset("default"), self.config_)
-            world: GeoWorld | StepWorld
+            world: GpsDemonstrator | StepDemonstrator
             if featurizer is not None:
-                world = GeoWorld.of(both, featurizer, own_explorers(self.explorers))
+                world = GpsDemonstrator.of(both, featurizer, own_explorers(self.explorers))
             else:
                 assert self.world_ is not None
-                world = further_steps(self, self.world_, both, config, rng)
+                world = replace_runs(self, self.world_, both, config, rng)
             config = replace(config, iterations=max(1, config.iterations // 3))
-            start = revive(self.reward_.step, self.generated_, config, rng)
+            start = restore_learner(self.reward_.step, self.generated_, config, rng)
             trained = train(self, world, config, rng, rest, start)
         reward = trained.reward
         if not self.is_shared:

@@ -12,7 +12,7 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
-from astray.irl.step_world import STEP_COUNTERFACTUALS
+from astray.irl.step_demonstrator import STEP_COUNTERFACTUALS
 from astray.model.files import configured
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import AgentParameters, Parameters
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def preset(name: str) -> LearnConfig:
-    """A preset of the learner."""
-    from astray.irl.learn_config import PRESETS
+    """Returns the settings of learning that a preset stands for."""
+    from astray.irl.kdd19 import KDD19
+    from astray.irl.learn_config import LearnConfig
 
-    return PRESETS[name]
+    return {"default": LearnConfig(), "shared": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}[name]
 
 
 def learn_config(given: AgentParameters, gps: bool) -> LearnConfig:

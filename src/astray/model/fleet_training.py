@@ -22,12 +22,12 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.popularity import Popularity
 from astray.features.statistics import members
-from astray.irl.population import Population
+from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
-from astray.irl.trip_world import TripWorld
+from astray.irl.trip_demonstrator import TripDemonstrator
+from astray.model.checkpoint import restore_reward
 from astray.model.files import configured
-from astray.model.resuming import revive
 from astray.model.training import remember, sample
 from astray.scoring.normality import over_heads
 
@@ -65,8 +65,8 @@ class SharingConfig:
 class Teacher(NamedTuple):
     """An agent with a memory: what it shows, and who it is told from."""
 
-    world: TripWorld
-    others: Population
+    world: TripDemonstrator
+    others: KeyedTrips
 
 
 def teachers(
@@ -81,7 +81,7 @@ def teachers(
     blank = Featurizer.of(some, config, rng)
     prepared = blank.prepare(some)
     blank = blank.among(some, prepared.paths)
-    population = Population.of(some, blank, prepared.paths)
+    population = KeyedTrips.of(some, blank, prepared.paths)
     found = []
     for agent in chosen.tolist():
         at = np.flatnonzero(some.agent_ids == agent)
@@ -97,7 +97,7 @@ def teachers(
             if turn:  # half of the trips are new to a shorter memory
                 half = sharing.short_demonstrations // 2
                 shown = np.concatenate([order[:size][:half], order[size:][:half]])
-            world = TripWorld.among(population, at[np.sort(shown)], featurizer, rng)
+            world = TripDemonstrator.among(population, at[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
@@ -143,14 +143,14 @@ def share(
         return None
     kept: Remedy = "" if start is None else ("pass ", Option("iterations", 0), " to leave the reward as it is")
     require_extra("learn", "learning a reward from several agents", "torch", otherwise=kept)
-    from astray.irl.learn import learn  # which takes seconds to import
+    from astray.irl.trainer import learn_shared_reward  # which takes seconds to import
 
     worlds, others = [t.world for t in taught], [t.others for t in taught]
     learning = replace(learning, imagined=sharing.imagined * len(worlds))
     with one_thread():
-        begun = None if start is None or start.trip is None else revive(start.trip, None, learning, rng)
-        learned = learn(
-            worlds, learning, rng, population=others, start=begun, groups=worlds[0].groups, progress=progress
+        begun = None if start is None or start.trip is None else restore_reward(start.trip, learning, rng)
+        learned = learn_shared_reward(
+            worlds, learning, rng, others=others, groups=worlds[0].groups, start=begun, progress=progress
         )
         if start is not None:
             step = start.step
@@ -166,16 +166,16 @@ def share(
 
 def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
     """The reward of steps, from the same agents and memories."""
-    from astray.irl.learn import learn
+    from astray.irl.trainer import learn_shared_reward
 
     some = rng.permutation(len(taught))[:STEP_TEACHERS]
     both = [(taught[i].world.steps(len(taught[i].world.trips)), taught[i].others) for i in some]
     able = [(world, others) for world, others in both if world is not None]
     learning = replace(learning, imagined=STEP_IMAGINED * len(able))
-    return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
+    return learn_shared_reward([w for w, _ in able], learning, rng, others=[o for _, o in able]).posterior
 
 
-def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
+def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
     """What normal trips usually score: ``n`` of each band of history, of the trips that agents have shown."""
     assert reward.trip is not None
     n_bands = len(BANDS) + 1
@@ -211,7 +211,7 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Ge
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
 
 
-def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[TripWorld]:
+def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> list[TripDemonstrator]:
     """The same agents with shorter memories, for bands of history that few of the memories lie in."""
     band = band_of(np.array([world.featurizer.memory.history for world in worlds]))
     found = []
@@ -225,7 +225,7 @@ def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[Tr
     return found
 
 
-def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
+def _moved(world: TripDemonstrator, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
     """How far rewards move from one half of a memory to the other, squared, times the trips in a half."""
     ids = list(world.featurizer.memory.trip_ids)
     half = len(ids) // 2

@@ -17,12 +17,13 @@ from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
-from astray.irl.population import Population
+from astray.irl.holdout import held_out
+from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
-from astray.irl.trip_world import TripWorld
+from astray.irl.trip_demonstrator import TripDemonstrator
+from astray.model.checkpoint import restore_reward
 from astray.model.fleet_training import refer
 from astray.model.parameters import AgentParameters
-from astray.model.resuming import revive
 from astray.model.shared_reward import enrol
 from astray.model.trained import Trained
 from astray.model.training import drawn
@@ -53,7 +54,7 @@ def enrol_pool(
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
-        others = Population.of(population, featurizer)
+        others = KeyedTrips.of(population, featurizer)
     learned = pool_reward(parameters, past, featurizer, others, rng, reward)
     if learned is not None:
         reward, past = learned
@@ -71,7 +72,7 @@ def pool_reward(
     parameters: AgentParameters,
     past: Prepared,
     featurizer: Featurizer,
-    population: Population | None,
+    population: KeyedTrips | None,
     rng: np.random.Generator,
     start: Reward,
 ) -> PoolReward | None:
@@ -83,19 +84,19 @@ def pool_reward(
         return None
     kept = ("pass ", Option("iterations", 0), " to leave the reward as it is")
     require_extra("learn", "learning a reward from a pool", "torch", otherwise=kept)
-    from astray.irl.learn import held_out, learn
     from astray.irl.learn_config import POOL, STEPS
+    from astray.irl.trainer import learn_shared_reward
 
     assert start.trip is not None
     pool = PoolConfig()
-    whole = Population.of(past.trips, featurizer, past.paths)
+    whole = KeyedTrips.of(past.trips, featurizer, past.paths)
     present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
     out = held_out(past.trips.ids, present, pool.held_out)
     shown = np.setdiff1d(present, out)
     shown = shown[drawn(len(shown), pool.max_trips, rng)]
     some = out[drawn(len(out), pool.reference, rng)]
     world, reference = (
-        TripWorld.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
+        TripDemonstrator.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
     )
     steps = None if world is None else world.steps(pool.step_trips)
     if world is None or reference is None or steps is None:
@@ -104,11 +105,16 @@ def pool_reward(
     learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
     step_learning = replace(STEPS, iterations=parameters.iterations or STEPS.iterations)
     with one_thread():
-        begun, told = revive(start.trip, None, learning, rng), parameters.progress
-        learned = learn(
-            [world], learning, rng, population=[population], start=begun, groups=world.groups, progress=told
+        learned = learn_shared_reward(
+            [world],
+            learning,
+            rng,
+            others=[population],
+            groups=world.groups,
+            start=restore_reward(start.trip, learning, rng),
+            progress=parameters.progress,
         )
-        step = learn([steps], step_learning, rng, population=[population]).posterior
+        step = learn_shared_reward([steps], step_learning, rng, others=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
     reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
     return PoolReward(reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)])

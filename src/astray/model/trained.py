@@ -13,7 +13,8 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer
 from astray.irl.shared import Reward
-from astray.irl.step_world import StepWorld
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.files import ModelFile
 from astray.model.inbox import Inbox, pack_inbox, unpack_inboxes
 from astray.model.parts import (
@@ -30,7 +31,6 @@ from astray.model.parts import (
     unpack_table,
     unpack_trips,
 )
-from astray.model.resuming import Generated
 from astray.scoring.normality import Calibration, Location
 from astray.scoring.own_scale import OwnScores
 from astray.scoring.scale_config import ScaleConfig
@@ -59,9 +59,9 @@ class Trained:
     reward: Reward
     calibration: Calibration | None  # of a reward of the agent's own; None: by its own past trips
     featurizer: Featurizer | None  # for GPS
-    world: StepWorld | None  # for states and actions
+    world: StepDemonstrator | None  # for states and actions
     kept: Trajectories
-    generated: Generated | None = None
+    generated: PolicyCheckpoint | None = None
     own: OwnScores = field(default_factory=OwnScores)  # what the remembered trips score by a shared reward
     suspects: tuple[TripId, ...] = ()  # past trips that were taken for somebody else's
     inbox: Inbox = field(default_factory=Inbox)  # flagged trips that nothing was learned from
@@ -98,7 +98,7 @@ class Trained:
         if featurizer is None:
             width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
             mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
-            world = StepWorld(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
+            world = StepDemonstrator(kept, Unknown(), mean, scale, model.array("world.waves", np.float64, width, None))
             n_features = width + 2 * world.frequencies.shape[1]
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
@@ -119,7 +119,7 @@ class Trained:
             featurizer,
             world,
             kept,
-            Generated.unpack(model, "policy") if "policy.critic" in model.values else None,
+            PolicyCheckpoint.unpack(model, "policy") if "policy.critic" in model.values else None,
             own,
             tuple(unpack_ids(model, "suspects")),
             inbox,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
+from astray.irl.demonstrations import Rows
 from astray.irl.dynamics import Dynamics
-from astray.irl.world import Rows
 
 if TYPE_CHECKING:
     from astray.irl.policy import Rollout
@@ -29,7 +29,7 @@ PIECE = 100  # steps that follow each other, of runs that are too long to be lea
 
 
 @dataclass(frozen=True, eq=False)
-class StepWorld:
+class StepDemonstrator:
     """States and actions of any kind. The reward sees both, standardised, and by choice random waves of them.
 
     Parameters
@@ -64,7 +64,7 @@ class StepWorld:
         waves: int = 32,
         most: int = 100_000,
         explorers: Mapping[str, StepCounterfactual] | None = None,
-    ) -> StepWorld:
+    ) -> StepDemonstrator:
         """The world of some demonstrations; their spread sets the scale of the features."""
         if "state" not in trajectories.columns or "action" not in trajectories.columns:
             raise DataError(
@@ -82,7 +82,7 @@ class StepWorld:
             explorers or {},
         )
 
-    def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
+    def __getitem__(self, which: NDArray[np.bool_]) -> StepDemonstrator:
         """The world of some of the demonstrations, on the same scales."""
         return replace(self, trajectories=self.trajectories[which])
 

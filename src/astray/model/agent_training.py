@@ -14,14 +14,15 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
 from astray.irl.dynamics import Dynamics, LearnedDynamics
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.holdout import held_out
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
-from astray.irl.step_world import StepWorld
-from astray.irl.world import GeoWorld
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.configuration import own_explorers, scale_config
 from astray.model.overlap import warn_of_overlap
 from astray.model.parameters import AgentParameters
-from astray.model.resuming import Generated
 from astray.model.trained import Trained
 from astray.model.training import drawn, sample, thin
 from astray.model.updating import check_steps
@@ -30,8 +31,8 @@ from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.scores import CHUNK_FIXES
 
 if TYPE_CHECKING:
-    from astray.irl.learn import Learned
     from astray.irl.learn_config import LearnConfig
+    from astray.irl.trainer import Learned
 
 WINDOW = 120.0  # seconds of the worst window
 WINDOW_STEPS = 10.0  # and steps, where there is no time
@@ -49,28 +50,32 @@ def _check_learning(parameters: AgentParameters) -> None:
     require_extra("learn", "learning a reward", "torch")
 
 
-def geo_world(
+def gps_demonstrator(
     parameters: AgentParameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
-) -> GeoWorld:
+) -> GpsDemonstrator:
     """Returns the world of GPS trips that a reward is learned in."""
     _check_learning(parameters)
     some = past[drawn(len(past.trips), parameters.max_trips, rng)]
-    return GeoWorld.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
+    return GpsDemonstrator.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
 
 
-def step_world(
+def step_demonstrator(
     parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
-) -> StepWorld:
+) -> StepDemonstrator:
     """Returns the world of states and actions that a reward is learned in."""
     _check_learning(parameters)
     some = sample(trips, parameters.max_trips, rng)
     dynamics = _dynamics(parameters, some, config, rng)
-    return StepWorld.of(some, dynamics, rng, config.waves, config.capacity, own_explorers(parameters.explorers))
+    return StepDemonstrator.of(some, dynamics, rng, config.waves, config.capacity, own_explorers(parameters.explorers))
 
 
-def further_steps(
-    parameters: AgentParameters, known: StepWorld, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
-) -> StepWorld:
+def replace_runs(
+    parameters: AgentParameters,
+    known: StepDemonstrator,
+    trips: Trajectories,
+    config: LearnConfig,
+    rng: np.random.Generator,
+) -> StepDemonstrator:
     """A known world of states and actions with other trips."""
     dynamics = _dynamics(parameters, trips, config, rng)
     explorers = own_explorers(parameters.explorers)
@@ -88,8 +93,6 @@ def _dynamics(
 
 
 def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
-    from astray.irl.learn import held_out
-
     out = held_out(trips.ids, np.arange(len(trips)), config.held_out)
     return trips[~np.isin(np.arange(len(trips)), out)]
 
@@ -113,31 +116,33 @@ def _background(
 
 def train(
     parameters: AgentParameters,
-    world: GeoWorld | StepWorld,
+    world: GpsDemonstrator | StepDemonstrator,
     config: LearnConfig,
     rng: np.random.Generator,
     population: Trajectories | None,
     start: Learned | None = None,
 ) -> Trained:
     """Learn a reward from the trips of a world, told from a population; ``start`` is an earlier one to go on from."""
-    from astray.irl.learn import learn
+    from astray.irl.trainer import learn_agent_reward
 
-    trips = world.fixes if isinstance(world, GeoWorld) else world.trajectories
+    trips = world.fixes if isinstance(world, GpsDemonstrator) else world.trajectories
     given = _background(parameters, trips, config, rng)
     progress = parameters.progress
     with one_thread():
-        learned = learn(world, config, rng, population=population, given=given, start=start, progress=progress)
-    calibration = calibrated(parameters, world, config, learned)
-    reward, generated = Reward(learned.posterior, history=learned.history), Generated.of(learned)
+        learned = learn_agent_reward(
+            world, config, rng, population=population, given=given, start=start, progress=progress
+        )
+    calibration = calibrate_scores(parameters, world, config, learned)
+    reward, generated = Reward(learned.posterior, history=learned.history), PolicyCheckpoint.of(learned)
     kept = sample(trips, parameters.keep, rng)
-    if isinstance(world, GeoWorld):
+    if isinstance(world, GpsDemonstrator):
         thinned = thin(world.featurizer.prepare(kept), world.featurizer)
         return Trained(reward, calibration, world.featurizer, None, thinned, generated)
     return Trained(reward, calibration, None, replace(world, trajectories=kept), kept, generated)
 
 
-def calibrated(
-    parameters: AgentParameters, world: GeoWorld | StepWorld, config: LearnConfig, learned: Learned
+def calibrate_scores(
+    parameters: AgentParameters, world: GpsDemonstrator | StepDemonstrator, config: LearnConfig, learned: Learned
 ) -> Calibration:
     """The scales of the scores.
 
@@ -146,11 +151,11 @@ def calibrated(
     share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and of few
     trips they promise little.
     """
-    from astray.irl.learn import held_out
-
-    scaling, timed = scale_config(parameters), isinstance(world, GeoWorld)
+    scaling, timed = scale_config(parameters), isinstance(world, GpsDemonstrator)
     scale = "step" if parameters.preset == "kdd19" else "trip"
-    present = np.unique(world.paths.context["trip"]) if isinstance(world, GeoWorld) else np.arange(len(world.names))
+    present = (
+        np.unique(world.paths.context["trip"]) if isinstance(world, GpsDemonstrator) else np.arange(len(world.names))
+    )
     heads = held_out_heads(learned.unseen, present, scaling)
     if scale == "step" and not config.held_out:  # the paper's own
         heads = np.ones_like(heads)
@@ -194,10 +199,12 @@ class HeldOutSteps(NamedTuple):
     weight: NDArray[np.float64]  # how long a step takes, likewise
 
 
-def held_out_steps(world: GeoWorld | StepWorld, posterior: RewardPosterior, heads: NDArray[np.bool_]) -> HeldOutSteps:
+def held_out_steps(
+    world: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
+) -> HeldOutSteps:
     """How some heads of each trip, of (trips, heads), reward its steps; trips without a head are not among them."""
     wanted = np.asarray(heads.any(axis=1))
-    if isinstance(world, GeoWorld):
+    if isinstance(world, GpsDemonstrator):
         rows = world.demonstrations()
         rows = rows[wanted[rows.trip]]
         assert rows.steps is not None

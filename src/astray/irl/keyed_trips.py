@@ -14,7 +14,7 @@ from astray.features.trip_rows import TripRows
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
+class KeyedTrips:
     """Trips of many agents, with their keys: made once, seen through anybody's memory.
 
     Attributes
@@ -31,7 +31,7 @@ class Population:
     which: NDArray[np.int64]
 
     @classmethod
-    def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> Population:
+    def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> KeyedTrips:
         """Trips as the rows that trip statistics are made of; ``paths`` are theirs, if they are known already."""
         even = resample(featurizer.paths(trips) if paths is None else paths, featurizer.config.interval)
         rows = featurizer.trip_rows(featurizer.steps(even), len(trips))
@@ -50,7 +50,7 @@ class Population:
         """Who made them."""
         return self.trips.agent_ids[self.which]
 
-    def others(self, agent: str, n: int, rng: np.random.Generator) -> Population:
+    def others(self, agent: str, n: int, rng: np.random.Generator) -> KeyedTrips:
         """``n`` trips of anybody else, drawn at random; all, if there are fewer."""
         found = np.flatnonzero(self.trips.agent_ids != agent)
         return replace(self, which=np.sort(rng.choice(found, min(n, len(found)), replace=False)))

@@ -16,8 +16,9 @@ from astray.features.paths import of_trips
 from astray.features.statistics import members
 from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
-from astray.irl.population import Population
-from astray.irl.world import GeoWorld, Rows
+from astray.irl.demonstrations import Rows
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.keyed_trips import KeyedTrips
 
 Array = NDArray[Any]
 
@@ -25,7 +26,7 @@ SHORTEST, LONGEST = 0.1, 0.9  # share of a trip that a prefix holds
 
 
 @dataclass(frozen=True, eq=False)
-class TripWorld:
+class TripDemonstrator:
     """Whole GPS trips of one agent: a row of the learner is a trip's statistics, and a trajectory has one row.
 
     Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on. All that is
@@ -57,14 +58,14 @@ class TripWorld:
     rng: np.random.Generator = field(repr=False)
 
     @classmethod
-    def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripWorld | None:
+    def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripDemonstrator | None:
         """The world of some trips of one agent; None if they hold no step."""
-        return cls.among(Population.of(trips, featurizer), np.arange(len(trips)), featurizer, rng)
+        return cls.among(KeyedTrips.of(trips, featurizer), np.arange(len(trips)), featurizer, rng)
 
     @classmethod
     def among(
-        cls, population: Population, which: Array, featurizer: Featurizer, rng: np.random.Generator
-    ) -> TripWorld | None:
+        cls, population: KeyedTrips, which: Array, featurizer: Featurizer, rng: np.random.Generator
+    ) -> TripDemonstrator | None:
         """The same, of trips of one agent among a population, by their positions in rising order."""
         paths, trips = of_trips(population.paths, which), population.trips[which]
         paths = paths[paths.lengths > 1]
@@ -81,10 +82,10 @@ class TripWorld:
         """Statistics that may be missing together."""
         return [members(self.featurizer.statistics, group) for group in ("population", "clock")]
 
-    def steps(self, trips: int) -> GeoWorld | None:
+    def steps(self, trips: int) -> GpsDemonstrator | None:
         """The world of the steps of the first so many trips; None if they hold none."""
         paths = self.paths[self.paths.context["trip"] < trips]
-        return GeoWorld(self.featurizer, self.trips[:trips], paths) if len(paths) else None
+        return GpsDemonstrator(self.featurizer, self.trips[:trips], paths) if len(paths) else None
 
     def demonstrations(self) -> Rows:
         """What the agent did, each trip left out of the memory."""
@@ -97,7 +98,7 @@ class TripWorld:
         steps = self.featurizer.steps(paths.with_columns(context={"trip": np.arange(n)}))
         return self._both(self.featurizer.trip_rows(steps, n), self._number(source))
 
-    def others(self, population: Population) -> Rows:
+    def others(self, population: KeyedTrips) -> Rows:
         """What other agents did, seen through this agent's memory."""
         remembered = len(self.featurizer.memory)
         without = self.rng.integers(remembered, size=len(population)) if remembered else None
