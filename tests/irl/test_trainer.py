@@ -48,6 +48,13 @@ def learned(trips: Trajectories, mine: Trajectories) -> Learned:
     return learn_agent_reward(world_of(mine), QUICK, np.random.default_rng(0), population=others)
 
 
+@pytest.fixture(scope="module")
+def half_learned(trips: Trajectories, mine: Trajectories) -> Learned:
+    """The reward of the first half of the trips, from which learning continues."""
+    others = trips.without(trips.agents[0])
+    return learn_agent_reward(world_of(mine[: len(mine) // 2]), QUICK, np.random.default_rng(0), population=others)
+
+
 def test_the_same_seed_gives_the_same_model_bit_for_bit(mine: Trajectories, trips: Trajectories, learned: Learned):
     again = learn_agent_reward(
         world_of(mine), QUICK, np.random.default_rng(0), population=trips.without(trips.agents[0])
@@ -58,7 +65,7 @@ def test_the_same_seed_gives_the_same_model_bit_for_bit(mine: Trajectories, trip
     assert learned.history.equals(again.history)
 
 
-def test_the_history_is_tidy_and_watches_what_can_go_wrong(learned: Learned):
+def test_the_history_has_one_row_for_each_iteration_with_all_measures(learned: Learned):
     history = learned.history
     wanted = {
         "iteration",
@@ -76,7 +83,7 @@ def test_the_history_is_tidy_and_watches_what_can_go_wrong(learned: Learned):
     assert history["reward_gap"][-1] > history["reward_gap"][0]
 
 
-def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
+def test_held_out_demonstrations_get_more_reward_than_other_peoples_trips(
     learned: Learned, mine: Trajectories, trips: Trajectories
 ):
     world = world_of(mine)
@@ -87,15 +94,15 @@ def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
 
 
 @pytest.mark.parametrize("reward", [RewardConfig(), RewardConfig(random_prior=1.0), RewardConfig(heads=1, networks=10)])
-def test_heads_disagree_far_from_everything_they_saw(reward: RewardConfig):
-    """Demonstrations on a line of a plane, a background around it: at a distance the spread is a multiple."""
+def test_heads_disagree_far_from_the_training_data(reward: RewardConfig):
+    """Demonstrations lie on a line in a plane; at a distance the spread over the heads is at least twice as large."""
     rng = np.random.default_rng(0)
     states = [np.column_stack([np.linspace(-1, 1, 40), rng.normal(0, 0.1, 40)]) for _ in range(40)]
     actions = [rng.normal(0, 0.3, (40, 1)) for _ in range(40)]
     trajectories = Trajectories.from_steps(states, actions)
     dynamics = LearnedDynamics.fit(trajectories, rng)
     world = StepDemonstrator.of(trajectories, dynamics, rng, waves=0)
-    config = replace(QUICK, reward=reward, rollouts=0, explorers=("exchange",), iterations=12, held_out=0.0)
+    config = replace(QUICK, reward=reward, rollouts=0, explorers=("exchange",), iterations=6, held_out=0.0)
     result = learn_agent_reward(world, config, rng)
     near = result.posterior(world.demonstrations().features).std(axis=2).mean()
     far = rng.normal(size=(500, 2)) * 0.3 + np.array([6.0, 6.0]) * rng.choice([-1, 1], (500, 2))
@@ -103,9 +110,9 @@ def test_heads_disagree_far_from_everything_they_saw(reward: RewardConfig):
     assert away > 2.0 * near
 
 
-def test_trajectory_and_step_objectives_both_separate(mine: Trajectories, trips: Trajectories):
+def test_the_trajectory_objective_separates_own_trips_from_others(mine: Trajectories, trips: Trajectories):
     others = trips.without(trips.agents[0])
-    config = replace(QUICK, objective="trajectory", rollouts=0)
+    config = replace(QUICK, objective="trajectory", rollouts=0, iterations=4, batch_paths=16)
     world = world_of(mine)
     result = learn_agent_reward(world, config, np.random.default_rng(0), population=others)
     rows = world.demonstrations()
@@ -122,8 +129,8 @@ def test_the_settings_of_the_paper_run_and_their_importance_weights_collapse(min
 
 
 @pytest.mark.parametrize(("heads", "networks"), [(4, 1), (2, 3)])
-def test_it_is_known_which_head_has_not_learned_from_which_trip(mine: Trajectories, heads: int, networks: int):
-    config = replace(QUICK, iterations=1, reward=RewardConfig(heads=heads, networks=networks))
+def test_unseen_marks_the_trips_that_each_head_has_not_learned_from(mine: Trajectories, heads: int, networks: int):
+    config = replace(QUICK, iterations=1, updates=1, imagined=30, reward=RewardConfig(heads=heads, networks=networks))
     unseen = learn_agent_reward(world_of(mine), config, np.random.default_rng(0)).unseen
     assert unseen.shape == (len(mine), heads * networks)
     held_out = unseen.all(axis=1)
@@ -132,16 +139,16 @@ def test_it_is_known_which_head_has_not_learned_from_which_trip(mine: Trajectori
     assert unseen[~held_out].mean() == pytest.approx(np.exp(-1), abs=0.12)
 
 
-def test_an_update_holds_out_what_was_held_out_before(mine: Trajectories, learned: Learned):
+def test_an_update_holds_out_what_was_held_out_before(mine: Trajectories, half_learned: Learned):
     half = len(mine) // 2
-    first = learn_agent_reward(world_of(mine[:half]), QUICK, np.random.default_rng(7))
-    later = learn_agent_reward(world_of(mine), replace(QUICK, iterations=1), np.random.default_rng(8), start=first)
-    held_out = first.unseen.all(axis=1)
+    once = replace(QUICK, iterations=1, updates=1)
+    later = learn_agent_reward(world_of(mine), once, np.random.default_rng(8), start=half_learned)
+    held_out = half_learned.unseen.all(axis=1)
     assert (later.unseen[:half].all(axis=1) == held_out).all()
     assert not later.unseen[:half][~held_out].any(), "what the earlier reward has learned from is not unseen"
 
 
-def test_a_loss_that_is_not_a_number_is_a_typed_error_and_changes_nothing(mine: Trajectories, learned: Learned):
+def test_a_loss_that_is_not_finite_raises_a_training_error_and_changes_nothing(mine: Trajectories, learned: Learned):
     world = world_of(mine)
     before = copy.deepcopy(learned.reward.state_dict())
     broken = replace(QUICK, learning_rate=1e30)
@@ -151,21 +158,19 @@ def test_a_loss_that_is_not_a_number_is_a_typed_error_and_changes_nothing(mine: 
         assert torch.equal(value, before[name]), name
 
 
-def test_going_on_from_an_earlier_result_keeps_reward_background_and_memory(trips: Trajectories, mine: Trajectories):
-    half = len(mine) // 2
-    first_world = world_of(mine[:half])
-    others = trips.without(trips.agents[0])
-    first = learn_agent_reward(first_world, QUICK, np.random.default_rng(0), population=others)
-    world = GpsDemonstrator.of(mine, first_world.featurizer)
-    assert set(first_world.featurizer.memory.trip_ids) < set(world.featurizer.memory.trip_ids)
-    later = learn_agent_reward(world, replace(QUICK, iterations=1, updates=1), np.random.default_rng(1), start=first)
+def test_continued_learning_keeps_the_reward_the_background_and_the_memory(mine: Trajectories, half_learned: Learned):
+    first, earlier = half_learned, world_of(mine[: len(mine) // 2]).featurizer
+    world = GpsDemonstrator.of(mine, earlier)
+    assert set(earlier.memory.trip_ids) < set(world.featurizer.memory.trip_ids)
+    once = replace(QUICK, iterations=1, updates=1)
+    later = learn_agent_reward(world, once, np.random.default_rng(1), start=first)
     assert len(later.backgrounds["place"].rows["population"]) == len(first.backgrounds["place"].rows["population"])
     assert len(later.backgrounds["place"].rows["policy"]) >= len(first.backgrounds["place"].rows["policy"])
     # It goes on where it was: one small step does not undo what was learned.
     assert later.history["held_out_loss"][0] < (first.history["held_out_loss"][-1] + CHANCE) / 2
 
 
-def test_one_reward_serves_several_agents(trips: Trajectories):
+def test_a_shared_reward_also_serves_an_agent_that_it_was_not_learned_from(trips: Trajectories):
     agents = trips.agents
     worlds = [world_of(trips.agent(a)) for a in agents[:2]]
     result = learn_shared_reward(worlds, QUICK, np.random.default_rng(0), others=[trips.without(a) for a in agents[:2]])
@@ -177,15 +182,15 @@ def test_one_reward_serves_several_agents(trips: Trajectories):
     assert own > other + 0.3
 
 
-def test_progress_is_told_after_every_iteration(mine: Trajectories):
+def test_progress_is_called_after_every_iteration(mine: Trajectories):
     seen: list[tuple[int, int]] = []
-    config = replace(QUICK, iterations=3, rollouts=0)
+    config = replace(QUICK, iterations=3, updates=2, imagined=30, rollouts=0)
     learn_agent_reward(world_of(mine), config, np.random.default_rng(0), progress=lambda i, n, _: seen.append((i, n)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 class StandStill:
-    """A generator of another kind: it never moves, and counts how often it was told to improve."""
+    """A generator that never moves, and counts how often it was asked to improve."""
 
     def __init__(self) -> None:
         self.improved = 0
@@ -206,9 +211,9 @@ class StandStill:
         return np.zeros(len(states))
 
 
-def test_another_policy_method_can_be_put_in(mine: Trajectories):
+def test_another_generator_can_replace_trpo(mine: Trajectories):
     generator = StandStill()
-    config = replace(QUICK, iterations=2)
+    config = replace(QUICK, iterations=2, updates=2, imagined=30)
     result = learn_agent_reward(world_of(mine), config, np.random.default_rng(0), generator=generator)
     assert generator.improved == 2
     assert result.generator is generator
@@ -248,13 +253,13 @@ def line(n: int, seed: int = 0, trip: str = "t", spacing: float = 10.0) -> Traje
         ),
     ],
 )
-def test_odd_training_sets_are_survived(demonstrations: Trajectories):
+def test_learning_from_degenerate_training_sets_gives_finite_rewards(demonstrations: Trajectories):
     config = replace(QUICK, iterations=2, updates=5, imagined=30)
     result = learn_agent_reward(world_of(demonstrations), config, np.random.default_rng(0))
     assert np.isfinite(result.posterior(world_of(demonstrations).demonstrations().features)).all()
 
 
-def test_one_very_long_trip_counts_no_more_than_a_short_one():
+def test_a_very_long_trip_is_drawn_as_often_as_a_short_one():
     trips = Trajectories.concat([line(20_000, 0, "long"), *(line(100, i, f"t{i}") for i in range(9))])
     rows = world_of(trips).demonstrations()
     drawn = rows.draw(20_000, np.random.default_rng(0))
@@ -263,12 +268,12 @@ def test_one_very_long_trip_counts_no_more_than_a_short_one():
     assert of_the_long_one.mean() == pytest.approx(np.flatnonzero(rows.trip == 0).mean(), rel=0.05)
 
 
-def test_one_fix_cannot_be_learned_from():
+def test_a_trip_of_one_fix_raises_an_error():
     with pytest.raises(DataError, match="two usable fixes"):
         world_of(line(1))
 
 
-def test_trips_of_one_agent_are_drawn_and_held_out_together() -> None:
+def test_trips_of_one_agent_are_bootstrapped_and_held_out_together() -> None:
     whose = np.array(["ann"] * 30 + ["bob"] * 30 + ["ann"] * 30 + ["cat"] * 30)
     drawn = bootstrap_agents(whose, 200, np.random.default_rng(0))
     ann, bob, cat = (drawn[whose == name].sum(axis=0) for name in ("ann", "bob", "cat"))
@@ -282,7 +287,7 @@ def test_trips_of_one_agent_are_drawn_and_held_out_together() -> None:
     assert 1 <= sum(one.all() for one in left.values()) <= 2
 
 
-def test_where_an_agent_is_is_told_by_where_others_are_alone() -> None:
+def test_the_aspect_of_place_has_no_counterfactuals_in_the_shared_reward() -> None:
     aspects = explorers_of(TRIPS)
     assert aspects["place"] == ()
     assert all(aspects[name] for name in ("route", "manner", "time"))

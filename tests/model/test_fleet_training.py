@@ -117,7 +117,7 @@ class TestSharing:
     def test_a_first_reward_needs_to_know_how_steps_are_learned(self, trips: Trajectories) -> None:
         quick = replace(TRIPS, iterations=1, updates=1)
         rng = np.random.default_rng(0)
-        with pytest.raises(DataError, match="say how to learn one"):
+        with pytest.raises(DataError, match="give step_learning"):
             share([trips], FeaturizerConfig(), quick, LITTLE, rng)
         reward = share(
             [trips], FeaturizerConfig(), quick, LITTLE, rng, step_learning=replace(STEPS, iterations=1, updates=1)

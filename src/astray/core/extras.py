@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from astray.core.errors import AstrayError, Remedy, joined
+from astray.core.errors import MissingPackageError, Remedy, joined
 
 
 def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = "") -> None:
@@ -24,10 +24,10 @@ def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = 
 
     Examples
     --------
-    >>> require_extra("learn", "learning a reward", "a_package_that_nobody_has")
+    >>> require_extra("learn", "learning a reward", "no_such_package")
     Traceback (most recent call last):
     ...
-    astray.core.errors.AstrayError: learning a reward needs a_package_that_nobody_has; pip install 'astray[learn]'
+    astray.core.errors.MissingPackageError: learning a reward needs no_such_package; pip install 'astray[learn]'
     """
     for package in packages:
         try:
@@ -35,7 +35,7 @@ def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = 
         except ImportError as error:
             install = f"pip install 'astray[{extra}]'"
             remedy = joined(install, ", or ", otherwise) if otherwise else install
-            raise AstrayError(f"{purpose} needs {error.name or package}", remedy=remedy) from error
+            raise MissingPackageError(f"{purpose} needs {error.name or package}", remedy=remedy) from error
 
 
 def can_learn() -> bool:

@@ -302,7 +302,7 @@ class ItsOwn:
         "kdd19: the paper. By default own for a pool, shared for one agent.",
         _one_of("default", "shared", "own", "kdd19"),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
-        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 9, "
+        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 3, "
         "and N(tau) a plain mean.",
     )
     encoder: str | Encoder | None = setting(
@@ -319,7 +319,7 @@ class OwnReward:
     """How a reward of the agent's own is learned."""
 
     objective: str | None = setting(
-        TEXT, None, "step, or trajectory: the paper's Eq. 9.", _one_of("step", "trajectory")
+        TEXT, None, "step, or trajectory: the paper's Eq. 3.", _one_of("step", "trajectory")
     )
     heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
     networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)

@@ -1,4 +1,4 @@
-"""Learning a reward of the agent's own, by Algorithm 1 of the paper, and setting the scales of its scores."""
+"""Learns the reward of a single agent by Algorithm 1 of the paper, and sets the scale of its scores."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from astray.irl.learn_config import LearnConfig
     from astray.irl.trainer import Learned
 
-WINDOW = 120.0  # seconds of the worst window
-WINDOW_STEPS = 10.0  # and steps, where there is no time
+WINDOW = 120.0  # seconds of a window
+WINDOW_STEPS = 10.0  # steps of a window, if there is no time
 
 
-# -------------------------------------------------------------------- the worlds that it is learned in
+# -------------------------------------------------------------------- who demonstrates
 
 
 def _check_learning(parameters: AgentParameters) -> None:
@@ -53,7 +53,7 @@ def _check_learning(parameters: AgentParameters) -> None:
 def gps_demonstrator(
     parameters: AgentParameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
 ) -> GpsDemonstrator:
-    """Returns the world of GPS trips that a reward is learned in."""
+    """Returns the agent as a demonstrator of GPS trips."""
     _check_learning(parameters)
     some = past[drawn(len(past.trips), parameters.max_trips, rng)]
     return GpsDemonstrator.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
@@ -62,7 +62,7 @@ def gps_demonstrator(
 def step_demonstrator(
     parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> StepDemonstrator:
-    """Returns the world of states and actions that a reward is learned in."""
+    """Returns the agent as a demonstrator of states and actions."""
     _check_learning(parameters)
     some = sample(trips, parameters.max_trips, rng)
     dynamics = _dynamics(parameters, some, config, rng)
@@ -76,7 +76,7 @@ def replace_runs(
     config: LearnConfig,
     rng: np.random.Generator,
 ) -> StepDemonstrator:
-    """A known world of states and actions with other trips."""
+    """Returns a known demonstrator of states and actions with other runs."""
     dynamics = _dynamics(parameters, trips, config, rng)
     explorers = own_explorers(parameters.explorers)
     return replace(known, trajectories=trips, dynamics=dynamics, most=config.capacity, explorers=explorers)
@@ -100,7 +100,7 @@ def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
 def _background(
     parameters: AgentParameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> Trajectories | None:
-    """What a background of one's own makes of the trips that are not held out."""
+    """Calls the user's own background function with the trips that are not held out, and checks what it returns."""
     if parameters.background is None:
         return None
     made = parameters.background(_not_held_out(trips, config), rng)
@@ -111,59 +111,61 @@ def _background(
     return made
 
 
-# -------------------------------------------------------------------- learning, then the scales, then what is kept
+# -------------------------------------------------------------------- learning
 
 
 def train(
     parameters: AgentParameters,
-    world: GpsDemonstrator | StepDemonstrator,
+    demonstrator: GpsDemonstrator | StepDemonstrator,
     config: LearnConfig,
     rng: np.random.Generator,
     population: Trajectories | None,
     start: Learned | None = None,
 ) -> Trained:
-    """Learn a reward from the trips of a world, told from a population; ``start`` is an earlier one to go on from."""
+    """Learns a reward from a demonstrator and returns the fitted parts of a detector; ``start`` is resumed."""
     from astray.irl.trainer import learn_agent_reward
 
-    trips = world.fixes if isinstance(world, GpsDemonstrator) else world.trajectories
+    trips = demonstrator.fixes if isinstance(demonstrator, GpsDemonstrator) else demonstrator.trajectories
     given = _background(parameters, trips, config, rng)
     progress = parameters.progress
     with one_thread():
         learned = learn_agent_reward(
-            world, config, rng, population=population, given=given, start=start, progress=progress
+            demonstrator, config, rng, population=population, given=given, start=start, progress=progress
         )
-    calibration = calibrate_scores(parameters, world, config, learned)
+    calibration = calibrate_scores(parameters, demonstrator, config, learned)
     reward, generated = Reward(learned.posterior, history=learned.history), PolicyCheckpoint.of(learned)
     kept = sample(trips, parameters.keep, rng)
-    if isinstance(world, GpsDemonstrator):
-        thinned = thin(world.featurizer.prepare(kept), world.featurizer)
-        return Trained(reward, calibration, world.featurizer, None, thinned, generated)
-    return Trained(reward, calibration, None, replace(world, trajectories=kept), kept, generated)
+    if isinstance(demonstrator, GpsDemonstrator):
+        thinned = thin(demonstrator.featurizer.prepare(kept), demonstrator.featurizer)
+        return Trained(reward, calibration, demonstrator.featurizer, None, thinned, generated)
+    return Trained(reward, calibration, None, replace(demonstrator, trajectories=kept), kept, generated)
 
 
 def calibrate_scores(
-    parameters: AgentParameters, world: GpsDemonstrator | StepDemonstrator, config: LearnConfig, learned: Learned
+    parameters: AgentParameters, demonstrator: GpsDemonstrator | StepDemonstrator, config: LearnConfig, learned: Learned
 ) -> Calibration:
-    """The scales of the scores.
+    """Sets the scales of the scores.
 
-    Held-out trips set them. Every trip, by the rewards of the heads that it was held out from (out of bag, Breiman
-    1996), tells what the length of a trip does to its score, and sets the scales where too few are held out. The heads
-    share a trunk, which has learned from it all the same: so p-values are read from held-out trips alone, and of few
-    trips they promise little.
+    Held-out trips set the scales and the p-values. If they are too few, every trip sets the scales, by the rewards of
+    the heads whose bootstrap lacks it (out of bag, Breiman 1996); these rewards also show how the length of a trip
+    changes its score. P-values come from held-out trips alone, because all heads share layers that learned from the
+    other trips.
     """
-    scaling, timed = scale_config(parameters), isinstance(world, GpsDemonstrator)
+    scaling, timed = scale_config(parameters), isinstance(demonstrator, GpsDemonstrator)
     scale = "step" if parameters.preset == "kdd19" else "trip"
     present = (
-        np.unique(world.paths.context["trip"]) if isinstance(world, GpsDemonstrator) else np.arange(len(world.names))
+        np.unique(demonstrator.paths.context["trip"])
+        if isinstance(demonstrator, GpsDemonstrator)
+        else np.arange(len(demonstrator.names))
     )
     heads = held_out_heads(learned.unseen, present, scaling)
-    if scale == "step" and not config.held_out:  # the paper's own
+    if scale == "step" and not config.held_out:  # as in the paper
         heads = np.ones_like(heads)
-    steps = held_out_steps(world, learned.posterior, heads)
+    steps = held_out_steps(demonstrator, learned.posterior, heads)
     return calibrate(
         *steps,
         aspects=learned.posterior.aspects,
-        held_out=np.isin(steps.trip, held_out(world.names, present, config.held_out)),
+        held_out=np.isin(steps.trip, held_out(demonstrator.names, present, config.held_out)),
         robust=parameters.robust,
         scale=scale,
         window_length=parameters.window or (WINDOW if timed else WINDOW_STEPS),
@@ -173,10 +175,10 @@ def calibrate_scores(
 
 
 def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scaling: ScaleConfig) -> NDArray[np.bool_]:
-    """Which heads reward each demonstration, from (trips, heads) that say which it was held out from.
+    """Selects the heads that reward each demonstration, given a mask (trips, heads) of where it was held out.
 
-    A trip that nearly every head has learned from is rewarded by none: one or two heads are noisy. But of a handful of
-    trips the spread cannot be told: then all heads reward all.
+    A trip that nearly every head has learned from gets no head, because one or two heads are noisy. With only a handful
+    of trips the spread cannot be estimated: then all heads reward all trips.
 
     >>> held_out = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
     >>> held_out_heads(held_out, np.arange(12), ScaleConfig()).sum(axis=1).tolist()
@@ -191,33 +193,33 @@ def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scal
 
 
 class HeldOutSteps(NamedTuple):
-    """The steps of demonstrations, whole trips one after the other."""
+    """The steps of demonstrations, trip by trip."""
 
-    rewards: NDArray[np.float64]  # (steps, aspects, 1): by the heads that the trip was held out from
+    rewards: NDArray[np.float64]  # (steps, aspects, 1): the mean over the heads that the trip was held out from
     trip: NDArray[np.int64]
-    time: NDArray[np.float64]  # seconds, or steps where there is no time
-    weight: NDArray[np.float64]  # how long a step takes, likewise
+    time: NDArray[np.float64]  # seconds; steps, if there is no time
+    weight: NDArray[np.float64]  # the duration of a step, in the same unit
 
 
 def held_out_steps(
-    world: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
+    demonstrator: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
 ) -> HeldOutSteps:
-    """How some heads of each trip, of (trips, heads), reward its steps; trips without a head are not among them."""
+    """Returns the rewards of steps by the heads (trips, heads) selected for their trip; leaves out trips without one."""
     wanted = np.asarray(heads.any(axis=1))
-    if isinstance(world, GpsDemonstrator):
-        rows = world.demonstrations()
+    if isinstance(demonstrator, GpsDemonstrator):
+        rows = demonstrator.demonstrations()
         rows = rows[wanted[rows.trip]]
         assert rows.steps is not None
         rewards = out_of_bag(posterior(rows.features), heads[rows.trip])
-        weight = np.full(len(rows), world.featurizer.config.interval)
+        weight = np.full(len(rows), demonstrator.featurizer.config.interval)
         return HeldOutSteps(rewards, rows.trip, rows.steps.time, weight)
-    runs = world.trajectories[wanted]
+    runs = demonstrator.trajectories[wanted]
     trip = np.flatnonzero(wanted)[runs.trajectory_of_row]
     step = np.arange(runs.n_rows) - np.repeat(runs.offsets[:-1], runs.lengths)
     states, actions = runs.columns["state"], runs.columns["action"]
     rewards = np.empty((len(trip), len(posterior.aspects), 1))
-    # Runs may be long, so their features are not held all at once.
+    # Runs may be long: their features are computed in chunks.
     for start in range(0, len(trip), CHUNK_FIXES):
         some = slice(start, start + CHUNK_FIXES)
-        rewards[some] = out_of_bag(posterior(world.encode(states[some], actions[some])), heads[trip[some]])
+        rewards[some] = out_of_bag(posterior(demonstrator.encode(states[some], actions[some])), heads[trip[some]])
     return HeldOutSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))

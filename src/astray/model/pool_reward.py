@@ -1,8 +1,8 @@
-"""Learning a reward from a pool: trips of many agents, such as the taxis of a town, that are looked at as one agent's.
+"""Learns a reward from a pool: trips of many agents, such as the taxis of a town, that are treated as one agent's.
 
-A pool has no habits as a person has them, so the reward that serves everybody says little of it. That reward goes on
-learning from the pool itself: its trips are told from what they might have been, in another place, by another way, at
-another pace or hour.
+A pool does not have the habits of a person, so the shared reward detects little in it. That reward continues to learn
+from the pool itself: it compares the pool's trips with counterfactuals in another place, by another way, at another
+pace or hour.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from astray.model.training import drawn
 
 @dataclass(frozen=True)
 class PoolConfig:
-    """How a pool teaches a reward."""
+    """The settings of learning from a pool."""
 
-    held_out: float = 0.2  # share of the trips that nothing is learned from: they say what a normal trip scores
-    max_trips: int = 2000  # that the reward of trips learns from
-    step_trips: int = 400  # that the reward of steps learns from
-    imagined: int = 1  # counterfactual trips of each aspect for each trip that is learned from
-    least_imagined: int = 600  # and at least so many of each aspect
-    reference: int = 200  # normal trips that say what is usual
+    held_out: float = 0.2  # share of the trips to hold out; they set the scale of normal scores
+    max_trips: int = 2000  # the most trips that the reward of trips learns from
+    step_trips: int = 400  # the most trips that the reward of steps learns from
+    imagined: int = 1  # counterfactual trips for each aspect and each trip
+    least_imagined: int = 600  # the fewest counterfactual trips for each aspect
+    reference: int = 200  # normal trips whose rewards are the reference
 
 
 def enrol_pool(
@@ -50,7 +50,7 @@ def enrol_pool(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Trained:
-    """A shared reward, which goes on learning from a pool, and what the pool's held-out trips score by it."""
+    """Continues to learn a shared reward from a pool, and scales the scores by the pool's held-out trips."""
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
@@ -62,7 +62,7 @@ def enrol_pool(
 
 
 class PoolReward(NamedTuple):
-    """A reward that has learned from a pool, and the pool's trips that it has not learned from."""
+    """A reward that was learned from a pool, and the trips of the pool that were held out."""
 
     reward: Reward
     held_out: Prepared
