@@ -1,4 +1,4 @@
-"""A pool of agents: its reward goes on learning from the pool's own trips, and finds what everybody's misses."""
+"""A pool of agents: its reward learns from the pool's own trips, and detects what the shared reward misses."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def test_trips_of_several_agents_are_a_pool_and_those_of_one_are_not(vehicles: T
     assert IRLDetector(preset="own", **LITTLE).fit(one).reward_.of_a_pool
 
 
-def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: IRLDetector) -> None:
+def test_held_out_trips_of_the_pool_set_its_scale(vehicles: Trajectories, pool: IRLDetector) -> None:
     learned, known = pool.reward_.made["pool"], pool.own_.known(len(pool.reward_.aspects))
     assert learned + len(known) == len(vehicles)
     assert len(known) == pytest.approx(len(vehicles) / 5, rel=0.5)
-    # Those are kept, too: an update must not measure by what the reward has learned from.
+    # The model keeps the same trips: an update must not set the scale by trips that the reward learned from.
     assert len(pool.kept_) == len(known)
     assert pool.featurizer_ is not None
     assert pool.featurizer_.memory.history == len(vehicles)
 
 
-def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, tmp_path: Path) -> None:
-    old, new = vehicles[: len(vehicles) - 20], vehicles[len(vehicles) - 20 :]
-    detector = IRLDetector(**LITTLE).fit(old)
-    detector.save(tmp_path / "pool.astray")
+def test_further_trips_are_counted_and_the_reward_stays(
+    vehicles: Trajectories, pool: IRLDetector, tmp_path: Path
+) -> None:
+    pool.save(tmp_path / "pool.astray")
     again = astray.load(tmp_path / "pool.astray")
-    assert again.score(new).equals(detector.score(new), null_equal=True)
-    before = detector.reward_.trip
-    detector.partial_fit(new, population=city(people=13, days=8, seed=4).trips)
-    assert detector.reward_.trip is before
-    assert detector.reward_.of_a_pool
-    assert detector.n_trips_ == len(vehicles)
+    assert again.score(vehicles).equals(pool.score(vehicles), null_equal=True)
+    before, new = again.reward_.trip, city(people=13, days=8, seed=4).trips
+    again.partial_fit(new.agent("p12"), population=new.without("p12"))
+    assert again.reward_.trip is before
+    assert again.reward_.of_a_pool
+    assert again.n_trips_ == len(vehicles) + len(new.agent("p12"))
 
 
-def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:
+def test_a_pool_detects_stops_and_reversed_trips_that_the_shared_reward_misses() -> None:
     trips = city(people=40, days=8, seed=5).trips
     rng = np.random.default_rng(0)
     order = rng.permutation(len(trips))
@@ -72,7 +72,7 @@ def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them
     assert found["default"] > found["shared"] + 0.1, found
 
 
-def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(
+def test_the_flag_pooled_makes_a_pool_of_trips_without_agents(
     vehicles: Trajectories, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, model = tmp_path / "trips.csv", tmp_path / "pool.astray"

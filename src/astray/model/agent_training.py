@@ -204,7 +204,7 @@ class HeldOutSteps(NamedTuple):
 def held_out_steps(
     demonstrator: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
 ) -> HeldOutSteps:
-    """Returns the rewards of steps by the heads (trips, heads) selected for their trip; leaves out trips without one."""
+    """Returns the rewards of steps by the heads (trips, heads) selected for their trip; skips trips without one."""
     wanted = np.asarray(heads.any(axis=1))
     if isinstance(demonstrator, GpsDemonstrator):
         rows = demonstrator.demonstrations()

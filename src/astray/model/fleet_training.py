@@ -141,6 +141,8 @@ def share(
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
+    if start is None and step_learning is None:
+        raise DataError("there is no step reward to start from", remedy="give step_learning, the settings to learn one")
     kept: Remedy = "" if start is None else ("pass ", Option("iterations", 0), " to leave the reward as it is")
     require_extra("learn", "learning a reward from several agents", "torch", otherwise=kept)
     from astray.irl.trainer import learn_shared_reward  # which takes seconds to import
@@ -155,10 +157,7 @@ def share(
         if start is not None:
             step = start.step
         else:
-            if step_learning is None:
-                raise DataError(
-                    "there is no step reward to start from", remedy="give step_learning, the settings to learn one"
-                )
+            assert step_learning is not None  # checked above
             step = _step_reward(taught, step_learning, rng)
     reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, rng)
     return Reward(step, learned.posterior, reference, history=learned.history)
