@@ -38,7 +38,7 @@ class Counter:
     def watch(self) -> None:
         """Put the counter before every stage, in every module that holds it."""
         from astray.features import familiarity, paths, steps
-        from astray.irl.trip_world import TripWorld
+        from astray.irl.trip_demonstrator import TripDemonstrator
 
         for module, name in zip((paths, steps, familiarity), STAGES, strict=True):
             stage = getattr(module, name)
@@ -46,7 +46,7 @@ class Counter:
             for loaded in list(sys.modules.values()):
                 if getattr(loaded, name, None) is stage:
                     setattr(loaded, name, counted)
-        imagine = TripWorld.imagine
+        imagine = TripDemonstrator.imagine
 
         def uncounted(*args: Any) -> Any:
             self._inside += 1
@@ -55,7 +55,7 @@ class Counter:
             finally:
                 self._inside -= 1
 
-        TripWorld.imagine = uncounted  # type: ignore[method-assign]
+        TripDemonstrator.imagine = uncounted  # type: ignore[method-assign]
 
     def _counted(self, stage: Callable[..., Any], name: str) -> Callable[..., Any]:
         def through(given: Any, *args: Any, **named: Any) -> Any:

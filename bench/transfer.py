@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from astray.core.processes import spread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.irl.learn import learn
+from astray.irl.demonstrations import Rows
 from astray.irl.learn_config import TRIPS, LearnConfig
 from astray.irl.posterior import RewardPosterior, combined
 from astray.irl.shared import trip_rewards
-from astray.irl.world import Rows
+from astray.irl.trainer import learn_shared_reward
+from astray.model.checkpoint import restore_reward
 from astray.model.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray.model.pretrained import pretrained
-from astray.model.resuming import revive
 from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.people_data import PEOPLE, halves, split
 
@@ -205,11 +205,9 @@ def _learned(
     for world in worlds:
         world.hide = hide if hide.any() else None
     rng = np.random.default_rng(0)
-    start = None if shipped is None else revive(shipped, None, learning, rng)
-    everybody: Any = worlds
-    return learn(
-        everybody, learning, rng, population=[w.population for w in worlds], start=start, groups=worlds[0].groups
-    ).posterior
+    start = None if shipped is None else restore_reward(shipped, learning, rng)
+    others = [w.population for w in worlds]
+    return learn_shared_reward(worlds, learning, rng, others=others, groups=worlds[0].groups, start=start).posterior
 
 
 def main() -> None:

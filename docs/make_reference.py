@@ -53,7 +53,8 @@ PAGES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "learning": (
         "Learning, for experts",
         {
-            "astray.irl.learn": ("learn", "update_reward", "Learned"),
+            "astray.irl.kdd19": ("algorithm_1", "algorithm_2", "normality_score", "irl_ad", "irl_adu"),
+            "astray.irl.trainer": ("learn_agent_reward", "learn_shared_reward", "Learned"),
             "astray.irl.learn_config": ("LearnConfig", "RewardConfig", "TRPOConfig"),
             "astray.irl.trpo": ("TRPO",),
             "astray.irl.shared": ("Reward", "Reference"),

@@ -16,7 +16,7 @@ from astray import Trajectories
 from astray.core.errors import AstrayError, DataError, NotFittedError
 from astray.core.projection import Projection
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.irl.world import GeoWorld
+from astray.irl.gps_demonstrator import GpsDemonstrator
 from astray_benchmark.baselines import (
     BASELINES,
     COMPARISONS,
@@ -181,7 +181,7 @@ def test_a_trip_of_one_fix_has_no_score(name: str, fitted: dict[str, Baseline]) 
 
 def test_baselines_see_the_steps_that_the_reward_learns_from(train: Trajectories) -> None:
     config = FeaturizerConfig(encoder="raw", interval=30.0)
-    world = GeoWorld.of(train, Featurizer.of(train, config, np.random.default_rng(0)))
+    world = GpsDemonstrator.of(train, Featurizer.of(train, config, np.random.default_rng(0)))
     rows = world.demonstrations()
     seen = KNNLocation().fit(train).featurize(train)
     np.testing.assert_array_equal(seen.steps.location, rows.steps.location)

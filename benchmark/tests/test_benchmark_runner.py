@@ -20,6 +20,7 @@ import psutil
 import pytest
 import torch
 
+from conftest import featurizer_of
 from astray.cli import main
 from astray.cli.running import run as run_command
 from astray.core.errors import DataError, TrainingError
@@ -632,7 +633,7 @@ def test_a_pretrained_reward_learns_nothing_and_knows_where_others_go():
     assert fitted.detector.reward_ is pretrained()
     others = trial.lesson.population
     assert others is not None
-    assert set(fitted.detector.featurizer_.popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
+    assert set(fitted.featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
 
 
 def test_a_trip_that_has_begun_is_scored_as_one_whose_end_is_not_known():

@@ -663,7 +663,7 @@ def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
     for name, variant in {WHOLE: {}, **VARIANTS}.items():
         options = {"sharing": {"least_agents": 2}, **variant}  # so few others teach only if that is asked for
         fitted = Detector(config=quick, iterations=1, **options).fit(mine, population=theirs)
-        assert fitted.is_shared == (name not in ("encoder: fourier", "encoder: raw", "preset: kdd19"))
+        assert (fitted.reward_.trip is not None) == (name not in ("encoder: fourier", "encoder: raw", "preset: kdd19"))
         assert (fitted.reward_ is pretrained()) == (name == "reward: pretrained alone")
         if name != "strays: all remembered":  # nobody strays here
             scores.append(fitted.score_samples(theirs[:5]))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from astray.readers import read
     from astray.scoring.decisions import ByContext, ByHour
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "ByContext",

@@ -16,7 +16,7 @@ import astray
 from astray import Detector, Trajectories
 from astray.core.errors import DataError, OverlapWarning
 from astray.irl.dynamics import LearnedDynamics
-from astray.irl.step_world import PIECE, StepWorld, pieces
+from astray.irl.step_demonstrator import PIECE, StepDemonstrator, pieces
 from astray.model.overlap import overlap
 from conftest import kept_of
 
@@ -212,7 +212,7 @@ def test_pieces_are_fair_whole_and_spread() -> None:
 def test_what_is_learned_from_is_bounded() -> None:
     rng = np.random.default_rng(0)
     t = Trajectories.from_steps([rng.normal(size=(2000, 3))] * 9, [rng.normal(size=(2000, 1)) for _ in range(9)])
-    world = StepWorld.of(t, Narrow(3, 3), rng, waves=4, most=1000)
+    world = StepDemonstrator.of(t, Narrow(3, 3), rng, waves=4, most=1000)
     for rows in (world.demonstrations(), world.imagine(50, ["perturb", "exchange"], rng), world.others(t)):
         assert len(rows) <= 1000
         assert rows.n_paths in (9, 50)
@@ -245,16 +245,17 @@ def test_memory_does_not_grow_with_the_length_of_the_runs() -> None:
 
 def test_nothing_is_made_of_held_out_runs() -> None:
     """Otherwise they are what the reward learns to dislike, and normal runs look better than they are."""
-    from astray.irl.learn import held_out, learn
+    from astray.irl.holdout import held_out
     from astray.irl.learn_config import LearnConfig
+    from astray.irl.trainer import learn_agent_reward
 
     # Each run has a number of its own, which its perturbations and exchanges carry along.
     n, rng = 40, np.random.default_rng(0)
     states = [np.column_stack([np.full(30, i), rng.normal(size=30)]) for i in range(n)]
     t = Trajectories.from_steps(states, [rng.normal(size=(30, 1)) for _ in range(n)])
-    world = StepWorld.of(t, Narrow(2, 2), rng)
+    world = StepDemonstrator.of(t, Narrow(2, 2), rng)
     config = LearnConfig(iterations=1, updates=1, rollouts=0, explorers=("exchange",), imagined=400)
-    learned = learn(world, config, rng)
+    learned = learn_agent_reward(world, config, rng)
     spared = set(held_out(world.names, np.arange(n), config.held_out).tolist())
     assert len(spared) >= 4
     made = {round(s) for b in learned.backgrounds.values() for s in b.rows["explore"].states[:, 0].tolist()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from astray.model.loading import load
+from astray import load
 
 import astray
 from astray import Detector

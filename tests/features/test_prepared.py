@@ -14,8 +14,8 @@ from astray import Detector, Trajectories
 from astray.features import featurizer as looking
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import paths_of
-from astray.irl.population import Population
-from astray.irl.trip_world import TripWorld
+from astray.irl.keyed_trips import KeyedTrips
+from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model import fleet_features
 from astray.simulate import city
 
@@ -63,8 +63,8 @@ def test_prepared_trips_are_remembered_as_trips_are(trips: Trajectories, blank: 
 
 def test_a_world_among_a_population_is_that_of_its_trips(trips: Trajectories, blank: Featurizer) -> None:
     which = np.flatnonzero(trips.agent_ids == "p01")[::2]
-    among = TripWorld.among(Population.of(trips, blank), which, blank, np.random.default_rng(0))
-    alone = TripWorld.of(trips[which], blank, np.random.default_rng(0))
+    among = TripDemonstrator.among(KeyedTrips.of(trips, blank), which, blank, np.random.default_rng(0))
+    alone = TripDemonstrator.of(trips[which], blank, np.random.default_rng(0))
     assert among is not None
     assert alone is not None
     assert among.agent == alone.agent == "p01"

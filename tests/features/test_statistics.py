@@ -16,7 +16,7 @@ from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.grid import cell
 from astray.features.statistics import GROUPS, OVER_STEPS, members, statistics_of, windows
 from astray.features.trip_rows import END_CELLS, HOURS, LENGTH_BANDS, SPEED_BANDS, TRIP_HABITS, TripRows
-from astray.irl.population import Population
+from astray.irl.keyed_trips import KeyedTrips
 from astray.simulate import city
 
 Array = NDArray[Any]
@@ -269,7 +269,7 @@ def test_some_trips_of_many_in_any_order(featurizer: Featurizer, trips: Trajecto
 
 
 def test_others_of_a_population_are_never_the_agents_own(featurizer: Featurizer, trips: Trajectories) -> None:
-    population = Population.of(trips, featurizer)
+    population = KeyedTrips.of(trips, featurizer)
     rng = np.random.default_rng(0)
     some = population.others("p00", 20, rng)
     assert len(some) == 20

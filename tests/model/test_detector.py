@@ -33,7 +33,7 @@ from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
 from astray.model.gps_trips import GpsTrips
 from astray.model.pretrained import pretrained
-from astray.model.resuming import Generated, revive
+from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.values import restore
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality
@@ -886,12 +886,12 @@ class TestGoingOn:
     def test_the_revived_policy_is_the_one_that_was_kept(self, alone: Detector) -> None:
         actor = alone.world_.trained.generated.actor
         config = restore(LearnConfig, alone.world_.learning)
-        learned = revive(alone.posterior_, alone.world_.trained.generated, config, np.random.default_rng(0))
+        learned = restore_learner(alone.posterior_, alone.world_.trained.generated, config, np.random.default_rng(0))
         start = np.array([[100.0, 50.0, 0.0, 0.0, 60.0, 3600.0]])
         made = rollout(learned.generator.policy, Integrator(start, 30.0), 1, 5, np.random.default_rng(1))  # type: ignore[union-attr]
         noise = np.random.default_rng(1).standard_normal((5, 1, 2))
         assert np.allclose(actor.drive(start, 5, 30.0, noise)[0, 1:], made.next_states[0, :, :2], atol=1e-2)
-        again = Generated.of(learned)
+        again = PolicyCheckpoint.of(learned)
         assert again is not None
         assert np.array_equal(again.actor.theta, actor.theta)
         assert np.array_equal(again.critic, alone.world_.trained.generated.critic)

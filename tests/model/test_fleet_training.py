@@ -1,4 +1,4 @@
-"""One reward for everybody: who teaches, with which memories, and what goes on from it."""
+"""The shared reward: which agents teach it, with which memories, and how it continues to learn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def arrays(reward: Reward) -> list[np.ndarray]:
 
 
 class TestTeachers:
-    def test_each_has_one_whole_memory_and_shorter_ones(self, trips: Trajectories) -> None:
+    def test_each_agent_teaches_with_its_whole_memory_and_with_shorter_ones(self, trips: Trajectories) -> None:
         taught = teachers(trips, FeaturizerConfig(), LITTLE, np.random.default_rng(0))
         assert len(taught) == 12
         for i, (world, others) in enumerate(taught):
@@ -56,13 +56,13 @@ class TestTeachers:
                 assert set(world.names) <= remembered
             else:
                 assert LITTLE.shortest <= len(remembered) < own
-                # Half of what is shown is new to a shorter memory.
+                # Half of the demonstrations are new to a shorter memory.
                 assert 1 <= len(set(world.names) - remembered) <= LITTLE.short_demonstrations // 2
             assert world.agent not in others.agents
             assert len(others) == pytest.approx(2 * len(world.names), abs=1)
             assert world.featurizer.popularity.excluded == world.agent
 
-    def test_who_has_few_trips_or_no_name_does_not_teach(self, trips: Trajectories) -> None:
+    def test_an_agent_with_few_trips_or_no_name_does_not_teach(self, trips: Trajectories) -> None:
         few = Trajectories.concat([trips.agent("p00"), trips.agent("p01"), trips.agent("p02")[:9]])
         assert {t.world.agent for t in teachers(few, FeaturizerConfig(), LITTLE, np.random.default_rng(0))} == {
             "p00",
@@ -72,14 +72,14 @@ class TestTeachers:
         unnamed = Trajectories(unnamed.columns, unnamed.offsets, [""] * len(unnamed), unnamed.trajectory_ids)
         both = Trajectories.concat([few, unnamed])
         assert "" not in {t.world.agent for t in teachers(both, FeaturizerConfig(), LITTLE, np.random.default_rng(0))}
-        # Nobody can be told from nobody.
+        # A single agent has no others to be compared with.
         assert teachers(trips.agent("p00"), FeaturizerConfig(), LITTLE, np.random.default_rng(0)) == []
 
-    def test_no_more_than_so_many(self, trips: Trajectories) -> None:
+    def test_at_most_max_agents_teach(self, trips: Trajectories) -> None:
         two = replace(LITTLE, max_agents=2, memories=1)
         assert len(teachers(trips, FeaturizerConfig(), two, np.random.default_rng(0))) == 2
 
-    def test_memories_are_shortened_where_a_band_of_history_has_few(self, trips: Trajectories) -> None:
+    def test_memories_are_shortened_for_bands_of_history_that_have_few(self, trips: Trajectories) -> None:
         whole = [
             t.world for t in teachers(trips, FeaturizerConfig(), replace(LITTLE, memories=1), np.random.default_rng(0))
         ]
@@ -87,16 +87,16 @@ class TestTeachers:
         assert longest.min() == 2
         found = _shortened(whole, np.random.default_rng(0))
         history = np.array([w.featurizer.memory.history for w in found])
-        # All four agents in both bands below, and in the next those who have more.
+        # All four agents in the two lowest bands, and in the next band those that have more trips.
         assert np.bincount(band_of(history), minlength=3).tolist() == [4, 4, (longest > 2).sum()]
         assert history.min() >= 3
         assert {w.agent for w in found} == set(trips.agents)
-        # Where there are enough, nobody is asked again.
+        # Where there are enough memories, none is shortened.
         assert _shortened([*whole, *found] * 10, np.random.default_rng(0)) == []
 
 
 class TestSharing:
-    def test_going_on_changes_the_trip_reward_and_keeps_that_of_steps(self, trips: Trajectories) -> None:
+    def test_continued_learning_is_reproducible_and_keeps_the_step_reward(self, trips: Trajectories) -> None:
         begun = pretrained()
         first, again = (
             go_on(begun, trips, FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(3), 1) for _ in range(2)
@@ -108,16 +108,16 @@ class TestSharing:
         assert not all(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(begun), strict=False))
         assert fits(first, Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)))
 
-    def test_too_few_teach_nothing(self, trips: Trajectories) -> None:
+    def test_too_few_agents_leave_the_reward_unchanged(self, trips: Trajectories) -> None:
         assert (
             go_on(pretrained(), trips.agent("p00"), FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(0), 1)
             is None
         )
 
-    def test_a_first_reward_needs_to_know_how_steps_are_learned(self, trips: Trajectories) -> None:
+    def test_a_new_reward_needs_the_settings_of_the_step_reward(self, trips: Trajectories) -> None:
         quick = replace(TRIPS, iterations=1, updates=1)
         rng = np.random.default_rng(0)
-        with pytest.raises(DataError, match="say how to learn one"):
+        with pytest.raises(DataError, match="give step_learning"):
             share([trips], FeaturizerConfig(), quick, LITTLE, rng)
         reward = share(
             [trips], FeaturizerConfig(), quick, LITTLE, rng, step_learning=replace(STEPS, iterations=1, updates=1)
@@ -130,11 +130,11 @@ class TestSharing:
         assert reward.reference.noise > 0
         assert reward.aspects == reward.step.aspects == ("place", "route", "manner", "time")
 
-    def test_where_agents_go(self, trips: Trajectories) -> None:
+    def test_popularity_counts_every_agent_and_excludes_none(self, trips: Trajectories) -> None:
         popularity = popularity_of(trips, FeaturizerConfig())
         assert set(popularity.agents.trip_ids) == set(trips.agents)
         assert popularity.excluded is None
 
 
-def test_bands_of_history() -> None:
+def test_band_of_counts_the_edges_up_to_a_history() -> None:
     assert band_of(np.array([0, 4.9, 5, 19, 20, 50, 199, 200, 1e6])).tolist() == [0, 0, 1, 1, 2, 3, 3, 4, 4]

@@ -1,4 +1,4 @@
-"""Parts of one's own: encoders, explorers and backgrounds as objects."""
+"""The user's own encoders, counterfactuals and backgrounds, given as objects and functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def runs(n: int = 30, seed: int = 0) -> Trajectories:
 
 
 class Speed:
-    """The speed of a step; two columns if it is told to be wrong."""
+    """Encodes the speed of a step; with more columns than names it is invalid."""
 
     names = ("speed",)
 
@@ -44,7 +44,7 @@ class Speed:
         return np.repeat(np.hypot(*steps.velocity.T)[:, None] + self.value, self.columns, axis=1)
 
 
-def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories, tmp_path: Path) -> None:
+def test_the_reward_sees_only_the_features_of_the_users_encoder(trips: Trajectories, tmp_path: Path) -> None:
     mine = trips.agent("p00")
     detector = Detector(encoder=Speed(), iterations=1, config=QUICK).fit(mine)
     assert not (detector.reward_.trip is not None)
@@ -69,12 +69,12 @@ def test_an_encoder_of_ones_own_is_all_that_the_reward_sees(trips: Trajectories,
         ("fast", "encoder is 'fast'; give one of familiarity"),
     ],
 )
-def test_an_encoder_that_is_none_is_refused(trips: Trajectories, encoder: Any, said: str) -> None:
+def test_an_invalid_encoder_raises_an_error(trips: Trajectories, encoder: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         Detector(encoder=encoder, iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 
-def test_an_explorer_of_ones_own_is_in_the_background(trips: Trajectories, tmp_path: Path) -> None:
+def test_the_users_counterfactual_is_in_the_background(trips: Trajectories, tmp_path: Path) -> None:
     seen: list[int] = []
 
     def to_the_pole(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> counterfactuals.Path:
@@ -118,12 +118,12 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
         (7, "the explorer 'int' is no function"),
     ],
 )
-def test_an_explorer_of_runs_that_is_none_is_refused(explorer: Any, said: str) -> None:
+def test_an_invalid_counterfactual_of_runs_raises_an_error(explorer: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         Detector(explorers=(explorer,), iterations=1, config=QUICK).fit(runs())
 
 
-def test_an_explorer_of_trips_that_gives_no_path_is_refused(trips: Trajectories) -> None:
+def test_a_counterfactual_of_trips_that_returns_no_path_raises_an_error(trips: Trajectories) -> None:
     def nowhere(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Any:
         return time, xy
 
@@ -135,7 +135,7 @@ def test_an_explorer_of_trips_that_gives_no_path_is_refused(trips: Trajectories)
             Detector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 
-def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
+def test_the_reward_prefers_demonstrations_to_the_users_background(tmp_path: Path) -> None:
     given: list[Trajectories] = []
 
     def opposite(past: Trajectories, rng: np.random.Generator) -> Trajectories:
@@ -146,7 +146,7 @@ def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
     mine = runs(60)
     fitted = Detector(background=opposite, weights=only, iterations=6, seed=0).fit(mine)
     (past,) = given
-    assert 0 < len(past) < len(mine)  # what is held out is not shown
+    assert 0 < len(past) < len(mine)  # held-out runs are not passed to the function
     new = runs(20, seed=1)
     columns = new.columns
     turned = Trajectories(columns | {"action": -columns["action"]}, new.offsets, new.agent_ids, new.trajectory_ids)
@@ -155,7 +155,7 @@ def test_a_background_of_ones_own_is_told_apart(tmp_path: Path) -> None:
     assert np.array_equal(astray.load(tmp_path / "m").score_samples(turned), fitted.score_samples(turned))
 
 
-def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectories) -> None:
+def test_a_background_of_gps_trips_makes_the_agent_learn_its_own_reward(trips: Trajectories) -> None:
     mine, other = trips.agent("p00"), trips.agent("p01")
     fitted = Detector(background=lambda past, rng: other, iterations=1, config=QUICK).fit(mine)
     assert not (fitted.reward_.trip is not None)
@@ -168,7 +168,7 @@ def test_a_background_of_gps_trips_learns_a_reward_of_its_own(trips: Trajectorie
         (lambda past, rng: runs(3), "background's states have 2 columns, not 3"),
     ],
 )
-def test_a_background_that_is_none_is_refused(background: Any, said: str) -> None:
+def test_an_invalid_background_raises_an_error(background: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         Detector(background=background, iterations=1, config=QUICK).fit(
             Trajectories.from_steps(list(np.random.default_rng(0).normal(size=(9, 20, 3))), [np.zeros((20, 1))] * 9)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from astray.model.loading import load
+from astray import load
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,8 @@ from astray.core.errors import DataError, ModelFileError
 from astray.features.context import ContextSpec
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
-from astray.irl.learn_config import KDD19, LearnConfig
+from astray.irl.kdd19 import KDD19
+from astray.irl.learn_config import LearnConfig
 from astray.model.packing import VERSION, Contents, pack_text, read, write
 from astray.model.values import configured, plain, restore
 
@@ -217,7 +218,7 @@ class TestWhatIsNotWholeIsRefused:
             """
             import sys
             from astray.core.errors import ModelFileError
-            from astray.model.loading import load
+            from astray import load
             try:
                 load(sys.argv[1])
             except ModelFileError as error:

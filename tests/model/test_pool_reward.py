@@ -47,12 +47,12 @@ def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, 
     detector = Detector(**LITTLE).fit(old)
     detector.save(tmp_path / "pool.astray")
     again = astray.load(tmp_path / "pool.astray")
-    assert again.score(new).equals(detector.score(new), null_equal=True)
-    before = detector.reward_.trip
-    detector.partial_fit(new, population=city(people=13, days=8, seed=4).trips)
-    assert detector.reward_.trip is before
-    assert detector.reward_.of_a_pool
-    assert detector.n_trips_ == len(vehicles)
+    assert again.score(vehicles).equals(pool.score(vehicles), null_equal=True)
+    before, new = again.reward_.trip, city(people=13, days=8, seed=4).trips
+    again.partial_fit(new.agent("p12"), population=new.without("p12"))
+    assert again.reward_.trip is before
+    assert again.reward_.of_a_pool
+    assert again.n_trips_ == len(vehicles) + len(new.agent("p12"))
 
 
 def test_the_flag_makes_a_pool_of_trips_that_name_no_agent(

@@ -1,4 +1,4 @@
-"""The shipped reward: it is what its recipe says, small, and the same whenever it is made."""
+"""The shipped reward: it matches its recipe, is small, and the recipe is reproducible."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ TINY = Recipe(
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(Recipe)])
-def test_the_file_was_made_by_the_recipe(field: str) -> None:
+def test_the_file_records_the_present_recipe(field: str) -> None:
     assert pretrained().made[field] == plain(Recipe())[field]
 
 
-def test_nothing_else_is_said_of_how_it_was_made() -> None:
+def test_the_file_records_nothing_but_the_recipe() -> None:
     assert set(pretrained().made) == {f.name for f in fields(Recipe)}
 
 
-def test_it_is_a_reward_of_four_aspects_that_fits_the_view() -> None:
+def test_it_has_four_aspects_and_fits_the_default_features() -> None:
     assert read(SHIPPED).kind == KIND == "reward"
     reward = pretrained()
     assert reward.aspects == ("place", "route", "manner", "time")
@@ -52,31 +52,31 @@ def test_it_is_a_reward_of_four_aspects_that_fits_the_view() -> None:
     assert reward.trip.n_heads >= 5
 
 
-def test_it_says_what_is_usual() -> None:
+def test_its_reference_has_finite_rewards_in_every_band_of_history() -> None:
     reference = pretrained().reference
     assert reference is not None
     for part in (reference.trips, reference.prefixes, reference.steps):
         assert part.shape[0] == len(BANDS) + 1
         assert part.shape[1] >= 100
         assert np.isfinite(part).all()
-    # The more past trips, the surer one's own are told from others'.
+    # The more past trips an agent has, the higher the reward of its own trips.
     place = reference.trips[:, :, 0].mean(axis=1)
     assert (np.diff(place[:3]) > 0).all()
     assert reference.noise > 0
 
 
-def test_it_is_small() -> None:
+def test_the_file_is_smaller_than_300_kB() -> None:
     assert SHIPPED.stat().st_size < 300_000
 
 
-def test_a_recipe_makes_the_same_bytes_again(tmp_path: Path) -> None:
+def test_a_recipe_makes_the_same_bytes_twice_and_its_file_can_be_used(tmp_path: Path) -> None:
     shares: list[float] = []
     for name in ("a", "b"):
         write_reward(tmp_path / name, pretrain(TINY, shares.append))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert read_reward(tmp_path / "a").made == plain(TINY)
     assert all(0 < s <= 1 for s in shares)
-    # One's own file serves as the shipped one does.
+    # A user's own file serves as the shipped one does.
     trips = city(people=1, days=10, seed=0).trips
     detector = Detector(reward=str(tmp_path / "a")).fit(trips[:-3])
     assert detector.reward_.made["towns"] == 1

@@ -1,4 +1,4 @@
-"""What a detector tells of how its reward was learned, for each kind of reward and out of a file."""
+"""The training history of a detector, for each kind of reward and after loading a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def trips() -> Trajectories:
     return city(people=4, days=14, seed=0).trips
 
 
-def test_a_shared_reward_that_went_on_tells_its_loss_in_every_iteration(trips: Trajectories, tmp_path: Path) -> None:
+def test_continued_learning_records_a_loss_for_every_iteration(trips: Trajectories, tmp_path: Path) -> None:
     mine, rest = trips.agent("p00"), trips.without("p00")
     one = Detector(iterations=3, sharing=FEW).fit(mine, population=rest)
     fleet = Detector(iterations=3, sharing=FEW).fit(trips)
@@ -32,7 +32,7 @@ def test_a_shared_reward_that_went_on_tells_its_loss_in_every_iteration(trips: T
         assert load(tmp_path / "m.astray").training_history_.equals(told.cast(pl.Float64))
 
 
-def test_the_shipped_reward_tells_what_its_file_records(trips: Trajectories, tmp_path: Path) -> None:
+def test_the_shipped_reward_has_the_history_of_its_file(trips: Trajectories, tmp_path: Path) -> None:
     alone = Detector().fit(trips.agent("p00"))
     assert alone.training_history_.equals(pretrained().history)
     went_on = Detector(iterations=2, sharing=FEW).fit(trips.agent("p00"), population=trips.without("p00"))
@@ -41,7 +41,7 @@ def test_the_shipped_reward_tells_what_its_file_records(trips: Trajectories, tmp
     assert Detector(reward=str(tmp_path / "r.safetensors")).fit(trips.agent("p00")).training_history_.height == 2
 
 
-def test_the_history_of_an_own_reward_includes_its_updates_and_is_saved(trips: Trajectories, tmp_path: Path) -> None:
+def test_an_update_adds_to_the_history_and_earlier_files_keep_theirs(trips: Trajectories, tmp_path: Path) -> None:
     own = Detector(preset="kdd19", iterations=3).fit(trips.agent("p00")[:10])
     assert own.training_history_.height == 3
     own.partial_fit(trips.agent("p00")[10:15])

@@ -535,7 +535,7 @@ def test_scoring_does_not_import_torch():
     code = """
 import sys
 import numpy as np
-import astray, astray.features.featurizer, astray.irl.world, astray.scoring.normality, astray.irl.posterior
+import astray, astray.features.featurizer, astray.irl.gps_demonstrator, astray.scoring.normality, astray.irl.posterior
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.scoring.segments import segments
 from astray.scoring.normality import calibrate, mean_normality, step_normality

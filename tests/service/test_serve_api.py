@@ -260,7 +260,7 @@ sys.exit(main(["serve", sys.argv[1]]))
         [sys.executable, "-c", code, str(tmp_path / "x")], capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 1
-    assert 'pip install "astray[serve]"' in ended.stderr
+    assert "pip install 'astray[serve]'" in ended.stderr
     assert not (tmp_path / "x").exists()
 
 

@@ -19,7 +19,7 @@ from astray.scoring.normality import trip_normality
 from astray_benchmark.contenders import TRIP_COLUMNS, Floats, Lesson, Person, Seconds, Strangers
 
 if TYPE_CHECKING:
-    from astray.model.estimator import Detector
+    from astray import Detector
 
     from astray import Detector
 

@@ -10,7 +10,8 @@ from typer import Option
 from astray.cli import options as o
 from astray.cli.console import leaving_at_once, progress, say
 from astray.core.atomic import check_target
-from astray.core.settings import Settings
+from astray.core.extras import require_extra
+from astray.core.settings import Settings, SettingsError
 
 
 @o.with_settings("iterations", "seed")
@@ -39,6 +40,9 @@ def command(
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
     check_target(output)
+    if settings.iterations == 0:
+        raise SettingsError("no reward is learned in 0 iterations", place="--iterations", remedy="give at least 1")
+    require_extra("learn", "learning a reward", "torch")
     from astray.model.pretrained import write_reward
     from astray.model.pretraining import Recipe, pretrain
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from astray.cli import options as o
 from astray.cli.console import say, tell
 from astray.cli.serve_token import tokens
-from astray.core.errors import AstrayError
+from astray.core.extras import require_extra
 from astray.core.settings import Remarks, Serving, Settings
 
 Folder = Annotated[
@@ -98,11 +98,5 @@ FURTHER = {"backup": backup, "token": tokens, "demo": demo}
 
 
 def needs_extra() -> None:
-    """Say what to install where the service's packages are missing."""
-    try:
-        import httptools  # noqa: F401
-        import msgspec  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise AstrayError(f"the service needs {error.name}", remedy='pip install "astray[serve]"') from error
+    """Refuses to start where a package of the service is missing, and says what to install."""
+    require_extra("serve", "the service", "httptools", "msgspec", "starlette", "uvicorn")

@@ -137,6 +137,10 @@ class InUseError(AstrayError, RuntimeError):
     """Another process is changing the file; nothing was changed here."""
 
 
+class MissingPackageError(AstrayError, ImportError):
+    """An optional package is not installed; the remedy is the line that installs it."""
+
+
 class ModelFileError(AstrayError, ValueError):
     """A model file cannot be read or written; an older file of that name is untouched."""
 

@@ -21,7 +21,7 @@ from astray.core.errors import AstrayError, DataError
 if TYPE_CHECKING:
     from astray.features.encoders import Encoder
     from astray.irl.counterfactuals import Counterfactual
-    from astray.irl.step_world import StepCounterfactual
+    from astray.irl.step_demonstrator import StepCounterfactual
     from astray.scoring.decisions import Threshold
 
 PREFIX = "ASTRAY_"
@@ -258,7 +258,11 @@ class Learning:
         metavar="FILE",
     )
     iterations: int | None = setting(
-        WHOLE, None, "Iterations of learning, where there are others to learn from.", POSITIVE, more="N of Algorithm 1."
+        WHOLE,
+        None,
+        "Iterations of learning, where there are others to learn from; 0 leaves the reward that ships as it is.",
+        NOT_NEGATIVE,
+        more="N of Algorithm 1.",
     )
 
 
@@ -298,7 +302,7 @@ class ItsOwn:
         "kdd19: the paper. By default own for a pool, shared for one agent.",
         _one_of("default", "shared", "own", "kdd19"),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
-        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 9, "
+        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 3, "
         "and N(tau) a plain mean.",
     )
     encoder: str | Encoder | None = setting(
@@ -315,7 +319,7 @@ class OwnReward:
     """How a reward of the agent's own is learned."""
 
     objective: str | None = setting(
-        TEXT, None, "step, or trajectory: the paper's Eq. 9.", _one_of("step", "trajectory")
+        TEXT, None, "step, or trajectory: the paper's Eq. 3.", _one_of("step", "trajectory")
     )
     heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
     networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)
@@ -326,7 +330,7 @@ class OwnReward:
         metavar="A,B,...",
         more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
         "``exchange``. Or functions of one's own (:data:`~astray.irl.counterfactuals.Counterfactual`, "
-        ":data:`~astray.irl.step_world.StepCounterfactual`), of which a saved model holds the names alone.",
+        ":data:`~astray.irl.step_demonstrator.StepCounterfactual`), of which a saved model holds the names alone.",
     )
     window: float | None = setting(
         NUMBER,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from astray.features.featurizer import Featurizer
 from astray.features.steps import Steps
 from astray.irl.actor import Actor
-from astray.irl.world import policy_states
+from astray.irl.gps_demonstrator import policy_states
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

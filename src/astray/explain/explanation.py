@@ -29,12 +29,13 @@ from astray.explain.step_words import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import Featurizer
 from astray.irl.actor import Actor
+from astray.irl.kdd19 import irl_ad
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.normality import step_normality
 from astray.scoring.segments import Segment, leaving
 
 if TYPE_CHECKING:
-    from astray.irl.step_world import StepWorld
+    from astray.irl.step_demonstrator import StepDemonstrator
     from astray.scoring.scores import Scores
 
 Array = NDArray[Any]
@@ -238,7 +239,7 @@ def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reas
     )
 
 
-def explain_steps(scores: Scores, bounds: Bounds, world: StepWorld) -> Explanation:
+def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:
     """The explanation of the one trajectory of states and actions in ``scores``: of each segment, its lowest step.
 
     ``world`` holds past runs to compare with.
@@ -280,7 +281,7 @@ def _explanation(
     for name, values in of_fixes.items():
         scored[name][chunk.row] = values
     eps, gamma, least = bounds
-    decision = decide(of.score <= eps, of.uncertainty, chunk.history, gamma=gamma, min_history=least)
+    decision = decide(irl_ad(of.score, eps), of.uncertainty, chunk.history, gamma=gamma, min_history=least)
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),

@@ -146,7 +146,8 @@ class Featurizer:
         """A featurizer centred on some fixes, with an empty memory; with an encoder of one's own, or by its name."""
         if not fixes.is_gps:
             raise DataError(
-                "these trajectories have no columns time, lat and lon", remedy="use a StepWorld for states and actions"
+                "these trajectories have no columns time, lat and lon",
+                remedy="use a StepDemonstrator for states and actions",
             )
         if not len(fixes):
             raise DataError("no trajectories were given", remedy="give at least one")

@@ -1,4 +1,4 @@
-"""The learned policy as plain arrays: it acts and rolls out without the training library."""
+"""The learned policy as plain arrays: it acts without torch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Actor:
     Attributes
     ----------
     state_mean, state_scale, action_mean, action_scale
-        States and actions are standardised by these.
+        Means and scales that standardise states and actions.
     hidden
         The widths of the hidden layers.
     theta
-        All parameters in one flat vector, as :class:`astray.irl.policy.GaussianPolicy` holds them: of each layer the
-        weight (outputs x inputs) and the bias, then one log standard deviation an action.
+        All parameters in one flat vector, in the order of :class:`astray.irl.policy.GaussianPolicy`: for each layer the
+        weight (outputs x inputs) and the bias, then one log standard deviation for each action.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Actor:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers ``theta`` must hold."""
+        """The length that ``theta`` must have."""
         return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes)) + len(self.action_mean)
 
     @property
@@ -57,7 +57,7 @@ class Actor:
         return np.asarray(self.action_scale * np.exp(self.theta[-len(self.action_mean) :]), np.float64)
 
     def mean(self, states: Array) -> NDArray[np.float64]:
-        """The mean action, in its own units, in each state (n, d)."""
+        """Returns the mean action in each state (n, d), in the units of the action."""
         h = ((states - self.state_mean) / self.state_scale).astype(np.float32)
         at = 0
         for layer, (n_in, n_out) in enumerate(pairwise(self.sizes)):
@@ -69,10 +69,10 @@ class Actor:
         return np.asarray(self.action_mean + self.action_scale * h, np.float64)
 
     def drive(self, states: Array, steps: int, interval: float, noise: Array) -> NDArray[np.float64]:
-        """The ways (n, steps + 1, 2) that GPS states (n, d) lead to when the policy acts for so many steps.
+        """Lets the policy act from GPS states (n, d) and returns the ways, (n, steps + 1, 2).
 
         The columns of a state are those of :class:`astray.irl.dynamics.Integrator`; ``noise`` (steps, n, 2) picks the
-        actions, 0 the mean ones.
+        actions; 0 picks the mean action.
         """
         now = states.astype(np.float64)
         way = [now[:, :2].copy()]

@@ -1,8 +1,8 @@
-"""The background: what might have been done instead. Its coverage decides what an anomaly is.
+"""The background: what the agent might have done instead. Its coverage decides what counts as an anomaly.
 
-Four sources, mixed by weight, all kept and used again: ``policy`` (the generator's rollouts, the paper's T_s),
-``explore`` (counterfactuals of the agent's own trips), ``population`` (other agents) and ``given`` (a background of
-one's own).
+It mixes four sources by weight, and keeps and reuses them: ``policy`` (the generator's rollouts, the paper's T_s),
+``explore`` (counterfactuals of the agent's own trips), ``population`` (other agents) and ``given`` (trajectories that
+the user made).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.irl.demonstrations import Rows
 from astray.irl.density import CloneDensity, fused_log_density
-from astray.irl.world import Rows
 
 Array = NDArray[Any]
 
@@ -28,7 +28,7 @@ LogDensity = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True)
 class Batch:
-    """Whole trajectories drawn for Eq. 9: their rows, and the log-density of each trajectory."""
+    """Trajectories drawn for Eq. 3 of the paper: their rows, and the log-density of each trajectory."""
 
     features: NDArray[np.float32]
     path: NDArray[np.int64]
@@ -36,16 +36,16 @@ class Batch:
 
 
 class Background:
-    """T_s of Algorithm 1, by source; memory is bounded by dropping a source's oldest trajectories.
+    """T_s of Algorithm 1, by source; a full source drops its oldest trajectories.
 
     Parameters
     ----------
     weights
-        How much of a draw comes from each source; a source that has nothing gives its share to the others.
+        The share of each source in a draw; the share of an empty source goes to the others.
     capacity
-        The most rows kept of a source.
+        The most rows that a source keeps.
     snapshots
-        How many past policies are kept to tell the density of the rollouts that they made.
+        How many past policies are kept to evaluate the density of their rollouts.
     """
 
     def __init__(self, weights: Mapping[str, float], capacity: int = 100_000, snapshots: int = 8) -> None:
@@ -62,14 +62,14 @@ class Background:
         self._clones: dict[str, CloneDensity] = {}
 
     def append(self, source: str, rows: Rows, density: LogDensity | None = None) -> None:
-        """T_s <- T_s with these trajectories; ``density`` tells the log density of actions under what made them."""
-        if not len(rows):
+        """Appends trajectories to a source, unless its weight is 0; ``density`` is the log-density of their actions."""
+        if not len(rows) or self.weights.get(source, 0.0) <= 0:
             return
         kept = [self.rows[source], rows] if source in self.rows else [rows]
         merged = Rows.concat(kept)
         if len(merged) > self.capacity:
             last_to_go = merged.path[len(merged) - self.capacity - 1]
-            # Whole trajectories leave; a single one longer than the capacity is cut at its start.
+            # Whole trajectories go; a single trajectory longer than the capacity loses its start.
             whole = merged.path > last_to_go
             merged = merged[whole if whole.any() else np.arange(len(merged)) >= len(merged) - self.capacity]
         self.rows[source] = merged
@@ -78,7 +78,7 @@ class Background:
         self._clones.pop(source, None)
 
     def refreshed(self, refresh: Callable[[Rows], Rows]) -> Background:
-        """The same background after the world has changed; counterfactuals are left to be imagined anew."""
+        """Returns the background with its features recomputed; the caller draws new counterfactuals."""
         new = Background(self.weights, self.capacity, self.policies.maxlen or 1)
         new.policies.extend(self.policies)
         new.rows = {source: refresh(rows) for source, rows in self.rows.items() if source != "explore"}
@@ -87,7 +87,7 @@ class Background:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each source that has something to give."""
+        """The share of each source that is not empty."""
         present = {s: self.weights.get(s, 0.0) for s in self.rows if self.weights.get(s, 0.0) > 0}
         total = sum(present.values())
         if total == 0:
@@ -97,7 +97,7 @@ class Background:
         return {s: w / total for s, w in present.items()}
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """The features of ``n`` single steps, mixed by weight; within a source every trajectory counts the same."""
+        """Draws the features of ``n`` steps, mixed by weight; within a source every trajectory counts the same."""
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
         return np.concatenate(
@@ -105,10 +105,10 @@ class Background:
         )
 
     def draw_paths(self, n: int, demonstrations: Rows, horizon: int, rng: np.random.Generator) -> Batch:
-        """``n`` trajectories mixed by weight, with demonstrations appended (Algorithm 2, lines 2-4), each with log q.
+        """Draws ``n`` trajectories, mixed by weight, and appends demonstrations (Algorithm 2, lines 2 and 4).
 
-        q is fused over everything that could have proposed a trajectory: each source by a behaviour clone of it, the
-        policy by its own density at every kept snapshot, the demonstrations by their clone.
+        q(tau) is a mixture over everything that could have proposed a trajectory: the policy has its own density at
+        every kept snapshot; the other sources and the demonstrations have the density of a behaviour clone.
         """
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
@@ -133,12 +133,12 @@ class Background:
 
 
 def take_paths(rows: Rows, n: int, horizon: int, rng: np.random.Generator) -> Rows:
-    """``n`` random trajectories, each cut to a random part of at most ``horizon`` steps."""
+    """Draws ``n`` trajectories, and from each a random part of at most ``horizon`` steps."""
     starts = np.searchsorted(rows.path, np.arange(rows.n_paths + 1))
     chosen = rng.integers(rows.n_paths, size=n)
     length = np.minimum(np.diff(starts)[chosen], horizon)
     begin = starts[chosen] + rng.integers(np.diff(starts)[chosen] - length + 1)
     index = np.concatenate([np.arange(b, b + m) for b, m in zip(begin, length, strict=True)])
     taken = rows[index]
-    # The same trajectory may have been drawn twice in a row: count by draw, not by neighbour.
+    # The same trajectory may have been drawn twice in a row: number by draw.
     return Rows(taken.features, np.repeat(np.arange(n), length), taken.states, taken.actions, taken.trip, taken.steps)

@@ -1,8 +1,8 @@
-"""Counterfactual trips: named ways in which a person's own trip could have gone wrong.
+"""Counterfactual trips: named ways in which a demonstrated trip could have gone wrong.
 
-The reward is a ratio against the background, so it becomes sensitive to what the background contains and blind to the
-rest. Each counterfactual changes one thing about a demonstrated path (its place, its route, its manner, its time) and
-says which points it changed; the others are as normal as before and do not count as background.
+The reward compares demonstrations with the background, so it detects what the background contains. Each counterfactual
+changes one thing about a demonstrated path (its place, route, manner or time) and returns which points it changed; the
+other points are still normal and do not count as background.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ Array = NDArray[Any]
 
 
 class Path(NamedTuple):
-    """One path: times, places, and the span of time in which it was changed (after the first, up to the second)."""
+    """A path: times, places, and the span of time that was changed (after the first time, up to the second)."""
 
     time: Array
     xy: Array
     changed: tuple[float, float]
 
 
-NEAR = 300.0  # metres: less is hardly another place
+NEAR = 300.0  # metres; a place nearer than this is the same place
 
-BORROW_WITHIN = 400.0  # metres between two trips that may be exchanged
+BORROW_WITHIN = 400.0  # metres; two trips that pass each other within this distance may be exchanged
 
 Counterfactual = Callable[[Array, Array, Trajectories, np.random.Generator], Path]
 
 
 def shift(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: the same trip elsewhere, 0.3 to 30 km away, at no preferred scale."""
+    """Place: moves the trip by 0.3 to 30 km, log-uniformly."""
     return _whole(time, xy + _toss(rng, np.exp(rng.uniform(np.log(NEAR), np.log(100 * NEAR)))))
 
 
 def rotate(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: the same start, another direction."""
+    """Place: turns the trip about its start."""
     return _whole(time, _turned(xy, xy[0], rng.uniform(0.15, 1.85) * np.pi))
 
 
 def transplant(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: the trip as it would be from another of the person's starts, or, where there is none, from anywhere."""
+    """Place: moves the trip to another start of the same agent or, if there is none, anywhere (:func:`shift`)."""
     starts = others.columns["xy"][others.offsets[:-1]]
     starts = starts[np.hypot(*(starts - xy[0]).T) > NEAR]
     if not len(starts):
@@ -56,7 +56,7 @@ def transplant(time: Array, xy: Array, others: Trajectories, rng: np.random.Gene
 
 
 def walk(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: a correlated random walk from the same start, with the trip's own speeds and a drawn persistence."""
+    """Place: replaces the trip by a correlated random walk with the same start and speeds, and a random persistence."""
     if len(xy) < 2:
         return _whole(time, xy)
     stride = np.hypot(*np.diff(xy, axis=0).T)
@@ -67,7 +67,7 @@ def walk(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator)
 
 
 def turn_off(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: from some point on, the rest of the trip goes another way."""
+    """Route: turns the rest of the trip about a random point."""
     i = _somewhere(len(xy), rng)
     bent = xy.copy()
     bent[i:] = _turned(xy[i:], xy[i], rng.choice([-1, 1]) * rng.uniform(0.15, 1.0) * np.pi)
@@ -75,13 +75,13 @@ def turn_off(time: Array, xy: Array, others: Trajectories, rng: np.random.Genera
 
 
 def borrow(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: where another of the person's own trips passes by, the trip leaves its way and follows that one."""
+    """Route: follows another trip of the same agent from where it passes by."""
     for _ in range(8):
         i, k, when, where = _near_another(xy, others, rng)
         if k is None:
             continue
         rest = where[k + 1 :]
-        # As long as both go the same way nothing has changed (and never does, if the trip drawn is this one).
+        # Nothing has changed while both go the same way (or ever, if the other trip is this trip).
         leaves = np.flatnonzero(np.hypot(*(rest[:, None] - xy).T).min(axis=0) >= BORROW_WITHIN)
         if len(leaves):
             times = np.r_[time[: i + 1], time[i] + (when[k + 1 :] - when[k])]
@@ -90,7 +90,7 @@ def borrow(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
 
 
 def detour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: a part of the trip bulges sideways and comes back."""
+    """Route: bends a part of the trip sideways and back."""
     n = len(xy)
     run = max(2, int(n * rng.uniform(0.15, 0.5)))
     if n < 4:
@@ -107,16 +107,18 @@ def detour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
 
 
 def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: the trip leaves its way along another of the person's own trips, and comes back to it.
+    """Route: follows another trip of the same agent for a while, and returns.
 
-    Where that other trip meets the way again, the trip goes on from there; where it does not, it turns round.
+    If the other trip meets the original way again, the trip continues from there; otherwise it turns round.
     """
     for _ in range(8):
         i, k, when, where = _near_another(xy, others, rng)
         if k is None or k + 1 >= len(where):
             continue
         rest, since = where[k + 1 :], when[k + 1 :] - when[k]
-        to_way = np.hypot(*(rest[:, None] - xy[i:]).T).T  # from each of its points to each that is still to come
+        to_way = np.hypot(
+            *(rest[:, None] - xy[i:]).T
+        ).T  # from each of its points to each remaining point of the original
         far = np.flatnonzero(to_way.min(axis=1) >= NEAR)
         if not len(far):
             continue
@@ -138,18 +140,18 @@ def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Gener
 
 
 def reverse(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: the same way, driven backwards."""
+    """Route: reverses the trip."""
     return _whole(time[0] + time[-1] - time[::-1], xy[::-1])
 
 
 def pace(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Manner: the same way, 1.5 to 4 times as fast or as slow."""
+    """Manner: makes the trip 1.5 to 4 times as fast or as slow."""
     factor = np.exp(rng.choice([-1, 1]) * rng.uniform(np.log(1.5), np.log(4.0)))
     return _whole(time[0] + (time - time[0]) * factor, xy)
 
 
 def stop(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Manner: a stop of 5 to 60 minutes on the way."""
+    """Manner: adds a stop of 5 to 60 minutes."""
     i = _somewhere(len(xy), rng)
     pause = np.exp(rng.uniform(np.log(300.0), np.log(3600.0)))
     later = np.r_[time[: i + 1], time[i:] + pause]
@@ -157,7 +159,7 @@ def stop(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator)
 
 
 def hour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Time: the same trip at another hour, on the same kind of day or another."""
+    """Time: moves the trip to another hour, and possibly another day of the week."""
     return _whole(time + 3600.0 * rng.uniform(2.0, 22.0) + 86_400.0 * rng.integers(0, 7), xy)
 
 
@@ -176,7 +178,7 @@ COUNTERFACTUALS: dict[str, Counterfactual] = {
     "hour": hour,
 }
 
-# Every counterfactual once; those that a detection needs most, more often.
+# Every counterfactual once; those that improve detection most come more often.
 DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace", "excursion")
 
 KINDS = {
@@ -195,11 +197,10 @@ def explore(
     rng: np.random.Generator,
     own: Mapping[str, Counterfactual] = MappingProxyType({}),
 ) -> tuple[Trajectories, NDArray[np.bool_]]:
-    """Draw ``n`` counterfactuals of random paths, each of a random one of ``names``, resampled to the interval.
+    """Draws ``n`` counterfactuals of random paths, each of a random one of ``names``, resampled to the interval.
 
-    ``own`` are further counterfactuals, by name.
-    Returns the paths, with the context (and the trip) of those that they were made of, and which of their points were
-    changed.
+    ``own`` are the user's own counterfactuals, by name. Returns the paths, with the context (and the trip) of their
+    originals, and a mask of the changed points.
     """
     known = {**COUNTERFACTUALS, **own}
     unknown = [name for name in names if name not in known]
@@ -227,12 +228,12 @@ def explore(
     start, end = np.array([p.changed for p in made]).T
     at = drawn.columns["time"]
     row = drawn.trajectory_of_row
-    # The step by which the turning point was reached is as normal as ever; a millisecond stands for rounding.
+    # The step that reaches the turning point is still normal; the millisecond allows for rounding.
     return drawn, (at > start[row] + 1e-3) & (at <= end[row] + 1e-3)
 
 
 def _check_path(name: str, path: Any) -> None:
-    """Refuse what an explorer of one's own gave, if it is no path."""
+    """Raises an error if one of the user's own counterfactuals returned something that is not a path."""
     fits = isinstance(path, Path) and np.shape(path.xy) == (len(path.time), 2) and len(path.time) > 0
     fits = fits and bool(np.isfinite(path.time).all() and np.isfinite(path.xy).all())
     if not fits or (np.diff(path.time) < 0).any():
@@ -243,7 +244,7 @@ def _check_path(name: str, path: Any) -> None:
 
 
 def _near_another(xy: Array, others: Trajectories, rng: np.random.Generator) -> tuple[int, int | None, Array, Array]:
-    """A point of the way, and the nearest one of another trip with its times and places; None if that is far away."""
+    """Draws a point and another trip; returns it, the nearest point of that trip (None if far), times, places."""
     j = int(rng.integers(len(others)))
     rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
     where = others.columns["xy"][rows]
@@ -258,7 +259,7 @@ def _whole(time: Array, xy: Array) -> Path:
 
 
 def _somewhere(n: int, rng: np.random.Generator) -> int:
-    """A point of the path, not near its ends where it has a middle, and never its last."""
+    """Draws a point of the path that is not near its ends, if possible, and never the last."""
     return min(int(n * rng.uniform(0.1, 0.8)), max(n - 2, 0))
 
 

@@ -1,4 +1,4 @@
-"""Densities of what proposed a trajectory: the q(tau) of the importance weights in Eq. 9."""
+"""Densities of trajectories: the q(tau) of the importance weights in Eq. 3 of the paper."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = NDArray[Any]
 class CloneDensity:
     """A behaviour clone: actions as a Gaussian around a linear function of the state, by least squares.
 
-    It gives a sound density to what has none of its own (demonstrations, other people, counterfactuals), as guided cost
-    learning does (Finn et al. 2016): with it in the mixture, a demonstration that the policy would hardly ever propose
-    no longer gets an enormous weight.
+    It gives a density to trajectories that no known policy proposed (demonstrations, other people, counterfactuals), as
+    guided cost learning does (Finn et al. 2016). With it in the mixture, a demonstration that the policy would hardly
+    ever propose does not get an enormous weight.
 
     >>> rng = np.random.default_rng(0)
     >>> states = rng.normal(size=(500, 1))
@@ -34,7 +34,7 @@ class CloneDensity:
 
     @classmethod
     def fit(cls, states: Array, actions: Array) -> CloneDensity:
-        """Fit to rows of states and actions."""
+        """Fits the clone to rows of states and actions."""
         mean, scale = states.mean(axis=0), states.std(axis=0)
         scale = np.where(scale > 1e-9, scale, 1.0)
         x = _design(states, mean, scale)
@@ -46,15 +46,15 @@ class CloneDensity:
         return cls(weights, mean, scale, np.linalg.inv(root), log_norm)
 
     def log_prob(self, states: Array, actions: Array) -> NDArray[np.float64]:
-        """The log density of each action in its state."""
+        """Returns the log-density of each action in its state."""
         rest = actions - _design(states, self.mean, self.scale) @ self.weights
         return np.asarray(-0.5 * np.square(rest @ self.whiten.T).sum(axis=1) - self.log_norm)
 
 
 def fused_log_density(log_densities: Array, shares: Array) -> NDArray[np.float64]:
-    """log sum_m share_m q_m(tau): what a trajectory's density is when several proposals were mixed.
+    """Returns log sum_m share_m q_m(tau), the log-density of trajectories that a mixture of proposals generated.
 
-    The balance heuristic of multiple importance sampling (Veach and Guibas 1995). ``log_densities`` is
+    This is the balance heuristic of multiple importance sampling (Veach and Guibas 1995). ``log_densities`` is
     (trajectories, proposals).
     """
     with np.errstate(divide="ignore"):

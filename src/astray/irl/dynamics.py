@@ -1,4 +1,4 @@
-"""Dynamics: the worlds a policy acts in - moving on the earth, a Gymnasium environment, a fitted model."""
+"""Dynamics: the environments that a policy acts in: motion on the earth, a Gymnasium environment, a fitted model."""
 
 from __future__ import annotations
 
@@ -17,41 +17,40 @@ Mask = NDArray[np.bool_]
 
 
 class Dynamics(Protocol):
-    """A world: where trajectories begin, and how a state follows a state and an action.
+    """An environment: where trajectories begin, and which state follows a state and an action.
 
-    States are rows (n x d), actions are rows (n x a). A world may remember where its n trajectories are, so
-    ``step`` is called with the states that ``reset`` or the last ``step`` returned, in their order.
+    States are rows (n x d), actions are rows (n x a). An environment may keep the state of its n trajectories, so
+    ``step`` must get the states that ``reset`` or the last ``step`` returned, in their order.
     """
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n first states (n, d)."""
+        """Draws n initial states (n, d)."""
         ...
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """The next states (n, d), and which trajectories live on; the others ended with this step."""
+        """Returns the next states (n, d), and a mask of the trajectories that did not end with this step."""
         ...
 
 
 class Integrator:
-    """GPS: the next location is the location plus velocity times the interval.
+    """The dynamics of GPS trips: the next location is the location plus velocity times the interval.
 
-    The columns of a state are ``x, y`` (metres), ``x0, y0`` (where the trip began), ``elapsed`` (seconds
-    since then) and any context, which is carried along unchanged. An action is a velocity in m/s. No
-    trajectory ends by itself.
+    The columns of a state are ``x, y`` (metres), ``x0, y0`` (where the trip began), ``elapsed`` (seconds since then)
+    and any context, which does not change. An action is a velocity in m/s. No trajectory ends by itself.
 
     Parameters
     ----------
     starts
-        States (rows x 5 or more) from which resets are drawn uniformly: the trips' first states, and states
-        in their middle where rollouts should begin there too.
+        States (rows x 5 or more) from which initial states are drawn: first states of trips, and states in the
+        middle of trips if rollouts should begin there too.
     interval
-        Seconds a step.
+        The duration of a step in seconds.
 
     Examples
     --------
-    >>> world = Integrator([[0.0, 0.0, 0.0, 0.0, 0.0, 7.0]], interval=30.0)
+    >>> dynamics = Integrator([[0.0, 0.0, 0.0, 0.0, 0.0, 7.0]], interval=30.0)
     >>> rng = np.random.default_rng(0)
-    >>> states, alive = world.step(world.reset(1, rng), np.array([[1.0, -2.0]]), rng)
+    >>> states, alive = dynamics.step(dynamics.reset(1, rng), np.array([[1.0, -2.0]]), rng)
     >>> states.tolist(), alive.tolist()
     ([[30.0, -60.0, 0.0, 0.0, 30.0, 7.0]], [True])
     """
@@ -71,11 +70,11 @@ class Integrator:
             raise DataError(f"the interval is {interval}", remedy="give a positive number of seconds")
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n of the starts, with replacement."""
+        """Draws n of the starts, with replacement."""
         return self.starts[rng.integers(len(self.starts), size=n)]
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """Move for one interval."""
+        """Moves for one interval."""
         moved = states.copy()
         moved[:, :2] += actions * self.interval
         moved[:, 4] += self.interval
@@ -83,27 +82,26 @@ class Integrator:
 
 
 class GymDynamics:
-    """A Gymnasium vector environment as a world; its own rewards are ignored.
+    """The dynamics of a Gymnasium vector environment; its rewards are ignored.
 
-    WARNING: variable horizon. An episode's end, be it termination or truncation, ends the trajectory. What
-    the environment does with that slot afterwards (automatic resets of any mode) never shows: its state stays
-    at the last one of the trajectory, and it stays ended until the next ``reset``.
+    WARNING: variable horizon. Termination and truncation both end a trajectory. Automatic resets of any mode do not
+    show afterwards: the trajectory keeps its last state, and stays ended until the next ``reset``.
 
     Parameters
     ----------
     env
-        A function that makes a vector environment of n copies, or one vector environment, for its own n only.
+        A function that makes a vector environment of n copies, or one vector environment with a fixed n.
         Observations and actions must be arrays (``Box``).
 
     Examples
     --------
     >>> import gymnasium
-    >>> world = GymDynamics(lambda n: gymnasium.make_vec("Pendulum-v1", n, vectorization_mode="sync"))
+    >>> dynamics = GymDynamics(lambda n: gymnasium.make_vec("Pendulum-v1", n, vectorization_mode="sync"))
     >>> rng = np.random.default_rng(0)
-    >>> states, alive = world.step(world.reset(4, rng), np.zeros((4, 1)), rng)
+    >>> states, alive = dynamics.step(dynamics.reset(4, rng), np.zeros((4, 1)), rng)
     >>> states.shape, alive.tolist()
     ((4, 3), [True, True, True, True])
-    >>> world.close()
+    >>> dynamics.close()
     """
 
     def __init__(self, env: Callable[[int], Any] | Any) -> None:
@@ -113,7 +111,7 @@ class GymDynamics:
         self._alive: Mask | None = None
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Begin n new episodes, seeded from ``rng``."""
+        """Begins n new episodes, seeded from ``rng``."""
         if self._make is not None and (self._env is None or self._env.num_envs != n):
             self.close()
             self._env = self._make(n)
@@ -129,19 +127,19 @@ class GymDynamics:
         return self._rows(observations)
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """One step of every environment; actions are clipped to the action space on their way in."""
+        """Steps every environment once; actions are clipped to the action space."""
         if self._alive is None:
             raise DataError("the environment has not been reset", remedy="call reset(n, rng) before step")
         space, autoreset = self._env.action_space, self._autoreset
         if autoreset == "DISABLED" and self._finished.any():
-            # Without automatic resets a finished episode must not be stepped: it is begun anew, unseen.
+            # Without automatic resets a finished episode must not be stepped: it is reset unseen.
             self._env.reset(options={"reset_mask": self._finished})
         inside = np.clip(actions.reshape(space.shape), space.low, space.high).astype(space.dtype)
         observations, _, terminated, truncated, info = self._env.step(inside)
         self._finished = np.asarray(terminated) | np.asarray(truncated)
         following = self._rows(observations)
         if autoreset == "SAME_STEP":
-            # The observation is the next episode's first; the episode's own last one is put aside.
+            # The observation is the first of the next episode; the last one of this episode is in the info.
             for i in np.flatnonzero(self._finished):
                 following[i] = np.ravel(info["final_obs"][i])
         following = np.where(self._alive[:, None], following, states)
@@ -149,7 +147,7 @@ class GymDynamics:
         return following, self._alive.copy()
 
     def close(self) -> None:
-        """Let go of the environment, if it was made here."""
+        """Closes the environment, if this object made it."""
         if self._make is not None and self._env is not None:
             self._env.close()
             self._env = self._alive = None
@@ -174,22 +172,21 @@ class GymDynamics:
 
 
 class LearnedDynamics:
-    """A world fitted to demonstrations, for when nothing is known about the true one; made by :meth:`fit`.
+    """Dynamics fitted to demonstrations, for environments that are unknown; made by :meth:`fit`.
 
-    The standardised difference of successive states is a ridge regression on the state, the action and random
-    Fourier features of both (Rahimi & Recht 2007), plus Gaussian noise with the covariance of the held-out
-    residuals. The fit is a closed form; on Pendulum it predicts better than a (64, 64) network trained ten
-    times as long, and away from the data Fourier features stay bounded where polynomials explode. States and
-    actions are clipped to the demonstrated range and a margin around it, so rollouts of any length stay
-    finite. No trajectory ends by itself.
+    The standardised difference of successive states is a ridge regression on the state, the action and random Fourier
+    features of both (Rahimi & Recht 2007), plus Gaussian noise with the covariance of the held-out residuals. The fit
+    is a closed form; on Pendulum it predicts better than a (64, 64) network trained ten times as long, and away from
+    the data Fourier features stay bounded where polynomials explode. States and actions are clipped to the demonstrated
+    range and a margin around it, so rollouts of any length stay finite. No trajectory ends by itself.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> actions = rng.normal(size=(40, 30, 1))
     >>> states = np.cumsum(0.1 * actions, axis=1) - 0.1 * actions  # s' = s + 0.1 a
-    >>> world = LearnedDynamics.fit(Trajectories.from_steps(list(states), list(actions)), rng)
-    >>> world.predict(np.array([[0.2]]), np.array([[1.0]])).round(3).tolist()
+    >>> dynamics = LearnedDynamics.fit(Trajectories.from_steps(list(states), list(actions)), rng)
+    >>> dynamics.predict(np.array([[0.2]]), np.array([[1.0]])).round(3).tolist()
     [[0.3]]
     """
 
@@ -221,7 +218,7 @@ class LearnedDynamics:
         n_folds: int = 5,
         most: int = 50_000,
     ) -> LearnedDynamics:
-        """Fit to the columns ``state`` and ``action`` of demonstrations.
+        """Fits dynamics to the columns ``state`` and ``action`` of demonstrations.
 
         Parameters
         ----------
@@ -230,13 +227,13 @@ class LearnedDynamics:
         rng
             Draws the Fourier features.
         n_features
-            How many Fourier features stand beside the state and the action themselves.
+            The number of Fourier features beside the state and the action themselves.
         margin
-            How far beyond the demonstrated range a state or action may go, as a fraction of that range.
+            The distance that a state or action may go beyond the demonstrated range, as a fraction of that range.
         n_folds
-            The ridge penalty is the one that predicts best on held-out parts, so many of them.
+            The number of folds for choosing the ridge penalty that predicts held-out folds best.
         most
-            Of more transitions than this, so many are drawn: memory does not grow with them.
+            The most transitions to fit to; of more, a random sample is drawn to bound memory.
         """
         for name in ("state", "action"):
             if name not in demonstrations.columns:
@@ -274,17 +271,17 @@ class LearnedDynamics:
         )
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n of the demonstrations' first states, with replacement."""
+        """Draws n of the demonstrations' first states, with replacement."""
         return self.starts[rng.integers(len(self.starts), size=n)]
 
     def predict(self, states: Array, actions: Array) -> Array:
-        """The expected next states, before noise and clipping."""
+        """Returns the expected next states, before noise and clipping."""
         pairs = np.clip(np.concatenate([states, actions], axis=1), self.lower, self.upper)
         following: Array = states + self._drift + self._features(pairs) @ self._coefficients
         return following
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """Draw the next states."""
+        """Draws the next states."""
         following = self.predict(states, actions)
         following += rng.standard_normal(following.shape) @ self._noise.T
         d = following.shape[1]
@@ -292,7 +289,7 @@ class LearnedDynamics:
 
 
 class _FourierFeatures:
-    """1, the standardised inputs z, and sqrt(2) cos(z w + b) at frequencies w drawn once."""
+    """Features 1, the standardised inputs z, and sqrt(2) cos(z w + b) with frequencies w drawn once."""
 
     # Their kernel is a Gaussian of this width times sqrt(number of inputs): wide, as one step changes little.
     WIDTH = 3.0
@@ -313,16 +310,16 @@ class _FourierFeatures:
 
 
 def standard_scale(rows: Array) -> Array:
-    """The standard deviation of each column; 1 for a column that never changes."""
+    """Returns the standard deviation of each column; 1 for a column that never changes."""
     scale = rows.std(axis=0)
     return np.where(scale > 1e-12 * np.abs(rows).max(axis=0), scale, 1.0)  # less is rounding
 
 
 def _ridge(features: Array, targets: Array, n_folds: int) -> tuple[Array, Array]:
-    """Ridge regression, its penalty chosen on held-out folds; the coefficients and the held-out residuals.
+    """Fits a ridge regression with the penalty that predicts held-out folds best; returns coefficients and residuals.
 
-    The folds are runs of neighbouring rows: rows of one trajectory resemble each other, so scattered folds
-    would let each row be predicted by its neighbours and choose too small a penalty.
+    The folds are runs of neighbouring rows. Rows of one trajectory resemble each other, so scattered folds would let
+    neighbours predict each row, and choose too small a penalty.
     """
     penalties = 10.0 ** np.arange(-8.0, 1.0)
     folds = [slice(*ends) for ends in pairwise(np.linspace(0, len(features), n_folds + 1).astype(int))]

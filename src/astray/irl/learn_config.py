@@ -1,8 +1,4 @@
-"""How the reward and the policy are learned, as data: the default, which measures best, and the paper's settings.
-
-What goes beyond the paper is a field of :class:`LearnConfig` with the paper's value in the preset :data:`KDD19`.
-Nothing here needs the training library.
-"""
+"""The settings of learning, as frozen dataclasses. The paper's own are :data:`astray.irl.kdd19.KDD19`."""
 
 from __future__ import annotations
 
@@ -11,19 +7,19 @@ from dataclasses import dataclass, replace
 from astray.core.errors import DataError
 from astray.irl.counterfactuals import DEFAULT_EXPLORERS, KINDS
 
-ONLY_ASPECT = "behaviour"  # what a reward of one aspect is asked about
+ONLY_ASPECT = "behaviour"  # the name of the aspect where there is only one
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """The shape of the reward and what is believed of it before any data."""
+    """The shape of the reward network, and its prior."""
 
-    hidden: tuple[int, ...] = (64, 16)  # the trunk's layers
-    heads: int = 10  # K, the heads of each network, in each aspect
-    networks: int = 1  # fully independent networks; heads=1 with networks=M is the paper's Section 4.1.1
+    hidden: tuple[int, ...] = (64, 16)  # widths of the shared layers
+    heads: int = 10  # K, the heads of each network, for each aspect
+    networks: int = 1  # independent networks; heads=1 with networks=K is the ensemble of the paper's Section 4.1.1
     prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
-    initial_variance: float | None = None  # of the first weights; None: 1 / fan-in
-    random_prior: float = 0.0  # weight of a fixed random network added to each head (Osband et al. 2018); 0: none
+    initial_variance: float | None = None  # of the initial weights; None: 1 / fan-in
+    random_prior: float = 0.0  # weight of a fixed random network that is added to each head (Osband et al. 2018)
 
 
 @dataclass(frozen=True)
@@ -31,17 +27,17 @@ class TRPOConfig:
     """The settings of TRPO."""
 
     max_kl: float = 0.01  # delta: the trust region, a bound on the mean KL(old || new) of one improvement
-    discount: float = 0.99  # gamma: what a reward is worth when it comes one step later
+    discount: float = 0.99  # gamma: the value of a reward that comes one step later
     gae_lambda: float = 0.95  # lambda: 0 trusts the critic, 1 trusts the sampled return
     entropy_bonus: float = 0.0  # weight of the policy's entropy beside the normalised advantage
-    bootstrap: bool = True  # a trajectory cut at its length goes on in value; False: nothing follows
-    fisher_rows: int = 1280  # rows the Fisher matrix is averaged over (every k-th), or all if they are fewer
+    bootstrap: bool = True  # the critic values what follows a trajectory that was cut at its length; False: 0
+    fisher_rows: int = 1280  # rows that the Fisher matrix is averaged over (every k-th), or all if they are fewer
     cg_iterations: int = 10  # conjugate-gradient iterations for the natural gradient
     cg_damping: float = 0.1  # added to the diagonal of the Fisher matrix
-    line_search_steps: int = 10  # step lengths tried before the policy is left as it was
+    line_search_steps: int = 10  # step lengths to try before the policy stays as it was
     line_search_shrink: float = 0.8  # factor from one step length to the next
     critic_hidden: tuple[int, ...] = (64, 64)  # widths of the value network's hidden layers
-    critic_rounds: int = 3  # Gauss-Newton steps of the critic, each on other rows
+    critic_rounds: int = 3  # Gauss-Newton steps of the critic, each on different rows
     critic_rows: int = 1280  # rows of one such step (every k-th), or all if they are fewer
     critic_cg_iterations: int = 8  # conjugate-gradient iterations of one such step
     critic_damping: float = 0.1  # added to the diagonal of the critic's Gauss-Newton matrix
@@ -58,30 +54,30 @@ class TRPOConfig:
 
 @dataclass(frozen=True)
 class LearnConfig:
-    """How the reward and the policy are learned. The defaults are what measures best; KDD19 is the paper."""
+    """The settings of learning a reward and a policy. The defaults gave the best scores in our measurements."""
 
     reward: RewardConfig = RewardConfig()
     policy: TRPOConfig = TRPOConfig()
     iterations: int = 30  # N of Algorithm 1
-    updates: int = 25  # J of Algorithm 2: reward gradient steps an iteration
-    objective: str = "step"  # 'step': the discriminator form; 'trajectory': Eq. 9
-    temperature: float | None = None  # of the trajectory weights; None: the horizon; 1: Eq. 9 as printed
-    all_heads: bool = True  # update every head each time, each on its own bootstrap; False: only the sampled one
+    updates: int = 25  # J of Algorithm 2: gradient steps of the reward in each iteration
+    objective: str = "step"  # 'step': discriminate single steps; 'trajectory': Eq. 3 of the paper
+    temperature: float | None = None  # of the weights in Eq. 3; None: the horizon; 1: as printed
+    all_heads: bool = True  # update every head in each iteration, each on its own bootstrap; False: the sampled one
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
-    horizon: int = 50  # steps of a rollout, and of the parts of trajectories that Eq. 9 sums over
-    rollouts: int = 64  # trajectories that the policy makes an iteration; 0: no policy
-    clone_updates: int = 300  # gradient steps that first make the policy imitate the demonstrations
+    horizon: int = 50  # the most steps of a rollout, and of the parts of trajectories that Eq. 3 sums over
+    rollouts: int = 64  # trajectories that the policy generates in each iteration; 0: no policy
+    clone_updates: int = 300  # gradient steps of behavioural cloning before the first rollout
     aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all
     weights: tuple[tuple[str, float], ...] = (("policy", 0.2), ("explore", 1.0), ("population", 4.0))
-    explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # which counterfactuals, repeated as often as they are to weigh
+    explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # counterfactuals; one that is named twice weighs twice as much
     waves: int = 32  # random Fourier features of states and actions; 0: none
-    imagined: int = 400  # counterfactual trips of each aspect
+    imagined: int = 400  # counterfactual trips for each aspect
     capacity: int = 100_000  # rows kept of each source of the background
-    missing: float = 0.25  # share of the rows from which a group of features that may be missing is hidden
-    held_out: float = 0.2  # share of the demonstrations that no head learns from: they say when to stop
-    patience: int = 10  # iterations without a better held-out score before stopping
+    missing: float = 0.25  # share of the rows in which a group of features that may be missing is hidden
+    held_out: float = 0.2  # share of the demonstrations that no head learns from; they decide when to stop
+    patience: int = 10  # iterations without a lower held-out loss before learning stops
 
     def __post_init__(self) -> None:
         if self.objective not in ("step", "trajectory"):
@@ -96,24 +92,11 @@ class LearnConfig:
             )
 
 
-KDD19 = LearnConfig(
-    reward=RewardConfig(prior_variance=0.1, initial_variance=0.1),
-    iterations=100,
-    objective="trajectory",
-    temperature=1.0,
-    all_heads=False,
-    aspects=False,
-    clone_updates=0,
-    weights=(("policy", 1.0),),
-    waves=0,
-    held_out=0.0,
-    patience=100,
-)
-
 TRIPS = LearnConfig(
-    # Agents, of which there are few, are what the prior counts against: it must not be wide.
+    # The prior counts against the number of agents, which is small: it must be narrow.
     reward=RewardConfig(heads=2, networks=5, prior_variance=1.0),
-    # Where an agent is, is told by where others are: places that nobody goes to would teach to trust every street.
+    # Other agents teach the aspect of place: counterfactuals in places where nobody goes would teach the reward to
+    # trust every street.
     explorers=tuple(name for name in DEFAULT_EXPLORERS if name not in KINDS["place"]),
     iterations=60,
     rollouts=0,
@@ -121,27 +104,25 @@ TRIPS = LearnConfig(
     held_out=0.1,
     patience=20,
 )
-"""How the reward of whole trips is learned: a row is a trip, told from others' and from counterfactuals."""
+"""The settings for the reward of whole trips, where a row is a trip."""
 
 POOL = replace(
     TRIPS,
-    # There need not be anybody else to tell a pool from: where it goes is told from where it does not.
+    # A pool may have no other agents to compare with: counterfactuals of place take their part.
     explorers=DEFAULT_EXPLORERS,
     batch_rows=256,
     patience=10,
 )
-"""How a reward of whole trips goes on learning from one pool of agents."""
+"""The settings with which a reward of whole trips continues to learn from one pool of agents."""
 
 STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
-"""How the reward of steps is learned from many agents: without a policy, for each would need its own."""
-
-PRESETS = {"default": LearnConfig(), "shared": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}
+"""The settings for the reward of steps of many agents: without a policy, because each agent would need its own."""
 
 
 def explorers_of(config: LearnConfig) -> dict[str, tuple[str, ...]]:
-    """The aspects of the reward, each with its counterfactuals.
+    """Returns the aspects of the reward, each with its counterfactuals.
 
-    The first aspect is where an agent is and who it could be: other agents and the policy belong to its background.
+    The first aspect, place, also has other agents and the policy in its background.
 
     >>> explorers_of(LearnConfig(explorers=("shift", "pace", "stop")))
     {'place': ('shift',), 'manner': ('pace', 'stop')}

@@ -1,4 +1,4 @@
-"""A small tanh network as natural-gradient methods want it: one flat vector of parameters, cheap Jacobian products."""
+"""A small tanh network for natural-gradient methods: one flat parameter vector, cheap products with the Jacobian."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Layers = list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class MLP:
-    """A tanh network whose parameters are one flat vector, as natural-gradient methods want them.
+    """A tanh network whose parameters are one flat vector.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class MLP:
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
 
     def initial(self, rng: np.random.Generator, dtype: torch.dtype, output_gain: float = 0.01) -> Tensor:
-        """Glorot-uniform weights and zero biases; a small ``output_gain`` makes the first outputs small."""
+        """Draws Glorot-uniform weights and zero biases; a small ``output_gain`` makes the first outputs small."""
         theta = torch.zeros(self.n_parameters, dtype=dtype)
         layers = self.layers(theta)
         for i, (weight, _) in enumerate(layers):
@@ -49,7 +49,7 @@ class MLP:
         return theta
 
     def layers(self, theta: Tensor) -> Layers:
-        """The weight (outputs x inputs) and bias of each layer, as views of the flat vector."""
+        """Returns the weight (outputs x inputs) and bias of each layer, as views of the flat vector."""
         layers, at = [], 0
         for fan_in, fan_out in pairwise(self.sizes):
             end = at + fan_in * fan_out
@@ -58,11 +58,11 @@ class MLP:
         return layers
 
     def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        """The outputs (..., outputs) for inputs (..., inputs); torch can differentiate them."""
+        """Returns the outputs (..., outputs) for inputs (..., inputs); torch can differentiate them."""
         return forward(self.layers(theta), inputs)
 
     def linearise(self, theta: Tensor, inputs: Tensor) -> Linearised:
-        """The outputs for rows of inputs, together with cheap products with the Jacobian."""
+        """Returns the outputs for rows of inputs, with cheap products with the Jacobian."""
         layers = self.layers(theta)
         hidden = [inputs]
         for weight, bias in layers[:-1]:
@@ -71,7 +71,7 @@ class MLP:
 
 
 def forward(layers: Layers, inputs: Tensor) -> Tensor:
-    """The outputs of layers of weights and biases: tanh inside, the last one linear."""
+    """Returns the outputs of layers of weights and biases: tanh layers, then a linear one."""
     h = inputs
     for weight, bias in layers[:-1]:
         h = linear(h, weight, bias).tanh_()
@@ -94,14 +94,14 @@ class Linearised:
         self._slopes = [torch.addcmul(h.new_ones(()), h, h, value=-1.0) for h in hidden[1:]]  # tanh' = 1 - h^2
 
     def every(self, k: int) -> Linearised:
-        """The same at every k-th row."""
+        """Returns the same network at every k-th row."""
         if k == 1:
             return self
         hidden = [h[::k].contiguous() for h in self._hidden]
         return Linearised(self._net, self._layers, hidden, self.output[::k])
 
     def jvp(self, direction: Tensor) -> Tensor:
-        """J v: how the outputs change when the parameters move along ``direction``."""
+        """Returns J v: the change of the outputs when the parameters move along ``direction``."""
         moves = self._net.layers(direction)
         tangent = linear(self._hidden[0], *moves[0])  # the inputs do not move
         for i in range(1, len(moves)):
@@ -111,14 +111,14 @@ class Linearised:
         return tangent
 
     def vjp(self, cotangent: Tensor) -> Tensor:
-        """J^T u: the gradient by the parameters of the outputs' inner product with ``cotangent``."""
+        """Returns J^T u: the gradient of the inner product of outputs and ``cotangent`` by the parameters."""
         gradient = torch.empty(self._net.n_parameters, dtype=cotangent.dtype)
         slots = self._net.layers(gradient)
         u = cotangent
         for i in range(len(slots) - 1, -1, -1):
             by_weight, by_bias = slots[i]
             h = self._hidden[i]
-            # u^T h either way; BLAS is several times faster with the narrow factor first.
+            # Both branches compute u^T h; BLAS is several times faster with the narrow factor first.
             if u.shape[1] < h.shape[1]:
                 torch.mm(u.T, h, out=by_weight)
             else:

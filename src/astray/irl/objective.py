@@ -1,46 +1,56 @@
-"""What the reward is trained to do: Eq. 9 on whole trajectories, or its discriminator form on single steps.
+"""The loss of single steps: the reward as a discriminator between demonstrations and background.
 
-Both return one loss a head, to be minimised, and report how the estimate fares. Shapes: rewards and returns are
-(rows or trajectories, heads); weights of demonstrations are bootstrap weights of the same shape.
+The paper's loss of whole trajectories is in :mod:`astray.irl.kdd19`. Shapes: rewards and returns are (rows or
+trajectories, heads); the weights of demonstrations are bootstrap weights of the same shape.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from astray.irl.kdd19 import Evidence
+    from astray.irl.learn_config import LearnConfig
+    from astray.irl.reward import RewardHeads
 
 
 class Loss(NamedTuple):
-    """One loss a head, and what is worth watching."""
+    """A loss for each head, and two measures of how good the estimate is."""
 
     per_head: Tensor
-    gap: Tensor  # demonstrations' mean reward over that of the background
+    gap: Tensor  # the mean reward of the demonstrations minus that of the background
     effective_sample_size: Tensor  # of the background's importance weights, as a share of the batch
 
+    @classmethod
+    def total(cls, losses: Sequence[Loss]) -> Loss:
+        """Adds the losses of several aspects; the measures stand side by side."""
+        import torch
 
-def trajectory_loss(
-    demonstration_returns: Tensor,
-    background_returns: Tensor,
-    log_q: Tensor,
-    demonstration_weights: Tensor | None = None,
-    temperature: float = 1.0,
-) -> Loss:
-    """The negative log-likelihood whose gradient is Eq. 9, with log Z estimated by importance sampling.
+        return cls(
+            torch.stack([loss.per_head for loss in losses]).sum(dim=0),
+            torch.stack([loss.gap.mean().double() for loss in losses]),
+            torch.stack([loss.effective_sample_size.mean().double() for loss in losses]),
+        )
 
-    ``log Z ~ log mean_j exp(R(tau_j)) / q(tau_j)``: the gradient of the log-sum-exp is the self-normalised sum
-    ``sum_j (w_j / W) dR(tau_j)`` of Eq. 9, and nothing leaves the log domain. ``log_q`` is the log-density of each
-    background trajectory (demonstrations that were appended included) under the mixture of everything that proposed
-    it. ``temperature`` divides the exponent: at 1 this is Eq. 9; at the horizon the weights no longer collapse on one
-    trajectory, at the price of a bias.
-    """
-    log_w = (background_returns - log_q[:, None]) / temperature
-    log_z = temperature * (torch.logsumexp(log_w, dim=0) - torch.log(torch.tensor(float(len(log_w)))))
-    demonstrated = _weighted_mean(demonstration_returns, demonstration_weights)
-    gap = demonstrated - background_returns.mean(dim=0)
-    return Loss(log_z - demonstrated, gap.detach(), effective_sample_size(log_w))
+
+def step_estimate(reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator) -> Loss:
+    """Samples steps of the demonstrations and of each background, and returns the sum of their losses."""
+    import torch
+
+    n, demonstrations = config.batch_rows, evidence.demonstrations
+    chosen = demonstrations.draw(n, rng)
+    drawn = [background.draw_rows(n, rng) for background in evidence.backgrounds.values()]
+    features = np.concatenate([demonstrations.features[chosen], *drawn])
+    rewards = reward(torch.from_numpy(hide_groups(features, evidence.groups, config.missing, rng)))
+    own, *others = rewards.split(n)
+    weights = evidence.bootstrap[demonstrations.trip[chosen]]
+    return Loss.total([step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)])
 
 
 def step_loss(
@@ -48,29 +58,41 @@ def step_loss(
     background_rewards: Tensor,
     demonstration_weights: Tensor | None = None,
 ) -> Loss:
-    """The same model seen as a discriminator of single steps (Finn et al. 2016, on GANs, IRL and energy models).
+    """Returns the logistic loss of telling demonstrated steps from background steps (Finn et al. 2016, on GANs).
 
-    With as many background steps as demonstrated ones, the reward that minimises this logistic loss is the log-ratio
-    of the two densities: what this agent does, against what might have been done.
+    With as many background steps as demonstrated ones, the reward that minimises this loss is the log-ratio of the two
+    densities: what this agent does, against what it might have done instead.
     """
-    positive = _weighted_mean(F.softplus(-demonstration_rewards), demonstration_weights)
-    negative = F.softplus(background_rewards).mean(dim=0)
+    from torch.nn.functional import softplus
+
+    positive = weighted_mean(softplus(-demonstration_rewards), demonstration_weights)
+    negative = softplus(background_rewards).mean(dim=0)
     gap = demonstration_rewards.mean(dim=0) - background_rewards.mean(dim=0)
     return Loss(positive + negative, gap.detach(), effective_sample_size(background_rewards))
 
 
-def effective_sample_size(log_weights: Tensor) -> Tensor:
-    """(sum w)^2 / sum w^2 of each column, as a share of the rows: 1 when all weigh the same, 1/n when one is all.
+def hide_groups(
+    features: NDArray[np.float32], groups: Sequence[NDArray[np.bool_]], share: float, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Sets each group of features to NaN in a share of the rows, so that the reward learns to do without it."""
+    for group in groups:
+        features[np.ix_(rng.random(len(features)) < share, group)] = np.nan
+    return features
 
+
+def effective_sample_size(log_weights: Tensor) -> Tensor:
+    """Returns (sum w)^2 / sum w^2 of each column as a share of the rows: 1 for equal weights, 1/n if one has all.
+
+    >>> import torch
     >>> effective_sample_size(torch.zeros(4, 1)).item(), effective_sample_size(torch.tensor([[0.0], [99.0]])).item()
     (1.0, 0.5)
     """
-    share = torch.softmax(log_weights.detach(), dim=0)
+    share = log_weights.detach().softmax(dim=0)
     return 1.0 / share.square().sum(dim=0) / len(share)
 
 
-def _weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Returns the mean of each column, weighted by the bootstrap; 0 for a head that drew nothing of the batch."""
     if weights is None:
         return values.mean(dim=0)
-    # A head whose bootstrap drew nothing of this batch learns nothing from it.
     return (values * weights).sum(dim=0) / weights.sum(dim=0).clamp_min(1e-12)

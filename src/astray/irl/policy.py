@@ -1,4 +1,4 @@
-"""The policy: a Gaussian over actions whose mean is a small tanh network, and its rollouts."""
+"""The policy: a Gaussian over actions whose mean is a small tanh network; and its rollouts."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ Array = NDArray[Any]
 
 
 class GaussianPolicy(nn.Module):
-    """A diagonal Gaussian over unbounded actions: mean from a tanh network, standard deviation a constant.
+    """A diagonal Gaussian over unbounded actions: a tanh network gives the mean, the standard deviation is constant.
 
-    States and actions are standardised inside by the demonstrations' mean and scale: a network output of 0 is
-    the mean demonstrated action. Densities are those of the action in its own units (the scale's Jacobian is
-    included), because they serve as q(tau) in importance weights.
+    The policy standardises states and actions by the demonstrations' mean and scale: a network output of 0 is the mean
+    demonstrated action. Densities are in the units of the action (with the Jacobian of the scale), because they serve
+    as q(tau) in importance weights.
 
     Parameters
     ----------
     states, actions
-        The demonstrations' rows (rows x width); only their means and standard deviations are used. A column
-        that never changes has the scale 1.
+        The rows of the demonstrations (rows x width); only their means and standard deviations are used. A column that
+        never changes has the scale 1.
     rng
-        Draws the first weights.
+        Draws the initial weights.
     hidden
         The widths of the hidden layers.
     log_std
-        The first log standard deviation, in units of the demonstrations' standard deviation.
+        The initial log standard deviation, in units of the demonstrations' standard deviation.
     dtype
-        The precision of the network. Standardisation is in float64, or metres and seconds would lose their
-        last digits.
+        The precision of the network. Standardisation is in float64, because metres and seconds would lose digits.
 
     Attributes
     ----------
     theta
-        All parameters in one flat vector: the network's, then one log standard deviation an action.
+        All parameters in one flat vector: the network's, then one log standard deviation for each action.
 
     Examples
     --------
@@ -93,30 +92,30 @@ class GaussianPolicy(nn.Module):
 
     @property
     def std(self) -> Tensor:
-        """The standard deviation of each action, in its own units."""
+        """The standard deviation of each action, in the units of the action."""
         return self.action_scale * self.split(self.theta)[1].exp()
 
     def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """The network's parameters and the log standard deviations (standardised), as views of ``theta``."""
+        """Returns the network's parameters and the log standard deviations (standardised), as views of ``theta``."""
         return theta[: -self.n_actions], theta[-self.n_actions :]
 
     def standardise_states(self, states: Tensor | Array) -> Tensor:
-        """States as the network sees them."""
+        """Returns states as the network sees them."""
         return ((torch.as_tensor(states) - self.state_mean) / self.state_scale).to(self.theta.dtype)
 
     def standardise_actions(self, actions: Tensor | Array) -> Tensor:
-        """Actions in the network's units."""
+        """Returns actions in the units of the network."""
         return ((torch.as_tensor(actions) - self.action_mean) / self.action_scale).to(self.theta.dtype)
 
     def mean(self, states: Tensor | Array) -> Tensor:
-        """The mean action, in its own units, in each state (..., d)."""
+        """Returns the mean action in each state (..., d), in the units of the action."""
         output = self.net.forward(self.split(self.theta)[0], self.standardise_states(states))
         return self.action_mean + self.action_scale * output
 
     def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
-        """A function of states and standard normal noise (..., a) that gives the actions mean + std * noise.
+        """Returns a function of states and standard normal noise (..., a) that returns actions mean + std * noise.
 
-        The present parameters are unpacked once, for many small calls.
+        The function unpacks the present parameters once, for many small calls.
         """
         layers, std = self.net.layers(self.split(self.theta)[0]), self.std
         mean, scale = self.action_mean, self.action_scale
@@ -128,13 +127,13 @@ class GaussianPolicy(nn.Module):
         return act
 
     def log_prob(self, states: Tensor | Array, actions: Tensor | Array) -> Tensor:
-        """The log density of each action in its own units; torch can differentiate it by ``theta``."""
+        """Returns the log-density of each action in its own units; torch can differentiate it by ``theta``."""
         weights, log_std = self.split(self.theta)
         output = self.net.forward(weights, self.standardise_states(states))
         return self.log_prob_of_noise((self.standardise_actions(actions) - output) * torch.exp(-log_std))
 
     def log_prob_of_noise(self, noise: Tensor) -> Tensor:
-        """The log density of the action that ``noise`` picks; it does not depend on the state.
+        """Returns the log-density of the action that ``noise`` picks; it does not depend on the state.
 
         log N(a; mu, sigma) = -z^2/2 - log sigma - log(2 pi)/2, summed over actions, with z = (a - mu)/sigma.
         """
@@ -142,8 +141,21 @@ class GaussianPolicy(nn.Module):
         return -0.5 * noise.square().sum(dim=-1) - log_scale
 
     def entropy(self) -> Tensor:
-        """The differential entropy of an action, in nats, the same in every state."""
+        """Returns the differential entropy of an action in nats; it is the same in every state."""
         return torch.log(self.std).sum() + 0.5 * self.n_actions * (1.0 + math.log(2.0 * math.pi))
+
+
+def clone_behaviour(
+    policy: GaussianPolicy, states: Array, actions: Array, updates: int, rng: np.random.Generator
+) -> None:
+    """Makes the policy imitate demonstrated actions, by gradient steps on their likelihood (behavioural cloning)."""
+    optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
+    for _ in range(updates):
+        chosen = rng.integers(len(states), size=min(512, len(states)))
+        loss = -policy.log_prob(states[chosen], actions[chosen]).mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
 
 
 # -------------------------------------------------------------------- rollouts
@@ -153,32 +165,32 @@ class GaussianPolicy(nn.Module):
 class Rollout:
     """Trajectories of a policy as dense arrays: n trajectories of at most H steps.
 
-    Steps that were not taken (``mask`` false) hold zeros, so ``log_prob.sum(axis=1)`` is log q(tau) but for
-    the dynamics' own part.
+    Steps that were not taken (``mask`` false) hold zeros, so ``log_prob.sum(axis=1)`` is log q(tau) without the part of
+    the dynamics.
     """
 
     states: Array  # (n, H, d)
     actions: Array  # (n, H, a)
     log_prob: Array  # (n, H) log density of each action when it was taken
-    mask: NDArray[np.bool_]  # (n, H) true where a step was taken: the first so many of each row
+    mask: NDArray[np.bool_]  # (n, H) true where a step was taken: a prefix of each row
     next_states: Array  # (n, H, d)
-    ended: NDArray[np.bool_]  # (n,) the dynamics ended this trajectory; otherwise it was cut at its length
+    ended: NDArray[np.bool_]  # (n,) true if the dynamics ended the trajectory; otherwise it was cut at its length
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many steps each trajectory has."""
+        """The number of steps of each trajectory."""
         return np.asarray(np.count_nonzero(self.mask, axis=1), np.int64)
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """What one improvement of the policy did."""
+    """Measures of one improvement of the policy."""
 
-    kl: float  # mean KL(old || new) over the states visited; 0 if the policy was left as it was
+    kl: float  # mean KL(old || new) over the visited states; 0 if the policy did not change
     entropy: float  # of the policy's action afterwards, nats
-    surrogate_gain: float  # by how much the surrogate objective rose, in standard deviations of the advantage
+    surrogate_gain: float  # the rise of the surrogate objective, in standard deviations of the advantage
     value_loss: float  # the critic's squared error on this rollout before its fit, over its targets' variance
-    line_search_steps: int  # how many step lengths were tried
+    line_search_steps: int  # the number of step lengths that were tried
     accepted: bool  # whether one of them was taken
 
 
@@ -193,15 +205,15 @@ class Generator(Protocol):
         rng: np.random.Generator,
         lengths: ArrayLike | None = None,
     ) -> Rollout:
-        """Draw n trajectories of at most ``horizon`` steps."""
+        """Draws n trajectories of at most ``horizon`` steps."""
         ...
 
     def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
-        """Make the policy better on its own latest rollout, given the reward (n, H) of each step."""
+        """Improves the policy on its own latest rollout, given the reward (n, H) of each step."""
         ...
 
     def log_prob(self, states: Array, actions: Array) -> Array:
-        """The log density of actions (..., a) in states (..., d), in the actions' own units."""
+        """Returns the log-density of actions (..., a) in states (..., d), in the units of the actions."""
         ...
 
 
@@ -213,18 +225,18 @@ def rollout(
     rng: np.random.Generator,
     lengths: ArrayLike | None = None,
 ) -> Rollout:
-    """Let the policy act in the dynamics.
+    """Lets the policy act in the dynamics, and returns the trajectories.
 
     Parameters
     ----------
     policy, dynamics
-        Who acts, and the world that answers.
+        The policy, and the environment that it acts in.
     n, horizon
-        How many trajectories, and the most steps of each.
+        The number of trajectories, and the most steps of each.
     rng
-        The only source of chance, for the policy and for the world.
+        The only source of chance, for the policy and for the environment.
     lengths
-        The most steps of each single trajectory (n,), where they differ.
+        The most steps of each single trajectory (n,), if they differ.
 
     Examples
     --------
@@ -246,7 +258,7 @@ def rollout(
             f"states have {len(policy.state_mean)} columns",
             remedy=f"return ({n}, {len(policy.state_mean)}) from reset(n, rng)",
         )
-    # Time first while filling: each step then writes one run of memory.
+    # Time is the first axis here, so that each step writes contiguous memory.
     path = np.zeros((horizon + 1, n, first.shape[1]))
     path[0] = first
     actions = np.zeros((horizon, n, policy.n_actions))

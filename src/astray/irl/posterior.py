@@ -1,4 +1,4 @@
-"""The learned reward as plain arrays: an approximate posterior of K heads, evaluated without the training library."""
+"""The learned reward as plain arrays: an approximate posterior of K heads, evaluated without torch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Network = tuple[NDArray[Any], ...]  # the weights of one layer after the other
 
-BATCH = 4096  # rows at a time: what is in between then stays in the cache
-BLOCK = 16  # rows that are multiplied together, always as many: so a reward does not depend on the rows beside it
+BATCH = 4096  # rows evaluated at a time, so that hidden layers stay in the cache
+BLOCK = 16  # rows in one matrix product; always 16, so that a reward does not depend on its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,16 +24,16 @@ class RewardPosterior:
     Attributes
     ----------
     mean, scale
-        The features are standardised by these first, then clipped to ``clip`` either way.
+        Mean and scale that standardise the features; afterwards they are clipped at ``clip`` on both sides.
     layers
-        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified, the last one is
-        linear: what is stranger than anything that was seen goes on to be worse.
+        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified. The last layer is
+        linear, so that the reward keeps falling beyond what was seen.
     prior
-        Layers of fixed random networks that are added to the output (randomised prior functions), or none.
+        Layers of fixed random networks whose output is added (randomised prior functions), or none.
     clip
-        How many standard deviations a feature may lie off: beyond what was seen, the reward stays level.
+        The largest distance of a feature from its mean, in standard deviations; farther away the reward is constant.
     aspects
-        What the reward is asked about; each aspect has its own K heads.
+        The names of the aspects; each has its own K heads.
     """
 
     mean: NDArray[np.float32]
@@ -45,19 +45,19 @@ class RewardPosterior:
 
     @property
     def n_heads(self) -> int:
-        """The number of reward functions of an aspect."""
+        """The number of reward functions of each aspect."""
         weight = self.layers[-1][0]
         return int(weight.shape[0] * weight.shape[2]) // len(self.aspects)
 
     @cached_property
     def _networks(self) -> list[Network]:
-        """The network that was learned, and the fixed one that is added to it, if there is one."""
+        """The learned network and, if there is one, the fixed network that is added to it."""
         return [_with_bias(layers) for layers in (self.layers, self.prior) if layers]
 
     def __call__(self, features: Array) -> NDArray[np.float32]:
-        """The reward of every row under every head: (rows, aspects, heads).
+        """Returns the reward of every row under every head: (rows, aspects, heads).
 
-        Rows lie next to each other in memory, whatever the shape says: what follows sums over heads.
+        Rows are contiguous in memory, because callers reduce over heads.
         """
         networks, inputs = self._networks, len(self.mean)
         rewards = np.empty((len(self.aspects), self.n_heads, len(features)), networks[0][0].dtype)
@@ -69,7 +69,7 @@ class RewardPosterior:
             np.subtract(some, self.mean, out=here)
             here /= self.scale
             np.clip(here, -self.clip, self.clip, out=here)
-            np.copyto(here, 0.0, where=np.isnan(here))  # what is missing stands at the mean
+            np.copyto(here, 0.0, where=np.isnan(here))  # a missing feature counts as the mean
             x = _with_ones((blocks, inputs, BLOCK), rewards.dtype)
             x[:, :-1] = standard.reshape(blocks, BLOCK, inputs).swapaxes(1, 2)
             found = _forward(networks[0], x)
@@ -83,11 +83,11 @@ class RewardPosterior:
 
 
 def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[np.float64]:
-    """One reward of several aspects, (rows, heads), from rewards (rows, aspects, heads).
+    """Combines the rewards of several aspects, (rows, aspects, heads), into one reward (rows, heads).
 
-    Each aspect is the log-ratio of what the agent does to one kind of alternative; against their mixture by ``weights``
-    (alike by default) the log-ratio is -log sum_a w_a exp(-R_a). An aspect that cannot tell stays near 0 and decides
-    nothing; one that is sure decides alone.
+    The reward of an aspect is the log-ratio of what the agent does to one kind of alternative. Against the mixture of
+    the alternatives, with ``weights`` (equal by default), the log-ratio is -log sum_a w_a exp(-R_a). An aspect near 0
+    is undecided and changes little; an aspect far below 0 decides alone.
 
     >>> combined(np.array([[[3.0], [-4.0]]])).round(2).tolist()
     [[-3.31]]
@@ -99,12 +99,12 @@ def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[
 
 
 def _with_bias(layers: tuple[tuple[Array, Array], ...]) -> Network:
-    """The layers as matrices (networks, out, in and a bias)."""
+    """Returns the layers as matrices (networks, out, in + 1); the last column is the bias."""
     return tuple(np.concatenate([w, b], axis=1).swapaxes(1, 2).copy() for w, b in layers)
 
 
 def _forward(network: Network, x: Array) -> Array:
-    """The network's outputs, (networks, blocks, outputs, rows), from inputs (blocks, inputs and a one, rows)."""
+    """Returns outputs (networks, blocks, outputs, rows) for inputs (blocks, inputs + 1, rows); the last input is 1."""
     for weights in network[:-1]:
         h = _with_ones((len(weights), x.shape[-3], weights.shape[1], x.shape[-1]), weights.dtype)
         z = h[..., :-1, :]
@@ -115,7 +115,7 @@ def _forward(network: Network, x: Array) -> Array:
 
 
 def _with_ones(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Room for units (..., units, rows), and behind them for the ones that the biases are multiplied with."""
+    """Allocates units (..., units + 1, rows); the last unit is 1 and multiplies the biases."""
     made = np.empty((*shape[:-2], shape[-2] + 1, shape[-1]), dtype)
     made[..., -1, :] = 1.0
     return made

@@ -1,6 +1,6 @@
-"""The reward network: a shared trunk that branches into K heads, each trained on its own bootstrap (Section 4.1).
+"""The reward network: shared layers that branch into K heads, each trained on its own bootstrap (Section 4.1.2).
 
-Where the reward has several aspects (place, route, manner, time), each has K heads of its own on the same trunk.
+If the reward has several aspects (place, route, manner, time), each aspect has its own K heads on the shared layers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class RewardHeads(nn.Module):
-    """r_theta_k(s, a) for k = 1..K, all aspects and heads in one pass.
+    """Computes r_theta_k(s, a) for k = 1..K, all aspects and heads in one pass.
 
     >>> reward = RewardHeads(3, RewardConfig(heads=4), np.random.default_rng(0), aspects=("place", "manner"))
     >>> reward(torch.zeros(5, 3)).shape
@@ -44,30 +44,30 @@ class RewardHeads(nn.Module):
         sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
         self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
-        self.believed: list[Tensor] = []  # the prior's mean, one a parameter; none: zero
+        self.prior_mean: list[Tensor] = []  # of each parameter; empty: zero
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(n_features))
 
     @property
     def n_heads(self) -> int:
-        """The number of reward functions of an aspect: heads times networks."""
+        """The number of reward functions of each aspect: heads times networks."""
         return self.config.heads * self.config.networks
 
     def standardise(self, features: Array) -> None:
-        """Set the scale of the inputs from the features that will be trained on."""
-        # In double: summed in single precision, a constant over many rows seems to vary.
+        """Sets the mean and scale of the inputs from features, of which NaN is missing."""
+        # In double precision: summed in single precision, a constant over many rows seems to vary.
         known = ~np.isnan(features)
         count = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, features, 0.0).sum(axis=0, dtype=np.float64) / count
         self.mean.copy_(torch.as_tensor(mean))
         spread = np.sqrt(np.square(np.where(known, features - mean, 0.0)).sum(axis=0) / count)
-        # A constant feature says nothing; leave it at zero instead of dividing by nothing.
+        # A constant feature carries no information: scale 1 leaves it at 0.
         self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """The reward of every row under every head: (rows, aspects, heads)."""
-        # What is missing stands at the mean.
+        """Returns the reward of every row under every head: (rows, aspects, heads)."""
+        # A missing feature counts as the mean.
         x = torch.nan_to_num(((features - self.mean) / self.scale).clamp(-self.clip, self.clip), nan=0.0)
         rewards = _forward(list(self.weights), list(self.biases), x)
         if self.prior:
@@ -76,17 +76,17 @@ class RewardHeads(nn.Module):
         by_aspect = rewards.view(len(x), self.config.networks, len(self.aspects), self.config.heads)
         return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
 
-    def believe(self) -> None:
-        """Make the weights as they are now the mean of the prior: what was learned is where further learning begins."""
-        self.believed = [p.detach().clone() for p in (*self.weights, *self.biases)]
+    def use_as_prior(self) -> None:
+        """Makes the present weights the mean of the prior, so that further learning stays near them."""
+        self.prior_mean = [p.detach().clone() for p in (*self.weights, *self.biases)]
 
     def neg_log_prior(self) -> Tensor:
-        """-log p(theta) up to a constant, for one head and the trunk it shares, averaged over the heads.
+        """Returns -log p(theta) up to a constant, averaged over the heads.
 
-        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, theta counted from the prior's mean; the
-        trunk is in every head's sum, so the mean over the heads counts it once and each head's own weights by 1/K.
+        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, theta counted from the mean of the prior.
+        The shared layers theta_s are in every head's sum: the mean counts them once, and the weights of a head by 1/K.
         """
-        means = self.believed or itertools.repeat(0.0)
+        means = self.prior_mean or itertools.repeat(0.0)
         moved = [p - mean for p, mean in zip((*self.weights, *self.biases), means, strict=False)]
         own = {len(self.weights) - 1, len(moved) - 1}  # the last layer's weights and biases
         share = len(self.aspects) * self.config.heads
@@ -94,7 +94,7 @@ class RewardHeads(nn.Module):
         return torch.stack(squares).sum() / (2 * self.config.prior_variance * self.config.networks)
 
     def posterior(self) -> RewardPosterior:
-        """The reward as arrays that need no torch."""
+        """Returns the reward as arrays that need no torch."""
 
         def array(p: Tensor) -> NDArray[np.float32]:
             return p.detach().numpy().copy()

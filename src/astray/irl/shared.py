@@ -1,4 +1,4 @@
-"""A reward that serves every agent: of steps, of whole trips, and what people like the agent usually score by it."""
+"""The reward that serves every agent: of steps, of whole trips, and the scores that normal trips get from it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 BANDS = (5.0, 20.0, 50.0, 200.0)
-"""Edges of the bands of history, in trips."""
+"""The edges of the bands of history; a history is the number of an agent's past trips."""
 
 
 def band_of(history: Array | float) -> NDArray[np.int64]:
-    """The band that a history of so many trips lies in: up to the first edge, then up to the second, ...
+    """Returns the band of a history: 0 below the first edge, 1 below the second, and so on.
 
     >>> band_of(np.array([0, 4, 5, 60])).tolist()
     [0, 0, 1, 3]
@@ -30,21 +30,21 @@ def band_of(history: Array | float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What normal trips of many agents score, by the number of past trips that stand behind them.
+    """The rewards of normal trips of many agents, by band of history.
 
-    An agent of which little is known is measured by it; the more is known of the agent itself, the less it counts.
+    The scores of an agent with few past trips are scaled by it; the more past trips the agent has, the less it counts.
 
     Attributes
     ----------
     trips, prefixes
-        Trip rewards of normal trips, whole or unfinished, mean over the heads: (bands, trips, aspects).
+        Rewards of normal trips, whole and unfinished, as means over the heads: (bands, trips, aspects).
     steps
-        Step rewards of normal steps, likewise.
+        Rewards of normal steps, in the same form.
     typical
-        The median statistics of normal trips, by band: what a trip is compared with to say what is unusual about it.
+        The median statistics of normal trips, by band; explanations compare a trip with them.
     noise
-        How far a trip's reward would move had another past trip been the only one, in units of reward; with n past
-        trips it is this over the root of 1 + n.
+        The standard deviation of a trip's reward over the choice of the past trips: with n of them it is
+        noise / sqrt(1 + n).
     """
 
     trips: NDArray[np.float32]
@@ -54,27 +54,27 @@ class Reference:
     noise: float
 
     def rewards(self, what: str, history: float, weights: Sequence[float]) -> Floats:
-        """The combined rewards of normal ``trips``, ``prefixes`` or ``steps`` of agents with so much history."""
+        """Returns the combined rewards of normal ``trips``, ``prefixes`` or ``steps`` of agents with such a history."""
         some = getattr(self, what)[int(band_of(history))]
         return combined(some[:, :, None], weights)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """r(s, a) and, where it is learned, R(tau).
+    """The reward r(s, a) of steps and, where it was learned, R(tau) of trips.
 
     Attributes
     ----------
     step
-        The heads that reward a step: where and when a trip goes wrong.
+        The heads that reward a step; they show where and when a trip goes wrong.
     trip
-        The heads that reward a whole trip by its statistics: whether it does.
+        The heads that reward a whole trip by its statistics; they decide whether it does.
     reference
-        What normal trips of many agents score; for a reward that serves everybody.
+        The rewards of normal trips of many agents, if the reward serves every agent.
     made
-        How it came about, in plain values.
+        How the reward was made, in plain values.
     history
-        How it was learned, the last time: a table with one row an iteration; empty if that is not known.
+        The measures of the last training, one row for each iteration; empty if unknown.
     """
 
     step: RewardPosterior
@@ -85,17 +85,17 @@ class Reward:
 
     @property
     def of_a_pool(self) -> bool:
-        """Whether the reward of trips has learned from a pool of agents, and serves nobody else."""
+        """True if the reward of trips was learned from a pool of agents, and serves this pool alone."""
         return "pool" in self.made
 
     @property
     def aspects(self) -> tuple[str, ...]:
-        """What it is asked about."""
+        """The names of the aspects."""
         return self.step.aspects if self.trip is None else self.trip.aspects
 
 
 def trip_rewards(reward: RewardPosterior, statistics: Array) -> NDArray[np.float64]:
-    """The rewards of trips, (trips, aspects, heads); of a trip of which nothing is known, not numbers."""
+    """Returns the rewards of trips, (trips, aspects, heads); NaN for a trip whose statistics are all missing."""
     known = ~np.isnan(statistics).all(axis=1)
     found = np.full((len(statistics), len(reward.aspects), reward.n_heads), np.nan)
     found[known] = reward(statistics[known])

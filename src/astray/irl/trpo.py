@@ -1,9 +1,9 @@
-"""Trust region policy optimisation: the policy-gradient method that makes the generator better.
+"""Trust region policy optimisation, the policy-gradient method that improves the generator.
 
-After Schulman, Levine, Moritz, Jordan & Abbeel 2015, "Trust Region Policy Optimization" (TRPO below), with
+It follows Schulman, Levine, Moritz, Jordan & Abbeel 2015, "Trust Region Policy Optimization" (TRPO below), with
 advantages and critic after Schulman, Moritz, Levine, Jordan & Abbeel 2016, "High-Dimensional Continuous
 Control Using Generalized Advantage Estimation" (GAE below). The policy is Gaussian and the networks are
-small, so each derivative is a few matrix products and none is left to automatic differentiation.
+small, so each derivative is a few matrix products, written out instead of differentiated automatically.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class TRPO:
     Parameters
     ----------
     policy
-        Improved in place.
+        The policy, which is improved in place.
     rng
-        Draws the critic's first weights; no improvement is random.
+        Draws the initial weights of the critic; improvements use no random numbers.
     config
         The settings.
 
@@ -43,7 +43,7 @@ class TRPO:
     >>> policy = GaussianPolicy(rng.normal(size=(99, 5)), rng.normal(size=(99, 2)), rng)
     >>> generator = TRPO(policy, rng)
     >>> drawn = generator.rollout(Integrator(np.zeros((1, 5)), interval=1.0), 16, 10, rng)
-    >>> done = generator.improve(drawn, rewards=drawn.actions[..., 0])  # the faster to the east the better
+    >>> done = generator.improve(drawn, rewards=drawn.actions[..., 0])  # faster to the east is better
     >>> done.accepted, done.kl <= 0.01, done.surrogate_gain > 0
     (True, True, True)
     """
@@ -62,29 +62,29 @@ class TRPO:
         rng: np.random.Generator,
         lengths: ArrayLike | None = None,
     ) -> Rollout:
-        """Draw n trajectories of at most ``horizon`` steps; see :func:`astray.irl.policy.rollout`."""
+        """Draws n trajectories of at most ``horizon`` steps; see :func:`astray.irl.policy.rollout`."""
         return rollout(self.policy, dynamics, n, horizon, rng, lengths)
 
     def log_prob(self, states: Array, actions: Array) -> Array:
-        """The policy's log density of actions (..., a) in states (..., d), in the actions' own units."""
+        """Returns the policy's log-density of actions (..., a) in states (..., d), in the units of the actions."""
         with torch.no_grad():
             return self.policy.log_prob(states, actions).double().numpy()
 
     @torch.no_grad()
     def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
-        """One TRPO step on a rollout of the present policy, given the reward (n, H) of each of its steps.
+        """Takes one TRPO step on a rollout of the present policy, given the reward (n, H) of each step.
 
         Raises
         ------
         TrainingError
-            If anything is not a finite number. Policy and critic are then as they were.
+            If anything is not a finite number. Policy and critic are then unchanged.
         """
         c, mask = self.config, rollout.mask
         _check(rollout, rewards)
         inputs = self.policy.standardise_states(rollout.states[mask])
         actions = self.policy.standardise_actions(rollout.actions[mask])
 
-        # The values of all states, and of the one after each trajectory's last step, in one batch.
+        # The values of all states, and of the state after each trajectory's last step, in one batch.
         last = (np.arange(len(mask)), rollout.lengths - 1)
         after = self.policy.standardise_states(rollout.next_states[last])
         predicted = self.critic.values(torch.cat([inputs, after]))
@@ -95,18 +95,18 @@ class TRPO:
 
         advantages = gae(rewards, values, next_values, mask, c.discount, c.gae_lambda)[mask]
         targets = advantages + values[mask]  # TD(lambda) returns
-        with np.errstate(all="ignore"):  # what overflows here is refused below
+        with np.errstate(all="ignore"):  # the check below rejects what overflows here
             value_loss = np.mean(advantages**2) / max(np.var(targets), np.finfo(np.float64).tiny)
             normalised = advantages - advantages.mean()
             spread = normalised.std()
         if not np.isfinite(spread):
             raise TrainingError("the advantages are not finite numbers", remedy="look for exploding rewards or states")
-        # An advantage made of rounding errors alone must not be blown up to a standard deviation of 1.
+        # An advantage that consists of rounding errors must not be scaled to a standard deviation of 1.
         normalised /= spread if spread > 1e-12 * np.abs(targets).max() else np.inf
 
         step = self._trust_region_step(inputs, actions, torch.from_numpy(normalised).to(inputs.dtype))
         critic = self.critic.fit(inputs, values[mask], targets, c)
-        # Nothing has been changed so far; now everything is, at once.
+        # Up to here nothing has changed; now everything changes at once.
         self.policy.theta.copy_(step.theta)
         self.critic = critic
         return Improvement(
@@ -119,9 +119,9 @@ class TRPO:
         )
 
     def _trust_region_step(self, inputs: Tensor, actions: Tensor, advantages: Tensor) -> _Step:
-        """Maximise L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
+        """Maximises L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
 
-        All in standardised units: ratios of densities and KL do not depend on the action's scale.
+        It works in standardised units: ratios of densities and KL do not depend on the action's scale.
         """
         c, policy = self.config, self.policy
         old = policy.theta.detach()
@@ -143,7 +143,7 @@ class TRPO:
         curvature = float(direction @ (gradient - residual))
         if not np.isfinite(curvature):
             raise TrainingError("the policy's gradient is not a finite number", remedy="look for exploding rewards")
-        if curvature <= 0.0:  # no gradient: every action is as good as any other
+        if curvature <= 0.0:  # no gradient: all actions are equally good
             return _Step(old, kl=0.0, gain=0.0, tried=0, accepted=False)
         full_step = direction * (2.0 * c.max_kl / curvature) ** 0.5
 
@@ -166,7 +166,7 @@ class TRPO:
 
 
 class _Step(NamedTuple):
-    """Where the line search came to."""
+    """The result of the line search."""
 
     theta: Tensor
     kl: float
@@ -176,7 +176,7 @@ class _Step(NamedTuple):
 
 
 def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount: float, lam: float) -> Array:
-    """Generalised advantage estimates, 0 where the mask is false.
+    """Returns generalised advantage estimates, 0 where the mask is false.
 
     delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3).
 
@@ -185,7 +185,7 @@ def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount
     rewards, values, next_values
         (n, H): r_t, V(s_t) and V(s_{t+1}); the latter is 0 after a trajectory's end.
     mask
-        (n, H): the steps that were taken, the first so many of each row.
+        (n, H): the steps that were taken, a prefix of each row.
     discount, lam
         gamma and lambda.
 
@@ -195,7 +195,7 @@ def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount
     >>> gae(np.ones((1, 3)), zero, zero, taken, discount=0.5, lam=1.0)
     array([[1.5, 1. , 0. ]])
     """
-    # Time first, so that each step of the recursion reads and writes one run of memory.
+    # Time is the first axis here, so that each step of the recursion reads and writes contiguous memory.
     advantages = np.ascontiguousarray(np.where(mask, rewards + discount * next_values - values, 0.0).T)
     for t in range(len(advantages) - 2, -1, -1):
         advantages[t] += discount * lam * advantages[t + 1]
@@ -203,7 +203,7 @@ def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount
 
 
 def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
-    """The product v -> (F + damping I) v with the Fisher matrix of a Gaussian policy of mean ``at.output``.
+    """Returns v -> (F + damping I) v, with the Fisher matrix F of a Gaussian policy of mean ``at.output``.
 
     For the mean's parameters F = E[J^T Sigma^-1 J], J the mean's Jacobian, which is exactly the Hessian of
     KL(pi_old || pi) at theta_old (TRPO Appendix C); for each log sigma it is 2; the two do not mix.
@@ -219,7 +219,7 @@ def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[
 
 
 def gauss_newton_product(at: Linearised, damping: float) -> Callable[[Tensor], Tensor]:
-    """The product v -> (J^T J / N + damping I) v for a squared error, J the Jacobian of N outputs."""
+    """Returns v -> (J^T J / N + damping I) v for a squared error, J the Jacobian of N outputs."""
     n = len(at.output)
     return lambda v: at.vjp(at.jvp(v).div_(n)).add_(v, alpha=damping)
 
@@ -227,9 +227,9 @@ def gauss_newton_product(at: Linearised, damping: float) -> Callable[[Tensor], T
 def conjugate_gradient(
     product: Callable[[Tensor], Tensor], b: Tensor, iterations: int, tolerance: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
-    """Solve A x = b approximately, given v -> A v with A positive definite; x and the residual b - A x.
+    """Solves A x = b approximately, given v -> A v with A positive definite; returns x and the residual b - A x.
 
-    Hestenes & Stiefel 1952. Stops early when |b - A x|^2 <= tolerance |b|^2.
+    Hestenes & Stiefel 1952. It stops early when |b - A x|^2 <= tolerance |b|^2.
     """
     x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
     squared = residual @ residual
@@ -256,11 +256,11 @@ class Critic:
     scale: float = 1.0
 
     def values(self, inputs: Tensor) -> Array:
-        """The value of each row of standardised states."""
+        """Returns the value of each row of standardised states."""
         return self.centre + self.scale * self.net.forward(self.theta, inputs)[:, 0].double().numpy()
 
     def fit(self, inputs: Tensor, values: Array, targets: Array, config: TRPOConfig) -> Critic:
-        """A critic nearer to the targets: damped Gauss-Newton steps by conjugate gradients (GAE Section 5).
+        """Returns a critic nearer to the targets, by damped Gauss-Newton and conjugate gradients (GAE Section 5).
 
         ``values`` are its present ones. Each round solves (J^T J / N + damping I) d = J^T (target - V) / N
         over every k-th row, another k-th each round. Three rounds learn as well as hundreds of stochastic
@@ -280,15 +280,15 @@ class Critic:
             left = wanted[rows] - self.net.forward(theta + step, part)
             if not torch.isfinite(left).all():
                 raise TrainingError("the critic's fit is not a finite number", remedy="look for exploding rewards")
-            if left.square().sum() < error.square().sum():  # a step that overshot is not taken
+            if left.square().sum() < error.square().sum():  # a step that overshoots is not taken
                 theta = theta + step
         return replace(begun, theta=theta)
 
     def _rescaled(self, values: Array, targets: Array) -> Critic:
-        """The critic whose values are the straight line of the present ones that is nearest to the targets.
+        """Returns the critic whose values are the linear function of the present ones that is nearest to the targets.
 
-        Rewards change their offset and scale freely while they are learned, and from one head to the next; so
-        that need not be learned by steps (compare "PopArt", van Hasselt et al. 2016).
+        The offset and scale of a reward change while it is learned, and from head to head; the critic adopts them here
+        instead of learning them step by step (compare "PopArt", van Hasselt et al. 2016).
         """
         centre, spread, varied = float(targets.mean()), float(targets.std()), float(values.var())
         scale = spread if spread > 1e-12 * abs(centre) else 1.0

@@ -12,7 +12,7 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
-from astray.irl.step_world import STEP_COUNTERFACTUALS
+from astray.irl.step_demonstrator import STEP_COUNTERFACTUALS
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import Parameters
 from astray.model.values import configured
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def preset(name: str) -> LearnConfig:
-    """A preset of the learner."""
-    from astray.irl.learn_config import PRESETS
+    """Returns the settings of learning that a preset stands for."""
+    from astray.irl.kdd19 import KDD19
+    from astray.irl.learn_config import LearnConfig
 
-    return PRESETS[name]
+    return {"default": LearnConfig(), "shared": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}[name]
 
 
 def learn_config(given: Parameters, gps: bool) -> LearnConfig:
@@ -35,7 +36,7 @@ def learn_config(given: Parameters, gps: bool) -> LearnConfig:
     Of states and actions other counterfactuals are imagined than of GPS trips.
     """
     own = {
-        "iterations": given.iterations,
+        "iterations": given.iterations or None,  # 0 asks for the reward that ships, which learns nothing
         "objective": given.objective,
         "explorers": None if given.explorers is None else explorer_names(given.explorers),
         "weights": None if given.weights is None else list(given.weights.items()),

@@ -1,8 +1,8 @@
-"""One reward for everybody: learned from many agents, each compared with others and with what might have been.
+"""Learns the shared reward from many agents: their trips are compared with other agents' and with counterfactuals.
 
-The statistics of a trip are relative to its agent's memory, so what is learned from some agents serves all, also those
-that nobody has met. So that the reward knows how little a short history means, every agent teaches several times, with
-memories of different lengths.
+The statistics of a trip are relative to its agent's memory, so a reward that was learned from some agents serves all,
+also new ones. Every agent demonstrates several times, with memories of different lengths, so that the reward learns how
+little a short history means.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.errors import DataError
+from astray.core.errors import DataError, Option, Remedy
+from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.popularity import Popularity
 from astray.features.statistics import members
-from astray.irl.population import Population
+from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
-from astray.irl.trip_world import TripWorld
-from astray.model.resuming import revive
+from astray.irl.trip_demonstrator import TripDemonstrator
+from astray.model.checkpoint import restore_reward
 from astray.model.training import remember, sample
 from astray.model.values import configured
 from astray.scoring.normality import over_heads
@@ -36,42 +37,42 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Progress = Callable[[int, int, Mapping[str, float]], None]
 
-STEP_TEACHERS = 200  # agents with a memory that the step reward learns from
-STEP_IMAGINED = 10  # counterfactual trips of each memory that the step reward learns from
-IN_A_BAND = 10  # memories in a band of history that say what is usual there, at least
-SHORTEST = 3.0  # trips of such a memory
-STEP_TRIPS = 10  # of each memory that say what steps usually score
+STEP_TEACHERS = 200  # the most teachers that the step reward learns from
+STEP_IMAGINED = 10  # counterfactual trips for each teacher of the step reward
+IN_A_BAND = 10  # the fewest memories in each band of history for the reference
+SHORTEST = 3.0  # the fewest trips of a shortened memory
+STEP_TRIPS = 10  # trips of each memory whose steps enter the reference
 
 
 @dataclass(frozen=True)
 class SharingConfig:
-    """How agents teach a shared reward."""
+    """The settings of learning a shared reward from agents."""
 
-    max_agents: int = 64  # agents of a place that teach, drawn at random
-    least_agents: int = 2  # without so many that teach, nothing is learned
+    max_agents: int = 64  # the most agents of a place that teach, drawn at random
+    least_agents: int = 2  # with fewer teaching agents nothing is learned
     least_trips: int = 10  # an agent with fewer does not teach
-    max_trips: int = 400  # of one agent
-    memories: int = 3  # of each agent: one of all its trips, the others shorter
-    shortest: int = 3  # trips of a shorter memory, at least;
-    longest: int = 120  # and at most
-    demonstrations: int = 100  # trips that an agent shows with its whole memory
-    short_demonstrations: int = 60  # and with a shorter one
+    max_trips: int = 400  # the most trips of one agent
+    memories: int = 3  # memories of each agent: one of all its trips, the others shorter
+    shortest: int = 3  # the fewest trips of a shorter memory
+    longest: int = 120  # the most trips of a shorter memory
+    demonstrations: int = 100  # trips that an agent demonstrates with its whole memory
+    short_demonstrations: int = 60  # trips that an agent demonstrates with a shorter memory
     others: float = 2.0  # trips of other agents for each demonstration
-    imagined: int = 30  # counterfactual trips of each aspect for each memory
-    reference: int = 200  # normal trips of each band of history that say what is usual
+    imagined: int = 30  # counterfactual trips for each aspect and memory
+    reference: int = 200  # normal trips in each band of history whose rewards are the reference
 
 
 class Teacher(NamedTuple):
-    """An agent with a memory: what it shows, and who it is told from."""
+    """An agent with a memory: its demonstrations, and the other agents' trips that they are compared with."""
 
-    world: TripWorld
-    others: Population
+    world: TripDemonstrator
+    others: KeyedTrips
 
 
 def teachers(
     trips: Trajectories, config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
 ) -> list[Teacher]:
-    """The agents of one place as teachers, each with several memories."""
+    """Returns the agents of one place as teachers, each with several memories."""
     agents, able = np.unique(trips.agent_ids), able_agents(trips, sharing)
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
     if len(chosen) < max(sharing.least_agents, 2):
@@ -80,7 +81,7 @@ def teachers(
     blank = Featurizer.of(some, config, rng)
     prepared = blank.prepare(some)
     blank = blank.among(some, prepared.paths)
-    population = Population.of(some, blank, prepared.paths)
+    population = KeyedTrips.of(some, blank, prepared.paths)
     found = []
     for agent in chosen.tolist():
         at = np.flatnonzero(some.agent_ids == agent)
@@ -93,10 +94,10 @@ def teachers(
             size = len(ids) if turn == 0 else min(round(np.exp(rng.uniform(low, high))), len(ids) - 1)
             featurizer = whole.forget(ids[i] for i in order[size:])
             shown = order[: sharing.demonstrations if turn == 0 else sharing.short_demonstrations]
-            if turn:  # half of the trips are new to a shorter memory
+            if turn:  # half of the demonstrations are new to a shorter memory
                 half = sharing.short_demonstrations // 2
                 shown = np.concatenate([order[:size][:half], order[size:][:half]])
-            world = TripWorld.among(population, at[np.sort(shown)], featurizer, rng)
+            world = TripDemonstrator.among(population, at[np.sort(shown)], featurizer, rng)
             if world is not None:
                 others = population.others(agent, round(sharing.others * len(shown)), rng)
                 found.append(Teacher(world, others))
@@ -104,7 +105,7 @@ def teachers(
 
 
 def able_agents(trips: Trajectories, sharing: SharingConfig) -> NDArray[np.str_]:
-    """The agents of one place who have trips enough to learn from."""
+    """Returns the agents of one place that have enough trips to learn from."""
     agents, counts = np.unique(trips.agent_ids, return_counts=True)
     return np.asarray(agents[(counts >= sharing.least_trips) & (agents != "")])
 
@@ -120,60 +121,61 @@ def share(
     step_learning: LearnConfig | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """Learn a reward from the agents of some places; None if they have too few trips to learn from.
+    """Learns a reward from the agents of places, and returns it; None if they have too few trips.
 
     Parameters
     ----------
     places
-        Trips of many agents each. Agents are told from those of the same place.
+        Trips of many agents for each place. An agent is compared with others of the same place.
     config
-        How trips are looked at.
+        The settings that turn trips into features.
     learning, sharing
-        How the trip reward is learned, and how agents teach it.
+        The settings of the trip reward, and of the agents that teach it.
     start
-        An earlier reward to go on from; its step reward stays as it is.
+        An earlier reward to continue; its step reward does not change.
     step_learning
-        How the step reward is learned, if there is none to start from.
+        The settings of the step reward, which is learned if there is no ``start``.
     progress
         Called as ``progress(iteration, iterations, measures)``.
     """
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
         return None
-    from astray.irl.learn import learn  # which takes seconds to import
+    if start is None and step_learning is None:
+        raise DataError("there is no step reward to start from", remedy="give step_learning, the settings to learn one")
+    kept: Remedy = "" if start is None else ("pass ", Option("iterations", 0), " to leave the reward as it is")
+    require_extra("learn", "learning a reward from several agents", "torch", otherwise=kept)
+    from astray.irl.trainer import learn_shared_reward  # which takes seconds to import
 
     worlds, others = [t.world for t in taught], [t.others for t in taught]
     learning = replace(learning, imagined=sharing.imagined * len(worlds))
     with one_thread():
-        begun = None if start is None or start.trip is None else revive(start.trip, None, learning, rng)
-        learned = learn(
-            worlds, learning, rng, population=others, start=begun, groups=worlds[0].groups, progress=progress
+        begun = None if start is None or start.trip is None else restore_reward(start.trip, learning, rng)
+        learned = learn_shared_reward(
+            worlds, learning, rng, others=others, groups=worlds[0].groups, start=begun, progress=progress
         )
         if start is not None:
             step = start.step
         else:
-            if step_learning is None:
-                raise DataError(
-                    "there is no step reward to start from", remedy="say how to learn one: give step_learning"
-                )
+            assert step_learning is not None  # checked above
             step = _step_reward(taught, step_learning, rng)
     reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, rng)
     return Reward(step, learned.posterior, reference, history=learned.history)
 
 
 def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
-    """The reward of steps, from the same agents and memories."""
-    from astray.irl.learn import learn
+    """Learns the reward of steps from the same agents and memories."""
+    from astray.irl.trainer import learn_shared_reward
 
     some = rng.permutation(len(taught))[:STEP_TEACHERS]
     both = [(taught[i].world.steps(len(taught[i].world.trips)), taught[i].others) for i in some]
     able = [(world, others) for world, others in both if world is not None]
     learning = replace(learning, imagined=STEP_IMAGINED * len(able))
-    return learn([w for w, _ in able], learning, rng, population=[o for _, o in able]).posterior
+    return learn_shared_reward([w for w, _ in able], learning, rng, others=[o for _, o in able]).posterior
 
 
-def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
-    """What normal trips usually score: ``n`` of each band of history, of the trips that agents have shown."""
+def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
+    """Returns the rewards of normal trips: ``n`` demonstrations in each band of history."""
     assert reward.trip is not None
     n_bands = len(BANDS) + 1
     parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
@@ -181,7 +183,7 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Ge
     moved: list[float] = []
     for world in [*worlds, *_shortened(worlds, rng)]:
         rows, known = world.demonstrations(), world.featurizer.statistics
-        ends = members(known, "end") & ~members(known, "population")  # which are missing in prefixes alone
+        ends = members(known, "end") & ~members(known, "population")  # these are missing in prefixes only
         band, whole = int(band_of(world.featurizer.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
         mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
         trips[band].append(mean[whole])
@@ -194,22 +196,24 @@ def refer(worlds: Sequence[TripWorld], reward: Reward, n: int, rng: np.random.Ge
     filled = [b for b in range(n_bands) if trips[b] and steps[b]]
 
     def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
-        """What there is of each band; an empty one has the nearest one's, the shorter first."""
+        """Concatenates the parts of each band; an empty band gets those of the nearest one, the shorter first."""
         return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
 
     def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
         return np.stack([p[rng.choice(len(p), n, replace=len(p) < n)] for p in of_bands(parts)]).astype(np.float32)
 
-    with warnings.catch_warnings():  # a statistic that is always missing has no median
+    with warnings.catch_warnings():  # the median of a statistic that is always missing is NaN
         warnings.simplefilter("ignore", RuntimeWarning)
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
-    medians = np.where(np.isnan(medians), reward.trip.mean, medians)  # as the reward sees what is missing
+    medians = np.where(
+        np.isnan(medians), reward.trip.mean, medians
+    )  # the reward, too, takes the mean for what is missing
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
 
 
-def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[TripWorld]:
-    """The same agents with shorter memories, for bands of history that few of the memories lie in."""
+def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> list[TripDemonstrator]:
+    """Returns the same agents with shorter memories, for bands of history with few memories."""
     band = band_of(np.array([world.featurizer.memory.history for world in worlds]))
     found = []
     for b, (low, high) in enumerate(zip((SHORTEST, *BANDS[:-1]), BANDS, strict=True)):
@@ -222,8 +226,8 @@ def _shortened(worlds: Sequence[TripWorld], rng: np.random.Generator) -> list[Tr
     return found
 
 
-def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
-    """How far rewards move from one half of a memory to the other, squared, times the trips in a half."""
+def _moved(world: TripDemonstrator, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
+    """Returns the squared difference of rewards between two halves of a memory, times the trips in a half."""
     ids = list(world.featurizer.memory.trip_ids)
     half = len(ids) // 2
     if half < 2:
@@ -237,25 +241,25 @@ def _moved(world: TripWorld, reward: RewardPosterior, rng: np.random.Generator) 
         statistics = featurizer.measure(rows, number)[1]
         both.append(over_heads(trip_rewards(reward, statistics), [1.0] * len(reward.aspects)))
     apart = both[0] - both[1]
-    # The difference of two scores that are equally uncertain has twice the variance of one.
+    # The difference of two equally uncertain scores has twice the variance of one.
     return [float(np.nanmean(np.square(apart))) / 2.0 * (1.0 + half)]
 
 
 @dataclass(frozen=True)
 class GoingOnConfig(SharingConfig):
-    """How agents teach a reward that goes on learning."""
+    """The settings with which a shared reward continues to learn."""
 
-    least_agents: int = 12  # few would teach their own ways as everybody's
+    least_agents: int = 12  # fewer agents would teach their own habits as everybody's
     memories: int = 4
     demonstrations: int = 60
     short_demonstrations: int = 40
     imagined: int = 8
     iterations: int = 24  # N of Algorithm 1
-    prior_variance: float = 0.05  # of the prior, whose mean is what was learned before, for the least number of agents
-    slowing: float = 0.5  # of the learning rate, against learning from the beginning
+    prior_variance: float = 0.05  # for the least number of agents; the prior's mean is the earlier reward
+    slowing: float = 0.5  # the learning rate, as a share of that of a new reward
 
     def variance(self, n_agents: int) -> float:
-        """The prior's variance for so many agents: it grows with their square, for few know only their own ways.
+        """Returns the prior's variance for a number of agents; it grows with the square, as few agents vary little.
 
         >>> [round(GoingOnConfig().variance(n), 2) for n in (12, 24, 48)]
         [0.05, 0.2, 0.8]
@@ -272,11 +276,16 @@ def go_on(
     iterations: int | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """A shared reward that goes on learning from a population; None if that has too few agents with enough trips."""
+    """Continues to learn a shared reward from the agents of a population, and returns it.
+
+    Returns None, and leaves the reward as it is, if too few agents have enough trips or ``iterations`` is 0.
+    """
+    if iterations == 0:
+        return None
     from astray.irl.learn_config import TRIPS
 
     going_on = configured(GoingOnConfig(), sharing)
-    # The prior holds the reward back: nobody needs to be held out to say when to stop.
+    # The prior holds the reward back, so no agent needs to be held out to decide when to stop.
     learning = replace(
         TRIPS,
         reward=replace(TRIPS.reward, prior_variance=going_on.variance(max(len(able_agents(population, going_on)), 1))),
@@ -289,5 +298,5 @@ def go_on(
 
 
 def popularity_of(trips: Trajectories, config: FeaturizerConfig) -> Popularity:
-    """Where the agents of trips go."""
+    """Returns how many agents go to each place."""
     return Featurizer.of(trips, config, np.random.default_rng(0)).among(trips).popularity

@@ -15,7 +15,7 @@ from astray.features.context import Context
 from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, sampling_interval
 from astray.features.popularity import Counted, Keys, Popularity, Visits
-from astray.irl.population import Population
+from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
 from astray.model.agent_memory import FINE, as_kept
 from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
@@ -144,7 +144,7 @@ def enrol_pool(
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
-        others = Population.of(population, featurizer)
+        others = KeyedTrips.of(population, featurizer)
     learned = pool_reward(parameters, past, featurizer, others, rng, reward)
     if learned is not None:
         reward, past = learned

@@ -1,4 +1,4 @@
-"""Runs that overlap: the same steps in two runs are one piece of evidence, not two."""
+"""Finds runs that overlap: the same steps in two runs are one piece of evidence, not two."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from astray.core.errors import OverlapWarning
 from astray.core.trajectories import Trajectories
 from astray.features.hashing import mix
 
-SPAN = 10  # steps in a row that stand in two runs are the same steps
-SHARE = 0.05  # of all steps: fewer may be how runs begin
-DISTINCT = 0.5  # of the steps of a run: in a world of few states and actions runs are alike without overlapping
+SPAN = 10  # consecutive steps that two runs must share to count as overlapping
+SHARE = 0.05  # of all steps; runs that begin alike share fewer
+DISTINCT = 0.5  # of the steps of a run must differ; where states and actions are few, runs resemble each other
 
 
 def warn_of_overlap(runs: Trajectories) -> None:
-    """Warn if runs of states and actions share steps: sliding windows of one recording, or a run given twice."""
+    """Warns if runs of states and actions share steps: sliding windows of one recording, or a run given twice."""
     shared, example = overlap(runs)
     if shared > SHARE:
         one, other = (str(runs.ids[i]) for i in example)
         warnings.warn(
-            f"{shared:.0%} of the steps stand in two runs or more, such as {one} and {other}. What is held out is then "
+            f"{shared:.0%} of the steps stand in two runs or more, such as {one} and {other}. Held-out runs are then "
             "learned from as well, and p-values promise too much. Cut a recording into runs that do not overlap",
             OverlapWarning,
             stacklevel=6,  # where fit was called
@@ -29,7 +29,7 @@ def warn_of_overlap(runs: Trajectories) -> None:
 
 
 def overlap(runs: Trajectories) -> tuple[float, tuple[int, int]]:
-    """The share of the steps that stand in another run as well, in spans of several; and two such runs.
+    """Returns the share of the steps that another run contains too, in spans of several steps, and two such runs.
 
     >>> recording = np.random.default_rng(0).normal(size=(120, 2))
     >>> windows = [recording[i : i + 40] for i in (0, 20, 80)]  # the first two share twenty steps

@@ -1,4 +1,4 @@
-"""The shipped reward: learned from simulated people of many towns, by a recipe that anybody can run again."""
+"""Learns the reward that ships with astray from simulated people of many towns, by a recipe that anybody can rerun."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the shipped reward is made. The same recipe makes the same reward."""
+    """The recipe of the shipped reward. The same recipe makes the same reward."""
 
-    towns: int = 14  # simulated ones, each of its own kind
-    cities: int = 3  # and some of the kind that astray's examples are of, but others
-    people: int = 25  # in each of them
-    days: int = 60  # of their lives
-    first_seed: int = 1000  # of the first town; the others follow. Those of tests and examples have lower ones
-    seed: int = 0  # of learning
+    towns: int = 14  # simulated towns, each of a different kind
+    cities: int = 3  # towns of the kind that astray's examples use, with other seeds
+    people: int = 25  # in each town
+    days: int = 60  # of simulated trips
+    first_seed: int = 1000  # of the first town; the others follow. Tests and examples use lower seeds
+    seed: int = 0  # for learning
     iterations: int = 80  # N of Algorithm 1
     variety: Variety = Variety()
     sharing: SharingConfig = SharingConfig(memories=2)
 
     def places(self) -> Iterator[Trajectories]:
-        """The trips of each town; no two people of different towns have the same name."""
+        """Yields the trips of each town; people of different towns have different names."""
         for number in range(self.towns + self.cities):
             variety = self.variety if number < self.towns else Variety.none()
             trips = world(self.first_seed + number, people=self.people, days=self.days, variety=variety).trips
@@ -43,7 +43,7 @@ class Recipe:
 
 
 def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
-    """Learn a reward from simulated people; ``progress`` is called with the share that is done.
+    """Learns a reward from simulated people, and returns it; ``progress`` is called with the finished share.
 
     >>> from astray.model.fleet_training import SharingConfig
     >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
@@ -75,6 +75,6 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
             progress=learned,
         )
     if reward is None:
-        raise ValueError("a recipe of so few people and days makes too few trips to learn from")
+        raise ValueError("the recipe has too few people and days: they make too few trips to learn from")
     made: dict[str, Any] = plain(recipe)
     return replace(reward, made=made)

@@ -22,16 +22,16 @@ from astray.core.zones import Zone, home_of, zones_of
 from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Forgetting
-from astray.irl.step_world import StepWorld
-from astray.irl.world import GeoWorld
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.agent_training import gps_demonstrator, replace_runs, step_demonstrator, train
+from astray.model.checkpoint import restore_learner
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
 from astray.model.memories import Memories
 from astray.model.memory_bytes import MemoryCodec
-from astray.model.own_reward import further_steps, geo_world, step_world, train
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
-from astray.model.resuming import revive
 from astray.model.shared_parts import unpack_anomalous, unpack_weights
 from astray.model.store import Store
 from astray.model.trained import Trained
@@ -60,11 +60,11 @@ def learn_own_reward(
 ) -> Steps:
     """Learns a reward of the agent's own; GPS trips come with their featurizer, states and actions without."""
     config = learn_config(parameters, gps=featurizer is not None)
-    world: GeoWorld | StepWorld
+    world: GpsDemonstrator | StepDemonstrator
     if past is not None and featurizer is not None:
-        world = geo_world(parameters, past, featurizer, rng)
+        world = gps_demonstrator(parameters, past, featurizer, rng)
     else:
-        world = step_world(parameters, trips, config, rng)
+        world = step_demonstrator(parameters, trips, config, rng)
     trained = train(parameters, world, config, rng, population)
     return Steps(
         parameters,
@@ -182,14 +182,14 @@ class Steps(World):
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, parameters.max_trips, rng)])
         config: LearnConfig = configured(preset("default"), self.learning)
-        world: GeoWorld | StepWorld
+        world: GpsDemonstrator | StepDemonstrator
         if featurizer is not None:
-            world = GeoWorld.of(both, featurizer, own_explorers(parameters.explorers))
+            world = GpsDemonstrator.of(both, featurizer, own_explorers(parameters.explorers))
         else:
             assert self.trained.world is not None
-            world = further_steps(parameters, self.trained.world, both, config, rng)
+            world = replace_runs(parameters, self.trained.world, both, config, rng)
         config = replace(config, iterations=max(1, config.iterations // 3))
-        start = revive(self.reward.step, self.trained.generated, config, rng)
+        start = restore_learner(self.reward.step, self.trained.generated, config, rng)
         trained = train(parameters, world, config, rng, rest, start)
         past = [self.reward.history, trained.reward.history]
         history = pl.concat(past, how="diagonal_relaxed")

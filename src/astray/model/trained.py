@@ -12,7 +12,8 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer
 from astray.irl.shared import Reward
-from astray.irl.step_world import StepWorld
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.packing import Contents
 from astray.model.parts import (
     Packed,
@@ -25,7 +26,6 @@ from astray.model.parts import (
     unpack_reward,
     unpack_trips,
 )
-from astray.model.resuming import Generated
 from astray.scoring.normality import Calibration
 
 Array = NDArray[Any]
@@ -52,9 +52,9 @@ class Trained:
     reward: Reward
     calibration: Calibration  # what scores are measured on
     featurizer: Featurizer | None  # of GPS trips
-    world: StepWorld | None  # of states and actions
+    world: StepDemonstrator | None  # of states and actions
     kept: Trajectories  # some past trajectories, thinned
-    generated: Generated | None = None  # the policy and its critic
+    generated: PolicyCheckpoint | None = None  # the policy and its critic
 
     def pack(self) -> Packed:
         """Returns it as a model file holds it."""
@@ -83,9 +83,11 @@ class Trained:
         else:
             width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
             mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
-            world = StepWorld(kept, NoDynamics(), mean, scale, model.array("world.waves", np.float64, width, None))
+            world = StepDemonstrator(
+                kept, NoDynamics(), mean, scale, model.array("world.waves", np.float64, width, None)
+            )
             n_features = width + 2 * world.frequencies.shape[1]
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
-        generated = Generated.unpack(model, "policy") if "policy.critic" in model.values else None
+        generated = PolicyCheckpoint.unpack(model, "policy") if "policy.critic" in model.values else None
         return cls(reward, unpack_calibration(model, "calibration"), featurizer, world, kept, generated)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from astray.core.atomic import check_target, replacing
-from astray.core.errors import AstrayError
+from astray.core.extras import require_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +56,9 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 def canvas(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """A figure of its own, in inches: no window, no state shared with others."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise AstrayError("pictures need matplotlib", remedy="pip install matplotlib") from error
+    require_extra("plots", "drawing a picture", "matplotlib")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout=layout, facecolor="white")
 
 

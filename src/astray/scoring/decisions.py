@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.features.context import context_column
+from astray.irl.kdd19 import EPSILON, GAMMA, irl_adu
 
 if TYPE_CHECKING:
     from astray.scoring.normality import Sample
@@ -24,7 +25,7 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
-PAPER_EPS = -2.0  # the threshold of the paper, in standard deviations
+PAPER_EPS = EPSILON  # the threshold of the paper, in standard deviations
 BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
 
 
@@ -122,7 +123,7 @@ def decide(
     uncertainty: Array,
     history: Array,
     *,
-    gamma: Array | float = 1.5,
+    gamma: Array | float = GAMMA,
     min_history: float = 5.0,
 ) -> NDArray[np.str_]:
     """Normal, anomaly or review, for each trip.
@@ -148,9 +149,9 @@ def decide(
     ['review']
     """
     unusable = np.isnan(np.asarray(uncertainty, np.float64))
-    unsure = unusable | (uncertainty > np.asarray(gamma)) | (np.asarray(history) < min_history)
+    sure = irl_adu(low, uncertainty, gamma) & (np.asarray(history) >= min_history)
     unknown = np.asarray(history) <= 0
-    return np.where(low | unusable, np.where(unsure, REVIEW, ANOMALY), np.where(unknown, REVIEW, NORMAL))
+    return np.where(low | unusable, np.where(sure, ANOMALY, REVIEW), np.where(unknown, REVIEW, NORMAL))
 
 
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:

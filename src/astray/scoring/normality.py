@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.irl.kdd19 import mean_reward, normality_score, reward_deviation
 from astray.irl.posterior import combined
 from astray.scoring.lengths import LengthScale, length_scale
 from astray.scoring.scale_config import ScaleConfig
@@ -33,7 +34,7 @@ class Location(NamedTuple):
 
     def standardise(self, values: Array) -> Floats:
         """Values in units of the spread, from the centre."""
-        return np.asarray((values - self.centre) / self.spread, np.float64)
+        return normality_score(values, self.centre, self.spread)
 
 
 def locate(values: Array, robust: bool = False) -> Location:
@@ -159,7 +160,7 @@ class Calibration:
 def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
     """The mean over the heads, then the combination of the aspects, of rewards (rows, aspects, heads)."""
     # Summed in double: in what order the heads are taken must not matter.
-    return combined(rewards.mean(axis=2, keepdims=True, dtype=np.float64), weights)[:, 0]
+    return combined(mean_reward(rewards)[:, :, None], weights)[:, 0]
 
 
 class StepScores(NamedTuple):
@@ -191,7 +192,7 @@ def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
     """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
     weights = calibration.step_weights
     n = calibration.step.standardise(over_heads(rewards, weights))
-    spread = combined(rewards, weights).std(axis=1) / calibration.step.spread
+    spread = reward_deviation(combined(rewards, weights)) / calibration.step.spread
     return StepScores(n, spread, lowest_aspect(rewards, weights))
 
 
@@ -202,7 +203,7 @@ def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
     aspect = np.full(len(rewards), -1)
     some, weights = rewards[known], calibration.weights
     values[0, known] = calibration.trip.standardise(over_heads(some, weights))
-    spread = combined(some, weights).std(axis=1) / calibration.trip.spread
+    spread = reward_deviation(combined(some, weights)) / calibration.trip.spread
     values[1, known] = np.hypot(spread, calibration.trip_noise)
     aspect[known] = lowest_aspect(some, weights)
     n, uncertainty = values

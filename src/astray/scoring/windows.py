@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from astray.features.clock import first_after, shifts
 from astray.features.hashing import changes
+from astray.irl.kdd19 import trajectory_normality
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -32,12 +33,9 @@ class Runs(NamedTuple):
         return cls(trip[starts], np.diff(starts, append=len(trip)), size)
 
     def sums(self, values: Array) -> Floats:
-        """The sums over each trip of values (..., rows)."""
-        total = np.zeros((*values.shape[:-1], self.n_trips))
-        if len(self.trip):
-            starts = np.cumsum(self.lengths) - self.lengths
-            np.add.at(total.T, self.trip, np.add.reduceat(values, starts, axis=-1).T)
-        return total
+        """Returns the sums over each trip of values (..., rows)."""
+        of_runs = np.add.reduceat(values, self._starts, axis=-1) if len(self.trip) else values[..., :0]
+        return self._add_runs(of_runs)
 
     def shares(self, weight: Array) -> Floats:
         """What each row contributes to its trip's mean; where a trip has no weight at all, all rows the same."""
@@ -48,10 +46,21 @@ class Runs(NamedTuple):
         return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
 
     def means(self, values: Array, share: Array) -> Floats:
-        """The means over each trip of values (..., rows); of a trip without a row, not a number."""
-        means = self.sums(values * share)
+        """Returns the means over each trip, N(tau), of values (..., rows); of a trip without a row, NaN."""
+        of_runs = trajectory_normality(values, self._starts, share) if len(self.trip) else values[..., :0]
+        means = self._add_runs(of_runs)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
         return means
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum(self.lengths) - self.lengths
+
+    def _add_runs(self, of_runs: Array) -> Floats:
+        """Adds up, for each trip, the values of its runs (..., runs)."""
+        total = np.zeros((*of_runs.shape[:-1], self.n_trips))
+        np.add.at(total.T, self.trip, of_runs.T)
+        return total
 
 
 def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float) -> Floats:

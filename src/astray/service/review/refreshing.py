@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from astray.core.extras import can_learn
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.model.fleet_training import GoingOnConfig, go_on
@@ -68,9 +69,12 @@ def note_refresh(connection: Connection, last: Last) -> None:
 
 
 def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refresh]:
-    """What there is to do: the reward, if there are twice as many trips as when it learned last, or else agents."""
+    """Returns what to refresh: the reward, if there are twice as many trips as when it last learned, or else agents.
+
+    Only a service that has torch goes on learning the reward; without it agents alone are measured anew.
+    """
     able = [int(n) for (n,) in connection.rows("SELECT trips FROM memories WHERE trips >= ?", (LEAST_EACH,))]
-    if len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
+    if can_learn() and len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
         return [NewReward(model, sum(able))]  # after which every agent is measured anew in any case
     return to_recalibrate(connection, model, last)
 

@@ -1,42 +1,45 @@
-"""Going on learning: the learner's networks as plain arrays, and the learner's state made of them again.
+"""Checkpoints: the learner's networks as plain arrays, and how learning resumes from them.
 
-The background is not kept: the policy rolls out anew, counterfactuals are imagined anew, and other agents' trips come
-from the sample that a model keeps.
+A checkpoint does not hold the background. When learning resumes, the policy generates new rollouts, counterfactuals are
+drawn again, and other agents' trips come from the sample that the model keeps.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.core.extras import require_extra
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.model.packing import Contents
 from astray.model.parts import Packed, pack_actor, unpack_actor
 
 if TYPE_CHECKING:
-    from astray.irl.learn import Learned
     from astray.irl.learn_config import LearnConfig
+    from astray.irl.reward import RewardHeads
+    from astray.irl.trainer import Learned
+    from astray.irl.trpo import TRPO
 
 
 @dataclass(frozen=True, eq=False)
-class Generated:
-    """The policy and its critic, as arrays."""
+class PolicyCheckpoint:
+    """The policy and its critic as arrays."""
 
     actor: Actor
-    critic: NDArray[np.float32]  # the value network's parameters
+    critic: NDArray[np.float32]  # the parameters of the value network
     critic_hidden: tuple[int, ...]
     critic_centre: float
     critic_scale: float
 
     @classmethod
-    def of(cls, learned: Learned) -> Generated | None:
-        """The policy of a learner; None if it had none."""
+    def of(cls, learned: Learned) -> PolicyCheckpoint | None:
+        """Copies the policy out of a learner; returns None if the learner had no policy of ours."""
         from astray.irl.trpo import TRPO
 
         generator = learned.generator
@@ -55,43 +58,46 @@ class Generated:
         return cls(actor, theta, critic.net.sizes[1:-1], critic.centre, critic.scale)
 
     def pack(self, name: str) -> Packed:
-        """As a model file holds it."""
+        """Returns the checkpoint as values and arrays of a model file."""
         critic = {"hidden": self.critic_hidden, "centre": self.critic_centre, "scale": self.critic_scale}
         own = Packed({f"{name}.critic": critic}, {f"{name}.critic": self.critic})
         return Packed.together([own, pack_actor(f"{name}.actor", self.actor)])
 
     @classmethod
-    def unpack(cls, model: Contents, name: str) -> Generated:
-        """Out of a model file."""
-        said = model.within(f"{name}.critic")
-        actor, hidden = unpack_actor(model, f"{name}.actor"), said.value("hidden", tuple[int, ...])
+    def unpack(cls, model: Contents, name: str) -> PolicyCheckpoint:
+        """Reads a checkpoint from a model file."""
+        values = model.within(f"{name}.critic")
+        actor, hidden = unpack_actor(model, f"{name}.actor"), values.value("hidden", tuple[int, ...])
         size = sum((n_in + 1) * n_out for n_in, n_out in pairwise((len(actor.state_mean), *hidden, 1)))
         critic = model.array(f"{name}.critic", np.float32, size)
-        return cls(actor, critic, hidden, said.value("centre", float), said.value("scale", float))
+        return cls(actor, critic, hidden, values.value("centre", float), values.value("scale", float))
 
 
-def revive(
-    posterior: RewardPosterior, generated: Generated | None, config: LearnConfig, rng: np.random.Generator
+def restore_learner(
+    posterior: RewardPosterior, policy: PolicyCheckpoint | None, config: LearnConfig, rng: np.random.Generator
 ) -> Learned:
-    """The state that :func:`astray.irl.learn.learn` goes on from; its backgrounds are empty and will be filled."""
-    from astray.irl.learn import Learned
+    """Rebuilds what :func:`astray.irl.trainer.learn_agent_reward` resumes from, with an empty background."""
+    require_extra("learn", "learning a reward", "torch")
+    from astray.irl.trainer import Learned
 
     return Learned(
         posterior,
         pl.DataFrame(),
         np.zeros((0, 0), np.bool_),
-        _reward(posterior, config, rng),
-        None if generated is None else _generator(generated, config, rng),
+        restore_reward(posterior, config, rng),
+        None if policy is None else _restore_policy(policy, config, rng),
         {},
     )
 
 
-def _reward(posterior: RewardPosterior, config: LearnConfig, rng: np.random.Generator) -> Any:
+def restore_reward(posterior: RewardPosterior, config: LearnConfig, rng: np.random.Generator) -> RewardHeads:
+    """Rebuilds the reward network from its arrays, so that it can continue to learn."""
+    require_extra("learn", "learning a reward", "torch")
     import torch
 
     from astray.irl.reward import RewardHeads
 
-    # The shape is that of the arrays, whatever the configuration has come to say.
+    # The arrays give the shape, even if the configuration has changed since.
     weights = [w for w, _ in posterior.layers]
     shape = replace(
         config.reward,
@@ -109,25 +115,25 @@ def _reward(posterior: RewardPosterior, config: LearnConfig, rng: np.random.Gene
         reward.scale.copy_(torch.from_numpy(posterior.scale))
     prior = [torch.from_numpy(w.copy()) for w, _ in posterior.prior]
     if prior:
-        prior[-1] /= shape.random_prior  # the arrays hold it multiplied
+        prior[-1] /= shape.random_prior  # the arrays hold the product
     reward.prior = prior
     return reward
 
 
-def _generator(generated: Generated, config: LearnConfig, rng: np.random.Generator) -> Any:
+def _restore_policy(checkpoint: PolicyCheckpoint, config: LearnConfig, rng: np.random.Generator) -> TRPO:
     import torch
 
     from astray.irl.network import MLP
     from astray.irl.policy import GaussianPolicy
     from astray.irl.trpo import TRPO, Critic
 
-    actor = generated.actor
+    actor = checkpoint.actor
     policy = GaussianPolicy(actor.state_mean[None], actor.action_mean[None], rng, hidden=actor.hidden)
     with torch.no_grad():
         for name in ("state_mean", "state_scale", "action_mean", "action_scale", "theta"):
             getattr(policy, name).copy_(torch.from_numpy(getattr(actor, name)))
-    trpo = TRPO(policy, rng, replace(config.policy, critic_hidden=generated.critic_hidden))
-    net = MLP((len(actor.state_mean), *generated.critic_hidden, 1))
-    theta = torch.from_numpy(generated.critic.copy())
-    trpo.critic = Critic(net, theta, generated.critic_centre, generated.critic_scale)
+    trpo = TRPO(policy, rng, replace(config.policy, critic_hidden=checkpoint.critic_hidden))
+    net = MLP((len(actor.state_mean), *checkpoint.critic_hidden, 1))
+    theta = torch.from_numpy(checkpoint.critic.copy())
+    trpo.critic = Critic(net, theta, checkpoint.critic_centre, checkpoint.critic_scale)
     return trpo

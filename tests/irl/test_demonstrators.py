@@ -19,10 +19,11 @@ from astray.features.memory import Memory
 from astray.features.paths import make_paths
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import BORROW_WITHIN, COUNTERFACTUALS, KINDS, NEAR, Path, explore
+from astray.irl.demonstrations import Rows
 from astray.irl.dynamics import Integrator
+from astray.irl.gps_demonstrator import GpsDemonstrator
 from astray.irl.policy import Rollout
-from astray.irl.step_world import StepWorld
-from astray.irl.world import GeoWorld, Rows
+from astray.irl.step_demonstrator import StepDemonstrator
 
 Array = NDArray[Any]
 
@@ -419,23 +420,23 @@ def fixes_of(places: list[Array], agent: str = "ana", names: list[str] | None = 
     return Trajectories.from_fixes(time=time, lat=lat, lon=lon, agent=agent, trajectory=np.repeat(ids, lengths))
 
 
-def world_of(fixes: Trajectories, **config: Any) -> GeoWorld:
+def world_of(fixes: Trajectories, **config: Any) -> GpsDemonstrator:
     at_interval = FeaturizerConfig(interval=INTERVAL, **config)
-    return GeoWorld.of(fixes, Featurizer.of(fixes, at_interval, np.random.default_rng(0)))
+    return GpsDemonstrator.of(fixes, Featurizer.of(fixes, at_interval, np.random.default_rng(0)))
 
 
-def habits(world: GeoWorld, rows: Rows) -> Array:
+def habits(world: GpsDemonstrator, rows: Rows) -> Array:
     return rows.features[:, : len(world.featurizer.config.habits)]
 
 
-def roll(world: GeoWorld, actions: Array, lengths: list[int], seed: int = 0) -> Rollout:
+def roll(world: GpsDemonstrator, actions: Array, lengths: list[int], seed: int = 0) -> Rollout:
     """A rollout of given actions (n, horizon, 2), from starts drawn by the world's dynamics."""
     rng = np.random.default_rng(seed)
     states = world.dynamics.reset(len(actions), rng)
     return roll_from(world, states, actions, lengths)
 
 
-def roll_from(world: GeoWorld, states: Array, actions: Array, lengths: list[int]) -> Rollout:
+def roll_from(world: GpsDemonstrator, states: Array, actions: Array, lengths: list[int]) -> Rollout:
     n, horizon, _ = actions.shape
     mask = np.arange(horizon) < np.array(lengths)[:, None]
     before, after = [], []
@@ -480,7 +481,7 @@ def test_demonstrations_say_which_trip_they_are_of():
 def test_trips_that_the_view_remembers_are_not_remembered_twice():
     fixes = fixes_of([curve(0), curve(1)])
     featurizer = Featurizer.of(fixes, FeaturizerConfig(), np.random.default_rng(0)).remember(fixes[:1])
-    assert GeoWorld.of(fixes, featurizer).featurizer.memory.trip_ids == (TripId("ana", "0"), TripId("ana", "1"))
+    assert GpsDemonstrator.of(fixes, featurizer).featurizer.memory.trip_ids == (TripId("ana", "0"), TripId("ana", "1"))
 
 
 def test_a_world_needs_one_step_at_least():
@@ -568,7 +569,7 @@ def test_refreshed_rows_are_seen_with_the_present_memory():
     again = after.refresh(rows)
     assert (habits(after, again)[:, 0] > 0).all()
     np.testing.assert_array_equal(again.states, rows.states)
-    with pytest.raises(DataError, match="do not say what they were made of"):
+    with pytest.raises(DataError, match="do not hold the steps"):
         after.refresh(replace(rows, steps=None))
 
 
@@ -610,21 +611,21 @@ class Drift:
         return states + actions, np.ones(len(states), bool)
 
 
-def step_world(waves: int = 8) -> StepWorld:
+def step_demonstrator(waves: int = 8) -> StepDemonstrator:
     rng = np.random.default_rng(0)
     states = [rng.normal(3.0, 2.0, (n, 2)) for n in (5, 9, 4, 30)]
     actions = [10.0 * s[:, :1] + rng.normal(size=(len(s), 1)) for s in states]
-    return StepWorld.of(Trajectories.from_steps(states, actions), Drift(), rng, waves)
+    return StepDemonstrator.of(Trajectories.from_steps(states, actions), Drift(), rng, waves)
 
 
 def test_states_and_actions_are_seen_standardised_and_in_waves():
-    world = step_world()
+    world = step_demonstrator()
     rows = world.demonstrations()
     assert rows.features.shape == (48, 3 + 2 * 8)
     np.testing.assert_allclose(rows.features[:, :3].mean(axis=0), 0.0, atol=1e-5)
     np.testing.assert_allclose(rows.features[:, :3].std(axis=0), 1.0, atol=1e-5)
     np.testing.assert_allclose(rows.features[:, 3:11] ** 2 + rows.features[:, 11:] ** 2, 1.0, atol=1e-5)
-    assert step_world(waves=0).demonstrations().features.shape == (48, 3)
+    assert step_demonstrator(waves=0).demonstrations().features.shape == (48, 3)
     np.testing.assert_array_equal(world.featurize(world.trajectories), rows.features)
     assert rows.trip.tolist() == rows.path.tolist() == world.trajectories.trajectory_of_row.tolist()
     assert len(world.names) == 4
@@ -632,12 +633,12 @@ def test_states_and_actions_are_seen_standardised_and_in_waves():
 
 def test_a_column_that_never_changes_does_no_harm():
     t = Trajectories.from_steps([np.ones((4, 2))], [np.zeros((4, 1))])
-    features = StepWorld.of(t, Drift(), np.random.default_rng(0)).featurize(t)
+    features = StepDemonstrator.of(t, Drift(), np.random.default_rng(0)).featurize(t)
     assert not features[:, :3].any()
 
 
 def test_a_rollout_of_states_and_actions_comes_back_as_it_was():
-    world = step_world()
+    world = step_demonstrator()
     rng = np.random.default_rng(1)
     mask = np.arange(6) < np.array([[6], [2], [4]])
     states, actions = rng.normal(size=(3, 6, 2)), rng.normal(size=(3, 6, 1))
@@ -654,7 +655,7 @@ def test_a_rollout_of_states_and_actions_comes_back_as_it_was():
 
 
 def test_exchanged_actions_are_demonstrated_ones_in_the_wrong_state():
-    world = step_world()
+    world = step_demonstrator()
     rows = world.imagine(50, ["exchange"], np.random.default_rng(0))
     demonstrated = world.demonstrations()
     assert {tuple(s) for s in rows.states} <= {tuple(s) for s in demonstrated.states}
@@ -665,7 +666,7 @@ def test_exchanged_actions_are_demonstrated_ones_in_the_wrong_state():
 
 
 def test_perturbed_steps_have_no_preferred_scale():
-    world = step_world()
+    world = step_demonstrator()
     rng = np.random.default_rng(0)
     rows = world.imagine(400, ["perturb"], rng)
     nearest = [np.abs((world.demonstrations().states - s) / world.scale[:2]).max(axis=1).min() for s in rows.states]
@@ -677,7 +678,7 @@ def test_perturbed_steps_have_no_preferred_scale():
 
 def test_a_world_of_steps_refuses_what_it_cannot_use():
     with pytest.raises(DataError, match="no columns state and action"):
-        StepWorld.of(fixes_of([curve(0)]), Drift(), np.random.default_rng(0))
+        StepDemonstrator.of(fixes_of([curve(0)]), Drift(), np.random.default_rng(0))
     for names in (["nap"], []):
         with pytest.raises(DataError, match="give some of perturb, exchange"):
-            step_world().imagine(3, names, np.random.default_rng(0))
+            step_demonstrator().imagine(3, names, np.random.default_rng(0))

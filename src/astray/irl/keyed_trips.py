@@ -1,4 +1,4 @@
-"""A population: trips of many agents, with the keys that any agent's memory knows them by."""
+"""Trips of many agents with their keys: computed once, and looked up in any agent's memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from astray.features.trip_rows import TripRows
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
-    """Trips of many agents, with their keys: made once, seen through anybody's memory.
+class KeyedTrips:
+    """Trips of many agents with their keys, computed once and looked up in any agent's memory.
 
     Attributes
     ----------
     trips, paths, all_rows
-        All trips, their paths, resampled, and their rows.
+        All trips, their resampled paths, and their rows.
     which
-        The trips that are meant.
+        The positions of the selected trips.
     """
 
     trips: Trajectories
@@ -31,8 +31,8 @@ class Population:
     which: NDArray[np.int64]
 
     @classmethod
-    def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> Population:
-        """Trips as the rows that trip statistics are made of; ``paths`` are theirs, if they are known already."""
+    def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> KeyedTrips:
+        """Computes the rows and keys of trips; ``paths`` are their paths, if the caller has them already."""
         even = resample(featurizer.paths(trips) if paths is None else paths, featurizer.config.interval)
         rows = featurizer.trip_rows(featurizer.steps(even), len(trips))
         return cls(trips, even, rows, np.arange(len(trips)))
@@ -42,15 +42,15 @@ class Population:
 
     @property
     def rows(self) -> TripRows:
-        """The rows of the trips that are meant; made when asked for, so that many may stand side by side."""
+        """The rows of the selected trips; computed on demand, so that many selections take little memory."""
         return self.all_rows[self.which]
 
     @property
     def agents(self) -> NDArray[np.str_]:
-        """Who made them."""
+        """The agent of each selected trip."""
         return self.trips.agent_ids[self.which]
 
-    def others(self, agent: str, n: int, rng: np.random.Generator) -> Population:
-        """``n`` trips of anybody else, drawn at random; all, if there are fewer."""
+    def others(self, agent: str, n: int, rng: np.random.Generator) -> KeyedTrips:
+        """Draws ``n`` trips of other agents; takes all, if there are fewer."""
         found = np.flatnonzero(self.trips.agent_ids != agent)
         return replace(self, which=np.sort(rng.choice(found, min(n, len(found)), replace=False)))

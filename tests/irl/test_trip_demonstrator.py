@@ -8,9 +8,9 @@ import pytest
 from astray import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.statistics import members
+from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.learn_config import LearnConfig, explorers_of
-from astray.irl.population import Population
-from astray.irl.trip_world import TripWorld
+from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.simulate import city
 
 N = 12
@@ -23,14 +23,14 @@ def way(agent: str, day: int, north: float = 0.0) -> Trajectories:
     return Trajectories.from_fixes(time=time, lat=lat, lon=lon, agent=agent, trajectory=f"{agent}-{day}")
 
 
-def saturated(seed: int = 0) -> tuple[TripWorld, Population]:
+def saturated(seed: int = 0) -> tuple[TripDemonstrator, KeyedTrips]:
     """Somebody who has gone one way every day, and others who go the same one."""
     mine = Trajectories.concat([way("ann", day) for day in range(N)])
     others = Trajectories.concat([way("bob", day) for day in range(N)])
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
-    world = TripWorld.of(mine, featurizer, np.random.default_rng(seed))
+    world = TripDemonstrator.of(mine, featurizer, np.random.default_rng(seed))
     assert world is not None
-    return world, Population.of(others, featurizer)
+    return world, KeyedTrips.of(others, featurizer)
 
 
 def test_where_all_have_been_own_trips_and_others_see_the_same_count() -> None:
@@ -47,12 +47,12 @@ def test_where_all_have_been_own_trips_and_others_see_the_same_count() -> None:
 def test_what_others_do_not_see_is_drawn_at_random() -> None:
     mine = Trajectories.concat([way("ann", day, north=0.1 * day) for day in range(N)])  # each day elsewhere
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
-    world = TripWorld.of(mine, featurizer, np.random.default_rng(0))
+    world = TripDemonstrator.of(mine, featurizer, np.random.default_rng(0))
     assert world is not None
     at = [s.name for s in featurizer.statistics].index("cell 150 m: mean")
     # Left out of the memory, no demonstration has been there before.
     assert not world.demonstrations().features[:, at].any()
-    same = Population.of(Trajectories.concat([way("bob", 100 + k, north=0.1) for k in range(300)]), featurizer)
+    same = KeyedTrips.of(Trajectories.concat([way("bob", 100 + k, north=0.1) for k in range(300)]), featurizer)
     seen = world.others(same).features[:, at] > 0
     assert 1 - seen.mean() == pytest.approx(1 / N, abs=0.06)
 
@@ -61,12 +61,12 @@ def test_every_trip_is_there_whole_and_as_a_prefix() -> None:
     trips = city(people=2, days=8, seed=0).trips
     mine = trips.agent("p00")
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
-    world = TripWorld.of(mine, featurizer, np.random.default_rng(0))
+    world = TripDemonstrator.of(mine, featurizer, np.random.default_rng(0))
     assert world is not None
     ends = members(featurizer.statistics, "end") & ~members(featurizer.statistics, "population")  # nobody else is known
     for rows, n in (
         (world.demonstrations(), len(mine)),
-        (world.others(Population.of(trips.agent("p01"), featurizer)), len(trips.agent("p01"))),
+        (world.others(KeyedTrips.of(trips.agent("p01"), featurizer)), len(trips.agent("p01"))),
         (world.imagine(15, explorers_of(LearnConfig())["route"], world.rng), 15),
     ):
         assert len(rows) == rows.n_paths == 2 * n
@@ -94,4 +94,4 @@ def test_what_may_be_missing_is_hidden_in_groups() -> None:
 def test_trips_without_a_step_are_no_world() -> None:
     one = Trajectories.from_fixes(time=[0.0], lat=[45.0], lon=[7.0], agent="a", trajectory="t")
     featurizer = Featurizer.of(one, FeaturizerConfig(), np.random.default_rng(0))
-    assert TripWorld.of(one, featurizer, np.random.default_rng(0)) is None
+    assert TripDemonstrator.of(one, featurizer, np.random.default_rng(0)) is None

@@ -1,4 +1,4 @@
-"""The world of states and actions of any kind. What is learned from is bounded, however long the runs are."""
+"""The demonstrator of states and actions of any kind; it shows a bounded number of steps, however long its runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
+from astray.irl.demonstrations import Rows
 from astray.irl.dynamics import Dynamics
-from astray.irl.world import Rows
 
 if TYPE_CHECKING:
     from astray.irl.policy import Rollout
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 StepCounterfactual = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
-"""Makes of the states and actions of a run what might have been done instead, in the same shapes."""
+"""Returns, from the states and actions of a run, what might have been done instead, in the same shapes."""
 
 STEP_COUNTERFACTUALS = ("perturb", "exchange")
 BATCH = 8192  # rows encoded in one go
-PIECE = 100  # steps that follow each other, of runs that are too long to be learned from as a whole
+PIECE = 100  # consecutive steps taken together from a run that is too long to show as a whole
 
 
 @dataclass(frozen=True, eq=False)
-class StepWorld:
-    """States and actions of any kind. The reward sees both, standardised, and by choice random waves of them.
+class StepDemonstrator:
+    """One agent that demonstrates states and actions. The reward sees them standardised, with optional random waves.
 
     Parameters
     ----------
     trajectories
         Demonstrations with columns ``state`` and ``action`` (``Trajectories.from_steps``).
     dynamics
-        What happens when the policy acts: a ``GymDynamics``, a ``LearnedDynamics``, or one's own.
+        The environment that the policy acts in: a ``GymDynamics``, a ``LearnedDynamics``, or the user's own.
     waves
-        How many random Fourier features are put beside the raw numbers; 0 for none.
+        The number of random Fourier features beside the raw numbers; 0 for none.
     most
-        Steps of demonstrations that are learned from, at most; as many of a population, and of counterfactuals. Of
-        longer runs pieces are taken.
+        The most steps of demonstrations to learn from, and as many of a population and of counterfactuals. Longer runs
+        contribute pieces.
     explorers
-        Counterfactuals of one's own, by name.
+        The user's own counterfactuals, by name.
     """
 
     trajectories: Trajectories
@@ -64,8 +64,8 @@ class StepWorld:
         waves: int = 32,
         most: int = 100_000,
         explorers: Mapping[str, StepCounterfactual] | None = None,
-    ) -> StepWorld:
-        """The world of some demonstrations; their spread sets the scale of the features."""
+    ) -> StepDemonstrator:
+        """Makes a demonstrator of runs; their spread sets the scale of the features."""
         if "state" not in trajectories.columns or "action" not in trajectories.columns:
             raise DataError(
                 "these trajectories have no columns state and action", remedy="make them with Trajectories.from_steps"
@@ -82,22 +82,22 @@ class StepWorld:
             explorers or {},
         )
 
-    def __getitem__(self, which: NDArray[np.bool_]) -> StepWorld:
-        """The world of some of the demonstrations, on the same scales."""
+    def __getitem__(self, which: NDArray[np.bool_]) -> StepDemonstrator:
+        """Selects some of the demonstrations, on the same scales."""
         return replace(self, trajectories=self.trajectories[which])
 
     @property
     def agent(self) -> str:
-        """Who made the demonstrations; of several the first."""
+        """The agent's name; of several agents the first."""
         return str(self.trajectories.agent_ids[0])
 
     @property
     def names(self) -> list[TripId]:
-        """What the demonstrations are called."""
+        """The ids of the demonstrated runs."""
         return self.trajectories.ids
 
     def encode(self, states: Array, actions: Array) -> NDArray[np.float32]:
-        """Standardised states and actions, then their waves."""
+        """Returns standardised states and actions, then their waves."""
         width, waves = self.frequencies.shape
         features = np.empty((len(states), width + 2 * waves), np.float32)
         for start in range(0, len(states), BATCH):
@@ -108,22 +108,22 @@ class StepWorld:
         return features
 
     def featurize(self, trajectories: Trajectories) -> NDArray[np.float32]:
-        """The features of every row of some trajectories, for scoring."""
+        """Returns the features of every row of trajectories, for scoring."""
         return self.encode(trajectories.columns["state"], trajectories.columns["action"])
 
     def excerpt(self, most: int) -> NDArray[np.float64]:
-        """At most so many steps of the demonstrations: states and actions side by side."""
+        """Returns at most ``most`` steps of the demonstrations: states and actions side by side."""
         return _excerpt(self.trajectories, most)
 
     def demonstrations(self) -> Rows:
-        """What the agent did: pieces of it, evenly spread over every run, if it is long."""
+        """Returns what the agent did; a long run contributes evenly spread pieces."""
         return self._pieces(self.trajectories, demonstrated=True)
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Counterfactual trajectories: ``perturb`` moves a state and action off together, ``exchange`` swaps actions.
+        """Draws ``n`` counterfactual runs: ``perturb`` shifts states and actions, ``exchange`` swaps actions.
 
-        Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones,
-        done in the wrong state. Those of one's own are given one run at a time.
+        Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones
+        in the wrong state. The user's own counterfactuals get one run at a time.
         """
         known = (*STEP_COUNTERFACTUALS, *self.explorers)
         unknown = [name for name in names if name not in known]
@@ -144,7 +144,7 @@ class StepWorld:
         return self._rows(states, actions, path)
 
     def _explored(self, name: str, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """What an explorer of one's own makes of a run."""
+        """Applies one of the user's own counterfactuals to a run, and checks what it returns."""
         made = self.explorers[name](states.copy(), actions.copy(), rng)
         shapes = [np.shape(part) for part in made] if isinstance(made, tuple) else [np.shape(made)]
         if shapes != [states.shape, actions.shape] or not all(np.isfinite(part).all() for part in made):
@@ -155,16 +155,16 @@ class StepWorld:
         return made
 
     def others(self, population: Trajectories) -> Rows:
-        """What other agents did, as much of it as of the demonstrations."""
+        """Returns what other agents did, at most as many steps as of the demonstrations."""
         return self._pieces(population)
 
     def realise(self, rollout: Rollout) -> Rows:
-        """The policy's trajectories; rows in the order of ``rollout.mask``."""
+        """Turns the policy's trajectories into rows, in the order of ``rollout.mask``."""
         path = np.repeat(np.arange(len(rollout.mask)), rollout.lengths)
         return self._rows(rollout.states[rollout.mask], rollout.actions[rollout.mask], path)
 
     def refresh(self, rows: Rows) -> Rows:
-        """Nothing is remembered here, so rows look as they did."""
+        """Returns the rows as they are: these features depend on no memory."""
         return rows
 
     def _pieces(self, t: Trajectories, demonstrated: bool = False) -> Rows:
@@ -172,7 +172,7 @@ class StepWorld:
         return self._rows(t.columns["state"][rows], t.columns["action"][rows], path, run if demonstrated else None)
 
     def _drawn(self, which: Array, rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.int64]]:
-        """States and actions of some runs, and which of these each row is of; parts of them, if they are too long."""
+        """Returns states and actions of runs, and the run of each row; random parts, if the runs are too long."""
         t = self.trajectories
         begin, length = t.offsets[:-1][which], t.lengths[which]
         if length.sum() > self.most:
@@ -192,9 +192,9 @@ def _excerpt(t: Trajectories, most: int) -> NDArray[np.float64]:
 
 
 def pieces(lengths: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of runs, at most so many: of each run the same number, or all it has; which piece and run each row is of.
+    """Selects at most ``most`` rows, equally many of each run or all it has; returns rows, pieces and runs.
 
-    What is left of a run are pieces, evenly spread over it, of rows that follow each other: one row at least.
+    A run that is too long contributes pieces of consecutive rows, evenly spread over it, and at least one row.
 
     >>> rows, piece, run = pieces(np.array([3, 1000, 800]), most=403)
     >>> np.bincount(run).tolist(), np.bincount(piece).tolist()
@@ -215,18 +215,18 @@ def pieces(lengths: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], ND
 
 
 def _fair_share(lengths: NDArray[np.int64], most: int) -> int:
-    """The longest part that every run may have, so that all together have at most so many rows; 1 at least."""
+    """Returns the most rows that each run may contribute, so that all together have at most ``most``; at least 1."""
     rising = np.sort(lengths)
     before = np.cumsum(rising) - rising
     left = np.arange(len(rising), 0, -1)
-    # With this share the runs before are whole, and each of those left has the same.
+    # With this share all shorter runs are whole, and the others contribute equally.
     share = (most - before) // left
     fits = np.flatnonzero(share < rising)
     return int(max(share[fits[0]], 1)) if len(fits) else int(rising[-1])
 
 
 def spans(begin: NDArray[np.int64], length: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of some spans, one after the other, and which span each is of.
+    """Returns the rows of spans, one span after the other, and the span of each row.
 
     >>> spans(np.array([10, 3]), np.array([2, 3]))
     (array([10, 11,  3,  4,  5]), array([0, 0, 1, 1, 1]))

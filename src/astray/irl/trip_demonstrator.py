@@ -1,4 +1,4 @@
-"""A world of whole trips: what the learner sees of one agent when a demonstration is a trajectory, not a step."""
+"""The demonstrator of whole trips: a row of the learner is a trip, not a step."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from astray.features.paths import of_trips
 from astray.features.statistics import members
 from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
-from astray.irl.population import Population
-from astray.irl.world import GeoWorld, Rows
+from astray.irl.demonstrations import Rows
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.keyed_trips import KeyedTrips
 
 Array = NDArray[Any]
 
-SHORTEST, LONGEST = 0.1, 0.9  # share of a trip that a prefix holds
+SHORTEST, LONGEST = 0.1, 0.9  # of a prefix, as a share of its trip
 
 
 @dataclass(frozen=True, eq=False)
-class TripWorld:
-    """Whole GPS trips of one agent: a row of the learner is a trip's statistics, and a trajectory has one row.
+class TripDemonstrator:
+    """One agent that demonstrates whole GPS trips: a row holds the statistics of a trip.
 
-    Every trip is there twice, whole and as a prefix, so that the reward learns to judge trips that go on. All that is
-    compared is seen through a memory that lacks one trip: the demonstrations through one that lacks themselves, what
-    they are compared with through one that lacks a trip drawn at random. Otherwise a count of all trips would tell them
-    apart.
+    Every trip comes twice, whole and as a prefix, so that the reward learns to judge trips that are still going on.
+    Each row is computed with a memory that lacks one trip: for a demonstration that trip itself, for background a trip
+    drawn at random. Otherwise the number of remembered trips would tell demonstrations from background.
 
     Parameters
     ----------
     featurizer
-        The agent's memory, and where others go.
+        The agent's memory, and the popularity of places among other agents.
     agent
-        Its name.
+        The agent's name.
     trips
         The demonstrations.
     rows
-        Their rows.
+        The rows of the demonstrations.
     paths
-        Their paths, resampled: what counterfactuals are made of.
+        Their resampled paths, from which counterfactuals are made.
     rng
-        Draws prefixes and the trips that are left out.
+        Draws prefixes and the trips that the memory leaves out.
     """
 
     featurizer: Featurizer
@@ -57,15 +57,15 @@ class TripWorld:
     rng: np.random.Generator = field(repr=False)
 
     @classmethod
-    def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripWorld | None:
-        """The world of some trips of one agent; None if they hold no step."""
-        return cls.among(Population.of(trips, featurizer), np.arange(len(trips)), featurizer, rng)
+    def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripDemonstrator | None:
+        """Makes a demonstrator of trips of one agent; returns None if they have no step."""
+        return cls.among(KeyedTrips.of(trips, featurizer), np.arange(len(trips)), featurizer, rng)
 
     @classmethod
     def among(
-        cls, population: Population, which: Array, featurizer: Featurizer, rng: np.random.Generator
-    ) -> TripWorld | None:
-        """The same, of trips of one agent among a population, by their positions in rising order."""
+        cls, population: KeyedTrips, which: Array, featurizer: Featurizer, rng: np.random.Generator
+    ) -> TripDemonstrator | None:
+        """Makes a demonstrator of the trips of one agent among those of many, given their positions in rising order."""
         paths, trips = of_trips(population.paths, which), population.trips[which]
         paths = paths[paths.lengths > 1]
         agent, rows = str(trips.agent_ids[0]), population.all_rows[which]
@@ -73,32 +73,32 @@ class TripWorld:
 
     @property
     def names(self) -> list[TripId]:
-        """What the demonstrations are called."""
+        """The ids of the demonstrated trips."""
         return self.trips.ids
 
     @property
     def groups(self) -> list[NDArray[np.bool_]]:
-        """Statistics that may be missing together."""
+        """Masks of the statistics that may be missing together."""
         return [members(self.featurizer.statistics, group) for group in ("population", "clock")]
 
-    def steps(self, trips: int) -> GeoWorld | None:
-        """The world of the steps of the first so many trips; None if they hold none."""
+    def steps(self, trips: int) -> GpsDemonstrator | None:
+        """Returns a demonstrator of the steps of the first trips; None if they have no step."""
         paths = self.paths[self.paths.context["trip"] < trips]
-        return GeoWorld(self.featurizer, self.trips[:trips], paths) if len(paths) else None
+        return GpsDemonstrator(self.featurizer, self.trips[:trips], paths) if len(paths) else None
 
     def demonstrations(self) -> Rows:
-        """What the agent did, each trip left out of the memory."""
+        """Returns what the agent did, each trip left out of the memory."""
         return self._both(self.rows, self._number(np.arange(self.rows.n_trips)), np.arange(self.rows.n_trips))
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """``n`` counterfactual trips; the trip that was changed does not count for them."""
+        """Draws ``n`` counterfactual trips; the trip they came from does not count."""
         paths, _ = explore(self.paths, n, names, self.featurizer.config.interval, rng)
         source = paths.context["trip"]
         steps = self.featurizer.steps(paths.with_columns(context={"trip": np.arange(n)}))
         return self._both(self.featurizer.trip_rows(steps, n), self._number(source))
 
-    def others(self, population: Population) -> Rows:
-        """What other agents did, seen through this agent's memory."""
+    def others(self, population: KeyedTrips) -> Rows:
+        """Returns what other agents did, seen through this agent's memory."""
         remembered = len(self.featurizer.memory)
         without = self.rng.integers(remembered, size=len(population)) if remembered else None
         maker = self.featurizer.popularity.number_of(population.agents)
@@ -110,7 +110,7 @@ class TripWorld:
     def _both(
         self, rows: TripRows, without: Array | None, trip: Array | None = None, maker: Array | None = None
     ) -> Rows:
-        """Whole trips, then prefixes of them."""
+        """Returns each trip twice: whole, and as a prefix of random length."""
         parts = [rows, rows.prefixes(self.rng.uniform(SHORTEST, LONGEST, rows.n_trips))]
         found = []
         for part in parts:
@@ -120,5 +120,5 @@ class TripWorld:
             nothing = np.zeros((len(present), 0))
             found.append(Rows(features[present], np.arange(len(present)), nothing, nothing, of))
         both = Rows.concat(found)
-        # The learner draws a trip first, then one of its rows: those of one trip stand next to each other.
+        # The learner draws a trip first, then one of its rows: rows of one trip must be neighbours.
         return replace(both[np.argsort(both.trip, kind="stable")], path=np.arange(len(both)))

@@ -1,4 +1,4 @@
-"""What learning promises: the same seed the same model, doubt where nothing was seen, errors that change nothing."""
+"""Learning: the same seed gives the same model, heads disagree where nothing was seen, errors change nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from astray import Trajectories, simulate
 from astray.core.errors import DataError, TrainingError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.irl.background import Background, take_paths
 from astray.irl.dynamics import LearnedDynamics
-from astray.irl.learn import Learned, _bootstrap, held_out, learn
-from astray.irl.learn_config import KDD19, TRIPS, LearnConfig, explorers_of
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.holdout import held_out
+from astray.irl.kdd19 import KDD19
+from astray.irl.learn_config import TRIPS, LearnConfig, RewardConfig, explorers_of
 from astray.irl.policy import Improvement, Rollout
-from astray.irl.reward import RewardConfig, RewardHeads
-from astray.irl.step_world import StepWorld
-from astray.irl.world import GeoWorld, Rows
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.irl.trainer import Learned, bootstrap_agents, learn_agent_reward, learn_shared_reward
 
 torch.set_num_threads(1)
 
@@ -27,9 +27,9 @@ CHANCE = 2 * np.log(2.0)  # the loss of a reward that tells nothing apart
 QUICK = LearnConfig(iterations=6, updates=15, rollouts=16, horizon=20, imagined=150, clone_updates=30)
 
 
-def world_of(trips: Trajectories, seed: int = 0, **featurizer: object) -> GeoWorld:
+def world_of(trips: Trajectories, seed: int = 0, **featurizer: object) -> GpsDemonstrator:
     rng = np.random.default_rng(seed)
-    return GeoWorld.of(trips, Featurizer.of(trips, FeaturizerConfig(**featurizer), rng))  # type: ignore[arg-type]
+    return GpsDemonstrator.of(trips, Featurizer.of(trips, FeaturizerConfig(**featurizer), rng))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +45,27 @@ def mine(trips: Trajectories) -> Trajectories:
 @pytest.fixture(scope="module")
 def learned(trips: Trajectories, mine: Trajectories) -> Learned:
     others = trips.without(trips.agents[0])
-    return learn(world_of(mine), QUICK, np.random.default_rng(0), population=others)
+    return learn_agent_reward(world_of(mine), QUICK, np.random.default_rng(0), population=others)
+
+
+@pytest.fixture(scope="module")
+def half_learned(trips: Trajectories, mine: Trajectories) -> Learned:
+    """The reward of the first half of the trips, from which learning continues."""
+    others = trips.without(trips.agents[0])
+    return learn_agent_reward(world_of(mine[: len(mine) // 2]), QUICK, np.random.default_rng(0), population=others)
 
 
 def test_the_same_seed_gives_the_same_model_bit_for_bit(mine: Trajectories, trips: Trajectories, learned: Learned):
-    again = learn(world_of(mine), QUICK, np.random.default_rng(0), population=trips.without(trips.agents[0]))
+    again = learn_agent_reward(
+        world_of(mine), QUICK, np.random.default_rng(0), population=trips.without(trips.agents[0])
+    )
     for (w1, b1), (w2, b2) in zip(learned.posterior.layers, again.posterior.layers, strict=True):
         np.testing.assert_array_equal(w1, w2)
         np.testing.assert_array_equal(b1, b2)
     assert learned.history.equals(again.history)
 
 
-def test_the_history_is_tidy_and_watches_what_can_go_wrong(learned: Learned):
+def test_the_history_has_one_row_for_each_iteration_with_all_measures(learned: Learned):
     history = learned.history
     wanted = {
         "iteration",
@@ -74,15 +83,7 @@ def test_the_history_is_tidy_and_watches_what_can_go_wrong(learned: Learned):
     assert history["reward_gap"][-1] > history["reward_gap"][0]
 
 
-def test_the_arrays_and_the_network_give_the_same_reward(learned: Learned, mine: Trajectories):
-    features = world_of(mine).demonstrations().features[:200]
-    with torch.no_grad():
-        torch.testing.assert_close(
-            torch.from_numpy(learned.posterior(features)), learned.reward(torch.from_numpy(features)), atol=1e-4, rtol=0
-        )
-
-
-def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
+def test_held_out_demonstrations_get_more_reward_than_other_peoples_trips(
     learned: Learned, mine: Trajectories, trips: Trajectories
 ):
     world = world_of(mine)
@@ -93,44 +94,44 @@ def test_left_out_demonstrations_are_worth_more_than_other_peoples_trips(
 
 
 @pytest.mark.parametrize("reward", [RewardConfig(), RewardConfig(random_prior=1.0), RewardConfig(heads=1, networks=10)])
-def test_heads_disagree_far_from_everything_they_saw(reward: RewardConfig):
-    """Demonstrations on a line of a plane, a background around it: at a distance the spread is a multiple."""
+def test_heads_disagree_far_from_the_training_data(reward: RewardConfig):
+    """Demonstrations lie on a line in a plane; at a distance the spread over the heads is at least twice as large."""
     rng = np.random.default_rng(0)
     states = [np.column_stack([np.linspace(-1, 1, 40), rng.normal(0, 0.1, 40)]) for _ in range(40)]
     actions = [rng.normal(0, 0.3, (40, 1)) for _ in range(40)]
     trajectories = Trajectories.from_steps(states, actions)
     dynamics = LearnedDynamics.fit(trajectories, rng)
-    world = StepWorld.of(trajectories, dynamics, rng, waves=0)
-    config = replace(QUICK, reward=reward, rollouts=0, explorers=("exchange",), iterations=12, held_out=0.0)
-    result = learn(world, config, rng)
+    world = StepDemonstrator.of(trajectories, dynamics, rng, waves=0)
+    config = replace(QUICK, reward=reward, rollouts=0, explorers=("exchange",), iterations=6, held_out=0.0)
+    result = learn_agent_reward(world, config, rng)
     near = result.posterior(world.demonstrations().features).std(axis=2).mean()
     far = rng.normal(size=(500, 2)) * 0.3 + np.array([6.0, 6.0]) * rng.choice([-1, 1], (500, 2))
     away = result.posterior(world.encode(far, rng.normal(0, 0.3, (500, 1)))).std(axis=2).mean()
     assert away > 2.0 * near
 
 
-def test_the_paper_to_the_letter_runs_and_tells_of_its_collapsing_weights(mine: Trajectories):
-    config = replace(KDD19, iterations=3, updates=5, rollouts=16, horizon=30)
-    result = learn(world_of(mine, encoder="raw"), config, np.random.default_rng(0))
-    assert result.posterior.n_heads == 10
-    assert 0.0 < result.history["effective_sample_size"].min() < 0.5
-
-
-def test_trajectory_and_step_objectives_both_separate(mine: Trajectories, trips: Trajectories):
+def test_the_trajectory_objective_separates_own_trips_from_others(mine: Trajectories, trips: Trajectories):
     others = trips.without(trips.agents[0])
-    config = replace(QUICK, objective="trajectory", rollouts=0)
+    config = replace(QUICK, objective="trajectory", rollouts=0, iterations=4, batch_paths=16)
     world = world_of(mine)
-    result = learn(world, config, np.random.default_rng(0), population=others)
+    result = learn_agent_reward(world, config, np.random.default_rng(0), population=others)
     rows = world.demonstrations()
     own = result.posterior(rows.features[result.unseen.all(axis=1)[rows.trip]])[:, 0].mean(axis=1)
     other = result.posterior(world.others(others).features)[:, 0].mean(axis=1)
     assert own.mean() - other.mean() > 0.5 * np.hypot(own.std(), other.std())
 
 
+def test_the_settings_of_the_paper_run_and_their_importance_weights_collapse(mine: Trajectories):
+    config = replace(KDD19, iterations=3, updates=5, rollouts=16, horizon=30)
+    result = learn_agent_reward(world_of(mine, encoder="raw"), config, np.random.default_rng(0))
+    assert result.posterior.n_heads == 10
+    assert 0.0 < result.history["effective_sample_size"].min() < 0.5
+
+
 @pytest.mark.parametrize(("heads", "networks"), [(4, 1), (2, 3)])
-def test_it_is_known_which_head_has_not_learned_from_which_trip(mine: Trajectories, heads: int, networks: int):
-    config = replace(QUICK, iterations=1, reward=RewardConfig(heads=heads, networks=networks))
-    unseen = learn(world_of(mine), config, np.random.default_rng(0)).unseen
+def test_unseen_marks_the_trips_that_each_head_has_not_learned_from(mine: Trajectories, heads: int, networks: int):
+    config = replace(QUICK, iterations=1, updates=1, imagined=30, reward=RewardConfig(heads=heads, networks=networks))
+    unseen = learn_agent_reward(world_of(mine), config, np.random.default_rng(0)).unseen
     assert unseen.shape == (len(mine), heads * networks)
     held_out = unseen.all(axis=1)
     assert 0.1 < held_out.mean() < 0.35
@@ -138,43 +139,41 @@ def test_it_is_known_which_head_has_not_learned_from_which_trip(mine: Trajectori
     assert unseen[~held_out].mean() == pytest.approx(np.exp(-1), abs=0.12)
 
 
-def test_an_update_holds_out_what_was_held_out_before(mine: Trajectories, learned: Learned):
+def test_an_update_holds_out_what_was_held_out_before(mine: Trajectories, half_learned: Learned):
     half = len(mine) // 2
-    first = learn(world_of(mine[:half]), QUICK, np.random.default_rng(7))
-    later = learn(world_of(mine), replace(QUICK, iterations=1), np.random.default_rng(8), start=first)
-    held_out = first.unseen.all(axis=1)
+    once = replace(QUICK, iterations=1, updates=1)
+    later = learn_agent_reward(world_of(mine), once, np.random.default_rng(8), start=half_learned)
+    held_out = half_learned.unseen.all(axis=1)
     assert (later.unseen[:half].all(axis=1) == held_out).all()
     assert not later.unseen[:half][~held_out].any(), "what the earlier reward has learned from is not unseen"
 
 
-def test_a_loss_that_is_not_a_number_is_a_typed_error_and_changes_nothing(mine: Trajectories, learned: Learned):
+def test_a_loss_that_is_not_finite_raises_a_training_error_and_changes_nothing(mine: Trajectories, learned: Learned):
     world = world_of(mine)
     before = copy.deepcopy(learned.reward.state_dict())
     broken = replace(QUICK, learning_rate=1e30)
     with pytest.raises(TrainingError, match="learning_rate"):
-        learn(world, broken, np.random.default_rng(0), start=learned)
+        learn_agent_reward(world, broken, np.random.default_rng(0), start=learned)
     for name, value in learned.reward.state_dict().items():
         assert torch.equal(value, before[name]), name
 
 
-def test_going_on_from_an_earlier_result_keeps_reward_background_and_memory(trips: Trajectories, mine: Trajectories):
-    half = len(mine) // 2
-    first_world = world_of(mine[:half])
-    others = trips.without(trips.agents[0])
-    first = learn(first_world, QUICK, np.random.default_rng(0), population=others)
-    world = GeoWorld.of(mine, first_world.featurizer)
-    assert set(first_world.featurizer.memory.trip_ids) < set(world.featurizer.memory.trip_ids)
-    later = learn(world, replace(QUICK, iterations=1, updates=1), np.random.default_rng(1), start=first)
+def test_continued_learning_keeps_the_reward_the_background_and_the_memory(mine: Trajectories, half_learned: Learned):
+    first, earlier = half_learned, world_of(mine[: len(mine) // 2]).featurizer
+    world = GpsDemonstrator.of(mine, earlier)
+    assert set(earlier.memory.trip_ids) < set(world.featurizer.memory.trip_ids)
+    once = replace(QUICK, iterations=1, updates=1)
+    later = learn_agent_reward(world, once, np.random.default_rng(1), start=first)
     assert len(later.backgrounds["place"].rows["population"]) == len(first.backgrounds["place"].rows["population"])
     assert len(later.backgrounds["place"].rows["policy"]) >= len(first.backgrounds["place"].rows["policy"])
     # It goes on where it was: one small step does not undo what was learned.
     assert later.history["held_out_loss"][0] < (first.history["held_out_loss"][-1] + CHANCE) / 2
 
 
-def test_one_reward_serves_several_agents(trips: Trajectories):
+def test_a_shared_reward_also_serves_an_agent_that_it_was_not_learned_from(trips: Trajectories):
     agents = trips.agents
     worlds = [world_of(trips.agent(a)) for a in agents[:2]]
-    result = learn(worlds, QUICK, np.random.default_rng(0), population=[trips.without(a) for a in agents[:2]])
+    result = learn_shared_reward(worlds, QUICK, np.random.default_rng(0), others=[trips.without(a) for a in agents[:2]])
     assert result.generator is None
     # The third agent was never seen: its own left-out trips still stand above other people's.
     world = world_of(trips.agent(agents[2]))
@@ -183,15 +182,15 @@ def test_one_reward_serves_several_agents(trips: Trajectories):
     assert own > other + 0.3
 
 
-def test_progress_is_told_after_every_iteration(mine: Trajectories):
+def test_progress_is_called_after_every_iteration(mine: Trajectories):
     seen: list[tuple[int, int]] = []
-    config = replace(QUICK, iterations=3, rollouts=0)
-    learn(world_of(mine), config, np.random.default_rng(0), progress=lambda i, n, _: seen.append((i, n)))
+    config = replace(QUICK, iterations=3, updates=2, imagined=30, rollouts=0)
+    learn_agent_reward(world_of(mine), config, np.random.default_rng(0), progress=lambda i, n, _: seen.append((i, n)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 class StandStill:
-    """A generator of another kind: it never moves, and counts how often it was told to improve."""
+    """A generator that never moves, and counts how often it was asked to improve."""
 
     def __init__(self) -> None:
         self.improved = 0
@@ -212,10 +211,10 @@ class StandStill:
         return np.zeros(len(states))
 
 
-def test_another_policy_method_can_be_put_in(mine: Trajectories):
+def test_another_generator_can_replace_trpo(mine: Trajectories):
     generator = StandStill()
-    config = replace(QUICK, iterations=2)
-    result = learn(world_of(mine), config, np.random.default_rng(0), generator=generator)
+    config = replace(QUICK, iterations=2, updates=2, imagined=30)
+    result = learn_agent_reward(world_of(mine), config, np.random.default_rng(0), generator=generator)
     assert generator.improved == 2
     assert result.generator is generator
     assert len(result.backgrounds["place"].rows["policy"]) == 2 * config.rollouts
@@ -254,13 +253,13 @@ def line(n: int, seed: int = 0, trip: str = "t", spacing: float = 10.0) -> Traje
         ),
     ],
 )
-def test_odd_training_sets_are_survived(demonstrations: Trajectories):
+def test_learning_from_degenerate_training_sets_gives_finite_rewards(demonstrations: Trajectories):
     config = replace(QUICK, iterations=2, updates=5, imagined=30)
-    result = learn(world_of(demonstrations), config, np.random.default_rng(0))
+    result = learn_agent_reward(world_of(demonstrations), config, np.random.default_rng(0))
     assert np.isfinite(result.posterior(world_of(demonstrations).demonstrations().features)).all()
 
 
-def test_one_very_long_trip_counts_no_more_than_a_short_one():
+def test_a_very_long_trip_is_drawn_as_often_as_a_short_one():
     trips = Trajectories.concat([line(20_000, 0, "long"), *(line(100, i, f"t{i}") for i in range(9))])
     rows = world_of(trips).demonstrations()
     drawn = rows.draw(20_000, np.random.default_rng(0))
@@ -269,71 +268,14 @@ def test_one_very_long_trip_counts_no_more_than_a_short_one():
     assert of_the_long_one.mean() == pytest.approx(np.flatnonzero(rows.trip == 0).mean(), rel=0.05)
 
 
-def test_one_fix_cannot_be_learned_from():
+def test_a_trip_of_one_fix_raises_an_error():
     with pytest.raises(DataError, match="two usable fixes"):
         world_of(line(1))
 
 
-def rows(n_paths: int, length: int, value: float) -> Rows:
-    n = n_paths * length
-    return Rows(
-        np.full((n, 2), value, np.float32),
-        np.repeat(np.arange(n_paths), length),
-        np.zeros((n, 1)),
-        np.random.default_rng(0).normal(size=(n, 1)),
-        np.full(n, -1),
-    )
-
-
-def test_the_background_is_mixed_by_weight_and_bounded():
-    background = Background({"policy": 1.0, "explore": 3.0, "population": 5.0}, capacity=100)
-    background.append("policy", rows(4, 10, 1.0))
-    background.append("explore", rows(4, 10, 2.0))
-    drawn = background.draw_rows(4000, np.random.default_rng(0))[:, 0]
-    # The population has nothing to give, so its share goes to the others.
-    assert (drawn == 1.0).mean() == pytest.approx(0.25, abs=0.03)
-    for i in range(20):
-        background.append("policy", rows(4, 10, float(i)))
-    assert len(background.rows["policy"]) <= 100
-    assert background.rows["policy"].features.max() == 19.0, "the newest are kept"
-
-
-def test_an_empty_background_and_unknown_sources_are_refused():
-    with pytest.raises(DataError, match="empty"):
-        Background({"policy": 1.0}).draw_rows(1, np.random.default_rng(0))
-    with pytest.raises(DataError, match="policy, explore, population"):
-        Background({"crowd": 1.0})
-
-
-def test_drawn_trajectories_are_segments_of_at_most_the_horizon():
-    taken = take_paths(rows(5, 30, 0.0), 7, 12, np.random.default_rng(0))
-    assert np.bincount(taken.path).tolist() == [12] * 7
-
-
-def test_the_prior_pulls_every_weight_towards_zero_as_a_gaussian_does():
-    """d(-log p)/d theta = theta / sigma^2 for the trunk, and 1/K of it for each head's own weights."""
-    reward = RewardHeads(3, RewardConfig(hidden=(4,), heads=5, prior_variance=0.5), np.random.default_rng(0))
-    reward.neg_log_prior().backward()
-    trunk, heads = reward.weights
-    torch.testing.assert_close(trunk.grad, trunk.detach() / 0.5)
-    torch.testing.assert_close(heads.grad, heads.detach() / 0.5 / 5)
-
-
-def test_the_prior_of_a_reward_that_goes_on_is_where_it_was() -> None:
-    reward = RewardHeads(3, RewardConfig(hidden=(4,), heads=2), np.random.default_rng(0))
-    assert reward.neg_log_prior() > 0
-    reward.believe()
-    assert reward.neg_log_prior() == 0
-    with torch.no_grad():
-        reward.weights[0] += 1.0
-    reward.neg_log_prior().backward()
-    torch.testing.assert_close(reward.weights[0].grad, torch.full((1, 3, 4), 1 / 10.0))
-
-
-def test_trips_of_one_agent_are_drawn_and_held_out_together() -> None:
+def test_trips_of_one_agent_are_bootstrapped_and_held_out_together() -> None:
     whose = np.array(["ann"] * 30 + ["bob"] * 30 + ["ann"] * 30 + ["cat"] * 30)
-    everything = replace(rows(len(whose), 1, 0.0), trip=np.arange(len(whose)))
-    drawn = _bootstrap(whose, 200, everything, np.random.default_rng(0)).numpy()
+    drawn = bootstrap_agents(whose, 200, np.random.default_rng(0))
     ann, bob, cat = (drawn[whose == name].sum(axis=0) for name in ("ann", "bob", "cat"))
     for of_one in (ann, bob, cat):  # one head in e draws nothing of somebody at all
         assert 0.2 < (of_one == 0).mean() < 0.5
@@ -345,18 +287,7 @@ def test_trips_of_one_agent_are_drawn_and_held_out_together() -> None:
     assert 1 <= sum(one.all() for one in left.values()) <= 2
 
 
-def test_where_an_agent_is_is_told_by_where_others_are_alone() -> None:
+def test_the_aspect_of_place_has_no_counterfactuals_in_the_shared_reward() -> None:
     aspects = explorers_of(TRIPS)
     assert aspects["place"] == ()
     assert all(aspects[name] for name in ("route", "manner", "time"))
-
-
-def test_a_constant_feature_is_constant_over_however_many_rows() -> None:
-    """Summed in single precision its spread would not be 0, and a little change would be a great one."""
-    reward = RewardHeads(2, RewardConfig(), np.random.default_rng(0))
-    rows = 300_000
-    varied = np.random.default_rng(1).normal(size=rows)
-    reward.standardise(np.column_stack([np.full(rows, 6.7012), varied]).astype(np.float32))
-    assert reward.scale[0] == 1.0
-    assert reward.mean[0] == pytest.approx(6.7012)
-    assert reward.scale[1] == pytest.approx(varied.std(), rel=1e-4)

@@ -1,0 +1,141 @@
+"""Demonstrations as the learner takes them, and what the learner asks of whoever demonstrated them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.trip_ids import TripId
+from astray.features.hashing import changes
+from astray.features.steps import Steps
+from astray.irl.dynamics import Dynamics
+
+if TYPE_CHECKING:
+    from astray.irl.policy import Rollout
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that the learner draws from: steps of trajectories, or whole trips.
+
+    Attributes
+    ----------
+    features
+        The inputs of the reward network: (n, features).
+    path
+        The trajectory that each row belongs to, counted from 0; R(tau) is the sum over its rows.
+    states, actions
+        The inputs and outputs of the policy: (n, d) and (n, a).
+    trip
+        For demonstrations the position of the trip in the training set; -1 for background.
+    steps
+        The steps that the features were made from, if the features can be recomputed after the memory has changed.
+    """
+
+    features: NDArray[np.float32]
+    path: NDArray[np.int64]
+    states: Array
+    actions: Array
+    trip: NDArray[np.int64]
+    steps: Steps | None = None
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    @property
+    def n_paths(self) -> int:
+        """The number of trajectories."""
+        return int(self.path[-1]) + 1 if len(self.path) else 0
+
+    @property
+    def n_trips(self) -> int:
+        """The number of trips."""
+        return len(self._trips[0])
+
+    def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draws the positions of ``n`` rows with replacement: first a trip, then one of its rows.
+
+        The detector judges a trip as a whole, so a long trip must not count for more than a short one.
+        """
+        starts, lengths = self._trips
+        chosen = rng.integers(len(starts), size=n)
+        return np.asarray(starts[chosen] + rng.integers(lengths[chosen]), np.int64)
+
+    @cached_property
+    def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first row and the length of each trip; in the background each trajectory is a trip."""
+        new = np.ones(len(self), np.bool_)
+        new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
+        starts = np.flatnonzero(new)
+        return starts, np.diff(starts, append=len(self))
+
+    def __getitem__(self, keep: Array) -> Rows:
+        """Selects rows and numbers their trajectories again from 0."""
+        path = self.path[keep]
+        return Rows(
+            self.features[keep],
+            np.cumsum(changes(path)) - 1,
+            self.states[keep],
+            self.actions[keep],
+            self.trip[keep],
+            None if self.steps is None else self.steps[keep],
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[Rows]) -> Rows:
+        """Concatenates rows; trajectories of different parts stay different."""
+        paths = np.cumsum([0, *(p.n_paths for p in parts)])
+        steps = [p.steps for p in parts if p.steps is not None]
+        return Rows(
+            np.concatenate([p.features for p in parts]),
+            np.concatenate([p.path + start for p, start in zip(parts, paths, strict=False)]),
+            np.concatenate([p.states for p in parts]),
+            np.concatenate([p.actions for p in parts]),
+            np.concatenate([p.trip for p in parts]),
+            Steps.concat(steps) if len(steps) == len(parts) else None,
+        )
+
+
+class Demonstrator(Protocol):
+    """The target agent: its demonstrations, and the alternatives that they are compared with."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+
+    @property
+    def names(self) -> Sequence[TripId]:
+        """The ids of the demonstrated trips."""
+
+    def demonstrations(self) -> Rows:
+        """Returns what the agent did; no trip counts towards its own familiarity."""
+
+    def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
+        """Draws ``n`` counterfactual trips of the named kinds."""
+
+    def others(self, population: Any) -> Rows:
+        """Returns what other agents did, seen through this agent's memory."""
+
+
+class ActingDemonstrator(Demonstrator, Protocol):
+    """A demonstrator whose environment is known, so that a policy can act in its place."""
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """The environment that the policy acts in."""
+
+    def realise(self, rollout: Rollout) -> Rows:
+        """Turns the policy's trajectories into rows, in the order of ``rollout.mask``."""
+
+    def refresh(self, rows: Rows) -> Rows:
+        """Recomputes the features of rows with the present memory."""
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> ActingDemonstrator:
+        """Selects some of the demonstrations."""

@@ -1,0 +1,183 @@
+"""The demonstrator of GPS trips: steps in metres and seconds, the counterfactuals of its trips, and its dynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
+from astray.features.familiarity import WEEK
+from astray.features.featurizer import Featurizer
+from astray.features.hashing import changes
+from astray.features.paths import make_paths, of_trips, resample
+from astray.features.steps import Steps
+from astray.irl.counterfactuals import Counterfactual, explore
+from astray.irl.demonstrations import Rows
+from astray.irl.dynamics import Dynamics, Integrator
+from astray.irl.keyed_trips import KeyedTrips
+
+if TYPE_CHECKING:
+    from astray.irl.policy import Rollout
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GpsDemonstrator:
+    """One agent that demonstrates GPS trips, in metres and seconds.
+
+    Parameters
+    ----------
+    featurizer
+        Turns trips into features; its memory must hold the demonstrations (:meth:`of` adds them).
+    fixes
+        The demonstrations.
+    paths
+        Their paths, resampled to the featurizer's interval.
+    explorers
+        The user's own counterfactuals, by name.
+    """
+
+    featurizer: Featurizer
+    fixes: Trajectories
+    paths: Trajectories = field(repr=False)
+    explorers: Mapping[str, Counterfactual] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        fixes: Trajectories,
+        featurizer: Featurizer,
+        explorers: Mapping[str, Counterfactual] | None = None,
+        paths: Trajectories | None = None,
+    ) -> GpsDemonstrator:
+        """Makes a demonstrator of an agent's trips, and adds them to the featurizer's memory if they are not there.
+
+        ``paths`` are the paths of the trips, if the caller has them already.
+        """
+        new = ~fixes.isin(featurizer.memory.trip_ids)
+        demonstrator = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer, paths)
+        if demonstrator is None:
+            raise DataError(
+                "no trajectory has two usable fixes at different times, so there is nothing to learn from",
+                remedy="give trips with more fixes",
+            )
+        return replace(demonstrator, explorers=explorers or {})
+
+    @classmethod
+    def seen(
+        cls, fixes: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None
+    ) -> GpsDemonstrator | None:
+        """Makes a demonstrator of trips without adding them to the memory; returns None if they have no step."""
+        if not len(fixes):
+            return None
+        paths = resample(featurizer.paths(fixes) if paths is None else paths, featurizer.config.interval)
+        paths = paths[paths.lengths > 1]  # a path of one point holds no step
+        return cls(featurizer, fixes, paths) if len(paths) else None
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> GpsDemonstrator:
+        """Selects some of the demonstrations; the others stay in the memory, but the learner does not see them."""
+        return replace(self, fixes=self.fixes[which], paths=of_trips(self.paths, np.flatnonzero(which)))
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return str(self.fixes.agent_ids[0])
+
+    @property
+    def names(self) -> list[TripId]:
+        """The ids of the demonstrated trips."""
+        return self.fixes.ids
+
+    def demonstrations(self) -> Rows:
+        """Returns what the agent did; no trip counts towards its own familiarity."""
+        trip = self.paths.context["trip"]
+        rows = self._rows(self.paths, self._number(trip))
+        return replace(rows, trip=trip[rows.path])
+
+    def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
+        """Draws ``n`` counterfactual trips and returns the changed steps; the trip they came from does not count."""
+        paths, changed = explore(self.paths, n, names, self.featurizer.config.interval, rng, self.explorers)
+        return self._rows(paths, self._number(paths.context["trip"]), keep=changed)
+
+    def others(self, population: Trajectories | KeyedTrips) -> Rows:
+        """Returns what other agents did, seen through this agent's memory."""
+        if isinstance(population, KeyedTrips):
+            steps = population.rows.steps
+            return self._encoded(steps, steps.trip, ~steps.first)
+        return self._rows(resample(self.featurizer.paths(population), self.featurizer.config.interval))
+
+    def realise(self, rollout: Rollout) -> Rows:
+        """Turns the policy's trajectories into rows, in the order of ``rollout.mask``."""
+        lengths = rollout.lengths
+        offsets = np.r_[0, np.cumsum(lengths + 1)]
+        start = rollout.states[:, 0]
+        xy = np.empty((offsets[-1], 2))
+        elapsed = np.empty(offsets[-1])
+        first = np.zeros(offsets[-1], bool)
+        first[offsets[:-1]] = True
+        xy[first], elapsed[first] = start[:, :2], 0.0
+        xy[~first] = rollout.next_states[rollout.mask][:, :2]
+        elapsed[~first] = rollout.next_states[rollout.mask][:, 4] - np.repeat(start[:, 4], lengths)
+        begin = np.repeat(start[:, 5] + start[:, 4], lengths + 1)
+        paths = make_paths(begin + elapsed, xy, offsets)
+        paths.context["given"] = start[:, 6:]
+        steps = self.featurizer.steps(paths)
+        # A rollout may begin in the middle of a trip: its start is where that trip began.
+        ahead = np.repeat(start[:, 4], lengths + 1)
+        steps = replace(steps, origin=np.repeat(start[:, 2:4], lengths + 1, axis=0), elapsed=steps.elapsed + ahead)
+        return self._encoded(steps, paths.trajectory_of_row, ~first)
+
+    def refresh(self, rows: Rows) -> Rows:
+        """Recomputes the features of rows with the present memory."""
+        if rows.steps is None:
+            raise DataError(
+                "these rows do not hold the steps that they were made from", remedy="give rows that keep their steps"
+            )
+        return replace(rows, features=self.featurizer.encode(rows.steps))
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """The integrator; half of the rollouts begin where trips begin, the others in the middle of a trip."""
+        steps = self.featurizer.steps(self.paths)
+        states = policy_states(steps[~steps.first], self._utc_offset)
+        starts = states[np.isclose(states[:, 4], 0.0)]
+        half = np.resize(np.arange(len(starts)), len(states))
+        return Integrator(np.vstack([states, starts[half]]), self.featurizer.config.interval)
+
+    @property
+    def _utc_offset(self) -> float:
+        return self.featurizer.context.utc_offset
+
+    def _number(self, trip: Array) -> NDArray[np.int64]:
+        return self.featurizer.memory.number_of(self.fixes.ids)[trip]
+
+    def _rows(self, paths: Trajectories, without: Array | None = None, keep: Array | None = None) -> Rows:
+        steps = self.featurizer.steps(paths)
+        chosen = ~steps.first if keep is None else ~steps.first & keep
+        path = paths.trajectory_of_row
+        return self._encoded(steps, path, chosen, None if without is None else without[path][chosen])
+
+    def _encoded(self, steps: Steps, path: Array, chosen: Array, without: Array | None = None) -> Rows:
+        kept, of = steps[chosen], path[chosen]
+        return Rows(
+            features=self.featurizer.encode(kept, without),
+            path=np.cumsum(changes(of)) - 1,
+            states=policy_states(kept, self._utc_offset),
+            actions=kept.velocity,
+            trip=np.full(len(kept), -1),
+            steps=kept,
+        )
+
+
+def policy_states(steps: Steps, utc_offset: float) -> NDArray[np.float64]:
+    """Returns what the policy sees before a step: location, start, time since then, start within the week, context."""
+    left = steps.location - steps.velocity * steps.window[:, None]
+    began = (steps.time - steps.elapsed + utc_offset) % WEEK - utc_offset
+    return np.column_stack([left, steps.origin, steps.elapsed - steps.window, began, steps.given])

@@ -1,0 +1,320 @@
+"""The paper on one page: Oh & Iyengar, "Sequential Anomaly Detection using Inverse Reinforcement Learning", KDD 2019.
+
+==============================================  ==========================================================
+in the paper                                    here
+==============================================  ==========================================================
+R(tau | theta), Section 3.2, Eq. 1              :func:`trajectory_reward`
+bootstrap data sets D_k, Section 4.1.1          :func:`bootstrap`
+network with K heads, Section 4.1.2             :func:`first_reward` (:class:`astray.irl.reward.RewardHeads`)
+log p(theta), Sections 4.1.2 and 4.2            ``RewardHeads.neg_log_prior``
+gradient with weights w_j / W, Eq. 3            :func:`trajectory_loss`
+policy pi, TRPO, Section 4.2                    :func:`first_policy` (:class:`astray.irl.trpo.TRPO`)
+Algorithm 1, IRL with bootstrapped reward       :func:`first_reward`, :func:`first_policy`, :func:`algorithm_1`
+Algorithm 2, reward function update             :func:`algorithm_2` with :func:`trajectory_estimate`
+n(s, a), Section 4.4, Eq. 4                     :func:`mean_reward`, :func:`normality_score`
+N(tau), Section 4.4                             :func:`trajectory_normality`
+sigma_r(s, a), Section 4.5                      :func:`reward_deviation`
+IRL-AD and IRL-ADU, Sections 4.4, 4.5 and 5     :func:`irl_ad`, :func:`irl_adu`
+K = 10, 64 and 16 units, epsilon, gamma         :data:`KDD19`, :data:`EPSILON`, :data:`GAMMA`
+==============================================  ==========================================================
+
+The preset ``kdd19`` runs these functions with the settings :data:`KDD19`. The default for states and actions runs them
+with other settings and, in place of Eq. 3, with the loss of :mod:`astray.irl.objective`. Equations have the numbers of
+the printed paper, which numbers four: the model (1), its gradient (2), the sampled gradient (3), n(s, a) (4).
+
+Where this differs from the paper
+---------------------------------
+- Inputs. Trips are resampled to one fix every 30 s. The network standardises its inputs and clips them at 5 standard
+  deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain coordinates.
+- Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M of M trips with replacement.
+- Initial weights. The reward's weights have variance 0.1, as printed, but its biases begin at 0; the policy's weights
+  are Glorot-uniform. TRPO is astray's own, with a critic and generalised advantages; the paper used OpenAI baselines.
+- Prior. -log p(theta) is divided by the number of demonstrations (one prior against the sum over all of them); Section
+  4.2 prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
+- Trajectories. Eq. 3 sums over random parts of at most 50 steps, not over whole trajectories. Rollouts are as long as
+  demonstrations, at most 50 steps, and half of the GPS rollouts begin in the middle of a trip.
+- q(tau). The paper leaves it open. Here it is the mixture of the last 8 policies and, because Algorithm 2 appends
+  demonstrations, of a Gaussian fitted to those of the batch. The transition probabilities cancel and are left out.
+- Background. T_s keeps the latest 100,000 steps; the paper keeps all samples.
+- Optimiser. Adam with a falling learning rate, J = 25, N = 100; the paper gives none of these numbers. Learning stops
+  early if the loss has not fallen for 100 iterations (the paper: "until convergence").
+- States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
+- Scores. r_bar and sigma_bar are over the demonstrated steps. N(tau) weighs a step by its duration. sigma_r is divided
+  by sigma_bar, so gamma is in units of n; for a trip it is the deviation of N(tau) over the heads.
+- Decisions. Where IRL-AD finds an anomaly that IRL-ADU does not confirm, or an agent has few past trips, astray says
+  "review".
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from astray.core.errors import TrainingError
+from astray.irl.background import Background, Batch, take_paths
+from astray.irl.demonstrations import ActingDemonstrator, Rows
+from astray.irl.learn_config import LearnConfig, RewardConfig
+from astray.irl.objective import Loss, effective_sample_size, weighted_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+    from astray.irl.policy import Generator, Rollout
+    from astray.irl.reward import RewardHeads
+
+Array = NDArray[Any]
+Measures = dict[str, float]
+
+KDD19 = LearnConfig(
+    reward=RewardConfig(
+        hidden=(64, 16),  # Appendix A
+        heads=10,  # K, Section 5.4 and Appendix A
+        prior_variance=0.1,  # sigma^2 of the prior, Section 4.1.2; the number is that of the initial weights
+        initial_variance=0.1,  # Section 4.3
+    ),
+    iterations=100,  # N
+    objective="trajectory",  # Eq. 3
+    temperature=1.0,  # Eq. 3 as printed
+    all_heads=False,  # Algorithm 1 updates the sampled head
+    aspects=False,  # one reward
+    clone_updates=0,  # the policy begins with random weights
+    weights=(("policy", 1.0),),  # T_s is what the policy generates
+    waves=0,  # the reward sees the state and the action themselves
+    held_out=0.0,  # all demonstrations are learned from
+    patience=100,
+)
+"""The settings of the paper; what it does not print has the default of ``LearnConfig``."""
+
+EPSILON = -2.0  # Section 5.4: an observation with n <= epsilon is an anomaly for IRL-AD,
+GAMMA = 1.5  # and for IRL-ADU if also sigma_r <= gamma
+
+
+# -------------------------------------------------------------------- Algorithm 1: IRL with bootstrapped reward
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the reward is learned from."""
+
+    demonstrations: Rows  # T_d
+    backgrounds: Mapping[str, Background]  # T_s; the paper has one, astray's own reward one for each aspect
+    bootstrap: Tensor  # (trips, K): how often D_k contains each trip
+    groups: Sequence[NDArray[np.bool_]] = ()  # features that may be missing together; the paper has none
+
+
+Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator], Loss]
+
+
+@dataclass
+class Learner:
+    """What Algorithm 1 changes, and how."""
+
+    reward: RewardHeads  # r_theta_1 ... r_theta_K
+    generator: Generator | None  # the policy pi and the way to improve it; None: the background needs no policy
+    evidence: Evidence
+    independent: int  # independent demonstrations, against which the prior counts once
+    estimate: Estimate  # of the loss: trajectory_estimate is the paper's
+    optimiser: Optimizer
+    schedule: LRScheduler
+
+
+def algorithm_1(
+    learner: Learner, agent: ActingDemonstrator, lengths: Array, config: LearnConfig, rng: np.random.Generator
+) -> Iterator[Measures]:
+    """Runs lines 3 to 9 of Algorithm 1, and yields what was measured in each iteration.
+
+    Line 1, T_d, is ``agent.demonstrations()``; line 2 is :func:`first_reward` and :func:`first_policy`. ``lengths`` are
+    the lengths of demonstrated trajectories: rollouts are as long.
+    """
+    pi, dynamics = learner.generator, agent.dynamics
+    assert pi is not None
+    for _ in range(config.iterations):  # line 3
+        k = int(rng.integers(learner.reward.n_heads))  # line 4: sample a reward function
+        n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
+        rollout = pi.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)  # line 5: generate samples
+        generated = agent.realise(rollout)
+        log_density = copy.deepcopy(pi).log_prob  # of pi as it is now: q(tau) of these samples
+        for background in learner.evidence.backgrounds.values():  # line 6: append them to T_s
+            background.append("policy", generated, log_density)
+        heads = slice(None) if config.all_heads else k
+        measures = algorithm_2(learner, heads, config, rng)  # line 7: update the reward
+        rewards = learner.reward.posterior()(generated.features)[:, :, k].mean(axis=1)
+        measures |= improve_policy(pi, rollout, rewards)  # line 8: update pi by TRPO
+        yield {"head": k} | measures
+
+
+def first_reward(
+    demonstrations: Rows, backgrounds: Mapping[str, Background], config: LearnConfig, rng: np.random.Generator
+) -> RewardHeads:
+    """Initialises the network with K heads (Algorithm 1, line 2; Section 4.1.2).
+
+    Demonstrations and what the background holds already, in equal parts, set the scale of its inputs.
+    """
+    from astray.irl.reward import RewardHeads
+
+    reward = RewardHeads(demonstrations.features.shape[1], config.reward, rng, tuple(backgrounds))
+    n = len(demonstrations) // len(backgrounds)
+    seen = [background.draw_rows(n, rng) for background in backgrounds.values() if background.rows]
+    reward.standardise(np.concatenate([demonstrations.features, *seen]))
+    return reward
+
+
+def first_policy(demonstrations: Rows, config: LearnConfig, rng: np.random.Generator) -> Generator:
+    """Initialises the policy, a neural network that TRPO improves (Algorithm 1, line 2; Section 4.2)."""
+    from astray.irl.policy import GaussianPolicy, clone_behaviour
+    from astray.irl.trpo import TRPO
+
+    policy = GaussianPolicy(demonstrations.states, demonstrations.actions, rng)
+    clone_behaviour(policy, demonstrations.states, demonstrations.actions, config.clone_updates, rng)
+    return TRPO(policy, rng, config.policy)
+
+
+def bootstrap(n_trips: int, n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draws how often D_k contains each trip, (trips, K): Poisson(1), the limit of n of n draws (Section 4.1.1)."""
+    return rng.poisson(1.0, (n_trips, n_heads))
+
+
+def improve_policy(pi: Generator, rollout: Rollout, rewards: Array) -> Measures:
+    """Improves the policy on its own rollout by one TRPO step, given the reward of each step (Algorithm 1, line 8)."""
+    dense = np.zeros(rollout.mask.shape)
+    dense[rollout.mask] = rewards
+    done = pi.improve(rollout, dense)
+    return {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
+
+
+# -------------------------------------------------------------------- Algorithm 2: reward function update
+
+
+def algorithm_2(learner: Learner, heads: int | slice, config: LearnConfig, rng: np.random.Generator) -> Measures:
+    """Runs Algorithm 2: J gradient steps on the MAP objective of Section 4.2, for the sampled head (or for all)."""
+    losses, gaps, sizes = [], [], []
+    for _ in range(config.updates):  # line 1
+        loss = learner.estimate(learner.reward, learner.evidence, config, rng)  # lines 2 to 5
+        chosen = loss.per_head[heads].mean()
+        # The sum over n demonstrations of log p(tau | theta), plus one log p(theta), divided by n.
+        objective = chosen + learner.reward.neg_log_prior() / learner.independent
+        if not math.isfinite(objective.item()):
+            raise TrainingError(
+                f"the reward's loss became {objective.item()}, so nothing was changed",
+                remedy="lower learning_rate, or raise the temperature of the trajectory objective",
+            )
+        learner.optimiser.zero_grad()
+        objective.backward()  # type: ignore[no-untyped-call]
+        learner.optimiser.step()  # line 6
+        learner.schedule.step()
+        losses.append(float(chosen.detach()))
+        gaps.append(float(loss.gap.mean()))
+        sizes.append(float(loss.effective_sample_size.mean()))
+    means = {"loss": losses, "reward_gap": gaps, "effective_sample_size": sizes}
+    return {name: float(np.mean(values)) for name, values in means.items()}
+
+
+def trajectory_estimate(reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator) -> Loss:
+    """Samples the batches of Algorithm 2 (lines 2 to 4) and returns the loss whose gradient is Eq. 3 (line 5)."""
+    import torch
+
+    demonstrated = take_paths(evidence.demonstrations, config.batch_paths, config.horizon, rng)  # line 3
+    first = np.searchsorted(demonstrated.path, np.arange(config.batch_paths))
+    weights = evidence.bootstrap[demonstrated.trip[first]]
+    temperature = float(config.horizon) if config.temperature is None else config.temperature
+    losses = []
+    for aspect, background in enumerate(evidence.backgrounds.values()):
+        # Lines 2 and 4: the background batch, with the demonstrations appended at its end.
+        batch = background.draw_paths(config.batch_paths, demonstrated, config.horizon, rng)
+        returns = trajectory_reward(reward, batch, aspect)
+        log_q = torch.from_numpy(batch.log_q).float()
+        losses.append(trajectory_loss(returns[-config.batch_paths :], returns, log_q, weights, temperature))
+    return Loss.total(losses)
+
+
+def trajectory_reward(reward: RewardHeads, batch: Batch, aspect: int = 0) -> Tensor:
+    """Returns R(tau | theta_k), the sum of r_theta_k(s, a) over each trajectory (Section 3.2): (trajectories, K)."""
+    import torch
+
+    rewards = reward(torch.from_numpy(batch.features))[:, aspect]
+    zero = torch.zeros(len(batch.log_q), rewards.shape[1])
+    return zero.index_add(0, torch.from_numpy(batch.path), rewards)
+
+
+def trajectory_loss(
+    demonstration_returns: Tensor,
+    background_returns: Tensor,
+    log_q: Tensor,
+    demonstration_weights: Tensor | None = None,
+    temperature: float = 1.0,
+) -> Loss:
+    """Returns the negative log-likelihood whose gradient is Eq. 3 without its prior, for each head.
+
+    log Z is estimated as ``log mean_j w_j`` with ``w_j = exp(R(tau_j)) / q(tau_j)``: its gradient is the second sum of
+    Eq. 3, ``sum_j (w_j / W) dR(tau_j)``, and nothing leaves the log domain. ``log_q`` is the log-density of each
+    background trajectory, appended demonstrations included, under the mixture of everything that proposed it.
+    ``temperature`` divides the exponent: 1 is Eq. 3; at the horizon the weights do not collapse on one trajectory, but
+    the estimate is biased.
+    """
+    log_w = (background_returns - log_q[:, None]) / temperature
+    log_z = temperature * (log_w.logsumexp(dim=0) - math.log(len(log_w)))
+    demonstrated = weighted_mean(demonstration_returns, demonstration_weights)
+    gap = demonstrated - background_returns.mean(dim=0)
+    return Loss(log_z - demonstrated, gap.detach(), effective_sample_size(log_w))
+
+
+# -------------------------------------------------------------------- scores and decisions (numpy alone)
+
+
+def mean_reward(rewards: Array) -> NDArray[np.float64]:
+    """Returns the mean reward over the K heads, from rewards (..., K) (Section 4.4)."""
+    return np.asarray(rewards.mean(axis=-1, dtype=np.float64))
+
+
+def normality_score(reward: Array, r_bar: float, sigma_bar: float) -> NDArray[np.float64]:
+    """Returns n(s, a) = (r(s, a) - r_bar) / sigma_bar (Eq. 4), from mean rewards over the heads.
+
+    >>> normality_score(np.array([1.0, 4.0]), r_bar=3.0, sigma_bar=2.0).tolist()
+    [-1.0, 0.5]
+    """
+    return np.asarray((reward - r_bar) / sigma_bar, np.float64)
+
+
+def trajectory_normality(n: Array, starts: Array, share: Array | None = None) -> NDArray[np.float64]:
+    """Returns N(tau), the mean of n(s, a) over each trajectory (Section 4.4), from n (..., steps).
+
+    ``starts`` are the first steps of the trajectories. ``share`` is the part of a step in its trajectory's mean; by
+    default 1 / |tau|, as printed.
+
+    >>> trajectory_normality(np.array([0.0, -1.0, -5.0]), np.array([0, 2])).tolist()
+    [-0.5, -5.0]
+    """
+    lengths = np.diff(starts, append=n.shape[-1])
+    weighed = n / np.repeat(lengths, lengths) if share is None else n * share
+    return np.asarray(np.add.reduceat(weighed, starts, axis=-1))
+
+
+def reward_deviation(rewards: Array) -> Array:
+    """Returns sigma_r(s, a), the standard deviation over the K heads of rewards (..., K) (Section 4.5)."""
+    return np.asarray(rewards.std(axis=-1))
+
+
+def irl_ad(normality: Array, epsilon: ArrayLike = EPSILON) -> NDArray[np.bool_]:
+    """Decides IRL-AD: an observation, or a trajectory, with a normality of at most epsilon is an anomaly (Section 4.4).
+
+    >>> irl_ad(np.array([-2.5, -2.0, 0.3])).tolist()
+    [True, True, False]
+    """
+    return np.asarray(normality <= np.asarray(epsilon))
+
+
+def irl_adu(found: Array, uncertainty: Array, gamma: ArrayLike = GAMMA) -> NDArray[np.bool_]:
+    """Decides IRL-ADU: what IRL-AD found is an anomaly if its deviation over the heads is at most gamma (Section 4.5).
+
+    >>> irl_adu(irl_ad(np.array([-2.5, -2.5, 0.3])), np.array([0.4, 1.6, 0.1])).tolist()
+    [True, False, False]
+    """
+    return np.asarray(found & (np.asarray(uncertainty) <= np.asarray(gamma)))

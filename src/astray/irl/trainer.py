@@ -1,0 +1,326 @@
+"""Learning a reward: of one agent by the algorithms of the paper, or of many agents without a policy.
+
+:func:`learn_agent_reward` runs Algorithm 1 (:mod:`astray.irl.kdd19`). What it adds to the paper is a field of
+:class:`~astray.irl.learn_config.LearnConfig`: held-out demonstrations that decide when to stop, several sources of
+background, and a reward for each aspect. :func:`learn_shared_reward` learns one reward from many agents by Algorithm 2
+alone, because each agent would need its own policy.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from astray.core.errors import TrainingError
+from astray.core.trajectories import Trajectories
+from astray.irl.background import Background
+from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows
+from astray.irl.holdout import held_out
+from astray.irl.kdd19 import (
+    Estimate,
+    Evidence,
+    Learner,
+    Measures,
+    algorithm_1,
+    algorithm_2,
+    bootstrap,
+    first_policy,
+    first_reward,
+    trajectory_estimate,
+)
+from astray.irl.learn_config import LearnConfig, explorers_of
+from astray.irl.objective import step_estimate
+from astray.irl.policy import Generator
+from astray.irl.posterior import RewardPosterior
+from astray.irl.reward import RewardHeads
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, Mapping[str, float]], None]
+
+PLATEAU = 1e-3  # the held-out loss has fallen only if it fell by more
+LAST_RATE = 0.05  # the learning rate at the end, as a share of the first one
+MEASURED = 1024  # rows of demonstrations, and of background, on which the spread over the heads is measured
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What learning returns, and all that is needed to continue it."""
+
+    posterior: RewardPosterior  # the K reward functions, as arrays
+    history: pl.DataFrame  # one row for each iteration
+    unseen: NDArray[np.bool_]  # (trips, heads): the demonstrations that the layer of each head has not learned from
+    reward: RewardHeads = field(repr=False)
+    generator: Generator | None = field(repr=False)
+    backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
+
+
+# -------------------------------------------------------------------- one agent
+
+
+def learn_agent_reward(
+    agent: ActingDemonstrator,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    *,
+    population: Sized | None = None,
+    given: Trajectories | None = None,
+    generator: Generator | None = None,
+    start: Learned | None = None,
+    progress: Progress | None = None,
+) -> Learned:
+    """Learns the reward of one agent, and the policy that generates its background.
+
+    Parameters
+    ----------
+    agent
+        The target agent.
+    config
+        The settings; :data:`astray.irl.kdd19.KDD19` are those of the paper.
+    population
+        Trajectories of other agents, for the background.
+    given
+        Trajectories for the background that the user made; their weight is 1 unless ``config.weights`` says otherwise.
+    generator
+        A policy with its own way to improve, in place of TRPO.
+    start
+        An earlier result to continue, after the agent has gained demonstrations. Its reward, policy and background are
+        kept; the features of the background are recomputed with the present memory.
+    progress
+        Called as ``progress(iteration, iterations, measures)`` after each iteration.
+
+    Raises
+    ------
+    TrainingError
+        If a loss or a reward is not a finite number. Nothing that was passed in has been changed.
+    """
+    demonstrations, names = agent.demonstrations(), agent.names
+    out = held_out(names, np.unique(demonstrations.trip), config.held_out)
+    training, tested = _split(demonstrations, out)
+    if len(out):
+        # Counterfactuals and rollouts resemble the demonstrations that they come from: held-out ones give none.
+        agent = agent[~np.isin(np.arange(len(names)), out)]
+    earlier = {} if start is None else {a: b.refreshed(agent.refresh) for a, b in start.backgrounds.items()}
+    backgrounds = fill_backgrounds([agent], [population], config, rng, earlier)
+    for background in backgrounds.values() if given is not None else ():
+        background.weights.setdefault("given", 1.0)
+        background.append("given", agent.others(given))
+    reward = first_reward(demonstrations, backgrounds, config, rng) if start is None else copy.deepcopy(start.reward)
+    if not config.rollouts:
+        generator = None
+    elif generator is None:
+        generator = copy.deepcopy(start.generator) if start else first_policy(demonstrations, config, rng)
+    drawn = _without_empty_heads(bootstrap(len(names), reward.n_heads, rng), training)
+    evidence = Evidence(training, backgrounds, drawn)
+    learner = _learner(reward, generator, evidence, training.n_trips, config)
+    seed = int(rng.integers(2**32))
+    if generator is None:
+        iterations = reward_updates(learner, config, rng)
+    else:
+        iterations = algorithm_1(learner, agent, np.bincount(demonstrations.path), config, rng)
+    history = _run(iterations, learner, tested if len(tested) else training, seed, config, progress)
+    return _learned(learner, backgrounds, history, out, resumed=start is not None)
+
+
+# -------------------------------------------------------------------- many agents
+
+
+def learn_shared_reward(
+    agents: Sequence[Demonstrator],
+    config: LearnConfig,
+    rng: np.random.Generator,
+    *,
+    others: Sequence[Sized | None] | None = None,
+    groups: Sequence[NDArray[np.bool_]] = (),
+    start: RewardHeads | None = None,
+    progress: Progress | None = None,
+) -> Learned:
+    """Learns one reward that serves all of these agents, without a policy.
+
+    Parameters
+    ----------
+    agents
+        The agents that demonstrate; the same agent may come several times, with different memories.
+    config
+        The settings; the trips of an agent are drawn and held out together.
+    others
+        Trips of other agents for the background, one set for each agent.
+    groups
+        Features that may be missing together: each group is hidden from a share of the rows (``config.missing``), so
+        that the reward learns to do without it.
+    start
+        An earlier reward to continue; its weights become the mean of the prior.
+    progress
+        Called as ``progress(iteration, iterations, measures)`` after each iteration.
+
+    Raises
+    ------
+    TrainingError
+        If a loss or a reward is not a finite number. Nothing that was passed in has been changed.
+    """
+    demonstrations = _number_trips(agents)
+    who = np.repeat([a.agent for a in agents], [len(a.names) for a in agents])
+    n_agents = len(np.unique(who))
+    # With too few agents to hold one out, single trips are held out.
+    units = who.tolist() if n_agents * config.held_out >= 1 else [name for a in agents for name in a.names]
+    out = held_out(units, np.unique(demonstrations.trip), config.held_out)
+    training, tested = _split(demonstrations, out)
+    backgrounds = fill_backgrounds(agents, others or [None] * len(agents), config, rng)
+    if start is None:
+        reward = first_reward(demonstrations, backgrounds, config, rng)
+    else:
+        reward = copy.deepcopy(start)
+        reward.use_as_prior()
+    drawn = _without_empty_heads(bootstrap_agents(who, reward.n_heads, rng), training)
+    # Trips of one agent are alike, so the prior counts against the number of agents.
+    independent = training.n_trips if n_agents == 1 else len(np.unique(who[np.unique(training.trip)]))
+    learner = _learner(reward, None, Evidence(training, backgrounds, drawn, groups), independent, config)
+    seed = int(rng.integers(2**32))
+    iterations = reward_updates(learner, config, rng)
+    history = _run(iterations, learner, tested if len(tested) else training, seed, config, progress)
+    return _learned(learner, backgrounds, history, out, resumed=start is not None)
+
+
+def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draws how often each head's bootstrap contains each trip: first agents (``who`` made each trip), then trips."""
+    drawn = bootstrap(len(who), n_heads, rng)
+    agents, number = np.unique(who, return_inverse=True)
+    return drawn * bootstrap(len(agents), n_heads, rng)[number] if len(agents) > 1 else drawn
+
+
+def reward_updates(learner: Learner, config: LearnConfig, rng: np.random.Generator) -> Iterator[Measures]:
+    """Runs Algorithm 1 without its policy: samples a head, updates the reward, and yields what was measured."""
+    for _ in range(config.iterations):
+        k = int(rng.integers(learner.reward.n_heads))
+        yield {"head": k} | algorithm_2(learner, slice(None) if config.all_heads else k, config, rng)
+
+
+# -------------------------------------------------------------------- the background without a policy
+
+
+def fill_backgrounds(
+    agents: Sequence[Demonstrator],
+    others: Sequence[Sized | None],
+    config: LearnConfig,
+    rng: np.random.Generator,
+    earlier: Mapping[str, Background] | None = None,
+) -> dict[str, Background]:
+    """Returns the background of each aspect: counterfactuals of the agents' trips, and other agents' trips.
+
+    Other agents and the policy belong to the first aspect alone. ``earlier`` backgrounds are filled further.
+    """
+    aspects = explorers_of(config)
+    first, *_ = aspects
+    share = max(1, config.imagined // len(agents))
+    backgrounds = {}
+    for aspect, explorers in aspects.items():
+        weights = dict(config.weights) if aspect == first else {"explore": 1.0}
+        background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity)
+        background = (earlier or {}).get(aspect, background)
+        for agent, population in zip(agents, others, strict=True):
+            if explorers:
+                background.append("explore", agent.imagine(share, explorers, rng))
+            if population is not None and len(population) and background.weights.get("population", 0.0) > 0:
+                background.append("population", agent.others(population))
+        backgrounds[aspect] = background
+    return backgrounds
+
+
+# -------------------------------------------------------------------- what both have in common
+
+
+def _number_trips(agents: Sequence[Demonstrator]) -> Rows:
+    """Returns the demonstrations of all agents; the trips of the second agent are numbered after those of the first."""
+    starts = itertools.accumulate([0, *(len(a.names) for a in agents)])
+    parts = [a.demonstrations() for a in agents]
+    return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
+
+
+def _split(demonstrations: Rows, out: NDArray[np.int64]) -> tuple[Rows, Rows]:
+    """Returns the rows of the trips to learn from, and those of the held-out trips."""
+    is_out = np.isin(demonstrations.trip, out)
+    return demonstrations[~is_out], demonstrations[is_out]
+
+
+def _without_empty_heads(drawn: NDArray[np.int64], training: Rows) -> Tensor:
+    """Returns the bootstrap as a tensor; a head that drew none of the trips to learn from gets each of them once."""
+    empty = drawn[np.unique(training.trip)].sum(axis=0) == 0
+    return torch.as_tensor(np.where(empty, 1, drawn), dtype=torch.float32)
+
+
+def _learner(
+    reward: RewardHeads, generator: Generator | None, evidence: Evidence, independent: int, config: LearnConfig
+) -> Learner:
+    optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
+    steps = config.iterations * config.updates
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, LAST_RATE, total_iters=steps)
+    estimate: Estimate = step_estimate if config.objective == "step" else trajectory_estimate
+    return Learner(reward, generator, evidence, independent, estimate, optimiser, schedule)
+
+
+def _run(
+    iterations: Iterator[Measures],
+    learner: Learner,
+    tested: Rows,
+    seed: int,
+    config: LearnConfig,
+    progress: Progress | None,
+) -> pl.DataFrame:
+    """Runs iterations until the held-out loss stops falling, and returns one row of measures for each.
+
+    Where demonstrations are held out, the reward is afterwards the one with the lowest held-out loss.
+    """
+    history: list[Measures] = []
+    lowest, best, since = np.inf, copy.deepcopy(learner.reward.state_dict()), 0
+    for number, measures in enumerate(iterations):
+        measures = {"iteration": number} | measures | measure(learner, tested, config, seed)
+        history.append(measures)
+        if progress is not None:
+            progress(number + 1, config.iterations, measures)
+        since += 1
+        if measures["held_out_loss"] < lowest - PLATEAU:
+            lowest, best, since = measures["held_out_loss"], copy.deepcopy(learner.reward.state_dict()), 0
+        if since >= config.patience:
+            break
+    if config.held_out:
+        learner.reward.load_state_dict(best)
+    return pl.DataFrame(history)
+
+
+@torch.no_grad()
+def measure(learner: Learner, tested: Rows, config: LearnConfig, seed: int) -> Measures:
+    """Returns the loss on demonstrations, and how far the heads lie apart there and on the background.
+
+    The same ``seed`` draws the same rows, so that iterations can be compared.
+    """
+    rng = np.random.default_rng(seed)
+    reward, backgrounds = learner.reward, learner.evidence.backgrounds
+    each_once = torch.ones(int(tested.trip.max()) + 1, reward.n_heads)
+    loss = learner.estimate(reward, Evidence(tested, backgrounds, each_once), config, rng)
+    posterior = reward.posterior()
+    own = posterior(tested.features[tested.draw(MEASURED, rng)])
+    other = np.concatenate([posterior(b.draw_rows(MEASURED // len(backgrounds), rng)) for b in backgrounds.values()])
+    if not (np.isfinite(own).all() and np.isfinite(other).all()):
+        raise TrainingError("the reward exploded, so the model was not changed", remedy="lower learning_rate")
+    return {
+        "held_out_loss": float(loss.per_head.mean()) / len(backgrounds),
+        "head_spread": float(own.std(axis=2).mean()),
+        "background_head_spread": float(other.std(axis=2).mean()),
+    }
+
+
+def _learned(
+    learner: Learner, backgrounds: dict[str, Background], history: pl.DataFrame, out: Array, *, resumed: bool
+) -> Learned:
+    # Nobody recorded which trips the heads of an earlier reward have learned from: all but the held-out ones.
+    unseen = (learner.evidence.bootstrap.numpy() == 0) & (not resumed)
+    unseen[out] = True
+    return Learned(learner.reward.posterior(), history, unseen, learner.reward, learner.generator, backgrounds)

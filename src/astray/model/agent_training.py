@@ -1,0 +1,223 @@
+"""Learns the reward of a single agent by Algorithm 1 of the paper, and sets the scale of its scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.errors import DataError
+from astray.core.extras import require_extra
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.dynamics import Dynamics, LearnedDynamics
+from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.holdout import held_out
+from astray.irl.posterior import RewardPosterior
+from astray.irl.shared import Reward
+from astray.irl.step_demonstrator import StepDemonstrator
+from astray.model.checkpoint import PolicyCheckpoint
+from astray.model.configuration import own_explorers, scale_config
+from astray.model.overlap import warn_of_overlap
+from astray.model.parameters import Parameters
+from astray.model.trained import Trained
+from astray.model.training import drawn, sample, thin
+from astray.model.updating import check_steps
+from astray.scoring.normality import Calibration, calibrate, out_of_bag
+from astray.scoring.scale_config import ScaleConfig
+from astray.scoring.scores import CHUNK_FIXES
+
+if TYPE_CHECKING:
+    from astray.irl.learn_config import LearnConfig
+    from astray.irl.trainer import Learned
+
+WINDOW = 120.0  # seconds of a window
+WINDOW_STEPS = 10.0  # steps of a window, if there is no time
+
+
+# -------------------------------------------------------------------- who demonstrates
+
+
+def _check_learning(parameters: Parameters) -> None:
+    """Refuses to learn a reward without iterations, or without torch."""
+    if parameters.iterations == 0:
+        raise DataError(
+            "iterations is 0, and no reward ships for these trips", remedy="give at least 1, or leave it out"
+        )
+    require_extra("learn", "learning a reward", "torch")
+
+
+def gps_demonstrator(
+    parameters: Parameters, past: Prepared, featurizer: Featurizer, rng: np.random.Generator
+) -> GpsDemonstrator:
+    """Returns the agent as a demonstrator of GPS trips."""
+    _check_learning(parameters)
+    some = past[drawn(len(past.trips), parameters.max_trips, rng)]
+    return GpsDemonstrator.of(some.trips, featurizer, own_explorers(parameters.explorers), some.paths)
+
+
+def step_demonstrator(
+    parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> StepDemonstrator:
+    """Returns the agent as a demonstrator of states and actions."""
+    _check_learning(parameters)
+    some = sample(trips, parameters.max_trips, rng)
+    dynamics = _dynamics(parameters, some, config, rng)
+    return StepDemonstrator.of(some, dynamics, rng, config.waves, config.capacity, own_explorers(parameters.explorers))
+
+
+def replace_runs(
+    parameters: Parameters,
+    known: StepDemonstrator,
+    trips: Trajectories,
+    config: LearnConfig,
+    rng: np.random.Generator,
+) -> StepDemonstrator:
+    """Returns a known demonstrator of states and actions with other runs."""
+    dynamics = _dynamics(parameters, trips, config, rng)
+    explorers = own_explorers(parameters.explorers)
+    return replace(known, trajectories=trips, dynamics=dynamics, most=config.capacity, explorers=explorers)
+
+
+def _dynamics(parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator) -> Dynamics:
+    """Returns the dynamics that were given, or learns them from the runs that are not held out."""
+    warn_of_overlap(trips)
+    if parameters.dynamics is not None:
+        return parameters.dynamics
+    return LearnedDynamics.fit(_not_held_out(trips, config), rng)
+
+
+def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
+    out = held_out(trips.ids, np.arange(len(trips)), config.held_out)
+    return trips[~np.isin(np.arange(len(trips)), out)]
+
+
+def _background(
+    parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
+) -> Trajectories | None:
+    """Calls the user's own background function with the trips that are not held out, and checks what it returns."""
+    if parameters.background is None:
+        return None
+    made = parameters.background(_not_held_out(trips, config), rng)
+    if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
+        raise DataError(f"the background gave {made!r}", remedy="return Trajectories of the kind that it was given")
+    if not made.is_gps:
+        check_steps(made, trips, "the background's ")
+    return made
+
+
+# -------------------------------------------------------------------- learning
+
+
+def train(
+    parameters: Parameters,
+    demonstrator: GpsDemonstrator | StepDemonstrator,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    population: Trajectories | None,
+    start: Learned | None = None,
+) -> Trained:
+    """Learns a reward from a demonstrator and returns the fitted parts of a detector; ``start`` is resumed."""
+    from astray.irl.trainer import learn_agent_reward
+
+    trips = demonstrator.fixes if isinstance(demonstrator, GpsDemonstrator) else demonstrator.trajectories
+    given = _background(parameters, trips, config, rng)
+    progress = parameters.progress
+    with one_thread():
+        learned = learn_agent_reward(
+            demonstrator, config, rng, population=population, given=given, start=start, progress=progress
+        )
+    calibration = calibrate_scores(parameters, demonstrator, config, learned)
+    reward, generated = Reward(learned.posterior, history=learned.history), PolicyCheckpoint.of(learned)
+    kept = sample(trips, parameters.keep, rng)
+    if isinstance(demonstrator, GpsDemonstrator):
+        thinned = thin(demonstrator.featurizer.prepare(kept), demonstrator.featurizer)
+        return Trained(reward, calibration, demonstrator.featurizer, None, thinned, generated)
+    return Trained(reward, calibration, None, replace(demonstrator, trajectories=kept), kept, generated)
+
+
+def calibrate_scores(
+    parameters: Parameters, demonstrator: GpsDemonstrator | StepDemonstrator, config: LearnConfig, learned: Learned
+) -> Calibration:
+    """Sets the scales of the scores.
+
+    Held-out trips set the scales and the p-values. If they are too few, every trip sets the scales, by the rewards of
+    the heads whose bootstrap lacks it (out of bag, Breiman 1996); these rewards also show how the length of a trip
+    changes its score. P-values come from held-out trips alone, because all heads share layers that learned from the
+    other trips.
+    """
+    scaling, timed = scale_config(parameters), isinstance(demonstrator, GpsDemonstrator)
+    scale = "step" if parameters.preset == "kdd19" else "trip"
+    present = (
+        np.unique(demonstrator.paths.context["trip"])
+        if isinstance(demonstrator, GpsDemonstrator)
+        else np.arange(len(demonstrator.names))
+    )
+    heads = held_out_heads(learned.unseen, present, scaling)
+    if scale == "step" and not config.held_out:  # as in the paper
+        heads = np.ones_like(heads)
+    steps = held_out_steps(demonstrator, learned.posterior, heads)
+    return calibrate(
+        *steps,
+        aspects=learned.posterior.aspects,
+        held_out=np.isin(steps.trip, held_out(demonstrator.names, present, config.held_out)),
+        robust=parameters.robust,
+        scale=scale,
+        window_length=parameters.window or (WINDOW if timed else WINDOW_STEPS),
+        least_segment=scaling.least_segment if timed else scaling.least_segment_steps,
+        config=scaling,
+    )
+
+
+def held_out_heads(held_out: NDArray[np.bool_], present: NDArray[np.int64], scaling: ScaleConfig) -> NDArray[np.bool_]:
+    """Selects the heads that reward each demonstration, given a mask (trips, heads) of where it was held out.
+
+    A trip that nearly every head has learned from gets no head, because one or two heads are noisy. With only a handful
+    of trips the spread cannot be estimated: then all heads reward all trips.
+
+    >>> held_out = np.array([[True] * 4] * 10 + [[False, True, True, True], [False, True, False, False]])
+    >>> held_out_heads(held_out, np.arange(12), ScaleConfig()).sum(axis=1).tolist()
+    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 0]
+    >>> held_out_heads(held_out[-3:], np.arange(3), ScaleConfig()).sum(axis=1).tolist()
+    [4, 4, 4]
+    """
+    enough = held_out.sum(axis=1) >= min(scaling.least_heads, held_out.shape[1])
+    if np.count_nonzero(enough[present]) < scaling.least_held_out:
+        return np.ones_like(held_out)
+    return np.asarray(held_out & enough[:, None])
+
+
+class HeldOutSteps(NamedTuple):
+    """The steps of demonstrations, trip by trip."""
+
+    rewards: NDArray[np.float64]  # (steps, aspects, 1): the mean over the heads that the trip was held out from
+    trip: NDArray[np.int64]
+    time: NDArray[np.float64]  # seconds; steps, if there is no time
+    weight: NDArray[np.float64]  # the duration of a step, in the same unit
+
+
+def held_out_steps(
+    demonstrator: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
+) -> HeldOutSteps:
+    """Returns the rewards of steps by the heads (trips, heads) selected for their trip; skips trips without one."""
+    wanted = np.asarray(heads.any(axis=1))
+    if isinstance(demonstrator, GpsDemonstrator):
+        rows = demonstrator.demonstrations()
+        rows = rows[wanted[rows.trip]]
+        assert rows.steps is not None
+        rewards = out_of_bag(posterior(rows.features), heads[rows.trip])
+        weight = np.full(len(rows), demonstrator.featurizer.config.interval)
+        return HeldOutSteps(rewards, rows.trip, rows.steps.time, weight)
+    runs = demonstrator.trajectories[wanted]
+    trip = np.flatnonzero(wanted)[runs.trajectory_of_row]
+    step = np.arange(runs.n_rows) - np.repeat(runs.offsets[:-1], runs.lengths)
+    states, actions = runs.columns["state"], runs.columns["action"]
+    rewards = np.empty((len(trip), len(posterior.aspects), 1))
+    # Runs may be long: their features are computed in chunks.
+    for start in range(0, len(trip), CHUNK_FIXES):
+        some = slice(start, start + CHUNK_FIXES)
+        rewards[some] = out_of_bag(posterior(demonstrator.encode(states[some], actions[some])), heads[trip[some]])
+    return HeldOutSteps(rewards, trip, step.astype(np.float64), np.ones(len(trip)))
