@@ -43,7 +43,7 @@ def test_a_month_of_takeout_has_a_trip_an_activity() -> None:
     assert trips.trajectory_ids.tolist() == ["2022-01-12T17:18:24.190Z", "2022-01-12T19:00:00Z"]
     assert trips.lengths.tolist() == [3, 2]
     assert trips.columns["lat"][:3].tolist() == [48.85833, 48.86, 48.869]
-    assert report.counts == {"a visit, which is no way": 1}
+    assert report.counts == {"a visit, not a movement": 1}
 
 
 def test_a_whole_takeout_is_read_once_and_is_of_one_person(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_timeline_of_a_phone_is_its_paths_and_the_ends_of_its_activities(nam
     assert trips.columns["lat"].tolist() == [48.858, 48.8583, 48.859, 48.86]
     hours = ("2024-06-01T06:09:00", "2024-06-01T06:10:00", "2024-06-01T06:12:00", "2024-06-01T06:14:00")
     assert trips.columns["time"].tolist() == times(*hours)
-    assert report.counts == {"a visit, which is no way": 1}
+    assert report.counts == {"a visit, not a movement": 1}
 
 
 def test_a_history_that_is_cut_off_or_of_another_form_is_refused_by_its_entry(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_history_that_is_cut_off_or_of_another_form_is_refused_by_its_entry(tm
         read(tmp_path / "Records.json")
     segment = {"startTime": "2024-06-01T08:00:00Z", "timelinePath": [{"point": "here", "time": "2024-06-01T08:00:00Z"}]}
     (tmp_path / "t.json").write_text(json.dumps({"semanticSegments": [segment]}))
-    with pytest.raises(DataError, match=r"t\.json, entry 1: a place that is none \(here\)"):
+    with pytest.raises(DataError, match=r"t\.json, entry 1: an invalid place \(here\)"):
         read(tmp_path / "t.json")
 
 
@@ -140,10 +140,10 @@ def test_a_position_of_the_morning_is_not_dated_by_the_evening_before(tmp_path: 
     ("line", "said"),
     [
         ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*00", "the checksum is wrong"),
-        ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,330394,003.1,W", "a date that is none"),
-        ("$GPRMC,noon,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W", "a time that is none"),
-        ("$GPRMC,235958.00,A,48o7,N,01131.000,E,022.4,084.4,230394,003.1,W", "a position that is none"),
-        ("$GPRMC,235958.00,A", "an RMC sentence that is cut off"),
+        ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,330394,003.1,W", "an invalid date"),
+        ("$GPRMC,noon,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W", "an invalid time"),
+        ("$GPRMC,235958.00,A,48o7,N,01131.000,E,022.4,084.4,230394,003.1,W", "an invalid position"),
+        ("$GPRMC,235958.00,A", "a truncated RMC sentence"),
         ("!AIVDM,1,1,,A,15M67FC000G?ufbE`FepT@3n00Sa,0*5C", "AIS messages"),
     ],
 )
@@ -273,7 +273,7 @@ def test_fit_that_is_damaged_or_no_recording_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"the FIT file is damaged .*copy the file from the device again"):
             read(file)
     file.write_bytes(fit((1_400_000_000 - FIT_EPOCH, HALF, HALF), kind=6))
-    with pytest.raises(DataError, match="a FIT file of type course, which is no recording"):
+    with pytest.raises(DataError, match="a FIT file of type course, which is not a recording"):
         read(file)
 
 
@@ -350,7 +350,7 @@ def _read_plain(folder: Path) -> pl.DataFrame:
 
 def test_geoparquet_that_is_no_points_in_degrees_is_refused(tmp_path: Path) -> None:
     points = [wkb(-8.6, 41.1), wkb(-8.7, 41.2, kind=2)]
-    with pytest.raises(DataError, match=r"a\.parquet, row 2: a geometry that is no point; give one point a row"):
+    with pytest.raises(DataError, match=r"a\.parquet, row 2: a geometry that is not a point; give one point a row"):
         read(geoparquet(tmp_path / "a.parquet", points))
     mercator = {"type": "ProjectedCRS", "name": "Pseudo-Mercator", "id": {"authority": "EPSG", "code": 3857}}
     with pytest.raises(DataError, match=r"coordinates in Pseudo-Mercator, not in degrees; convert them first"):

@@ -138,7 +138,7 @@ def test_a_geometry_that_is_no_points_is_refused() -> None:
             raise ValueError("x attribute access only provided for Point geometries")
 
     lines = SimpleNamespace(crs=None, geometry=Line())
-    with pytest.raises(DataError, match=r"the geometry is not points .*; give one point a row"):
+    with pytest.raises(DataError, match=r"the geometry is not points .*; give one point per row"):
         astray.read(lines)
 
 

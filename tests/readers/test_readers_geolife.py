@@ -169,14 +169,14 @@ def test_a_file_that_vanishes_while_the_folder_is_read_is_named(
 ) -> None:
     gone = write_plt(tmp_path, "000", "1")
     write_plt(tmp_path, "000", "2")
-    listed = geolife_module._listed
+    listed = geolife_module._list_files
 
     def listed_then_removed(*args: object) -> list[geolife_module._Plt]:
         files = listed(*args)  # type: ignore[arg-type]
         gone.unlink()
         return files
 
-    monkeypatch.setattr(geolife_module, "_listed", listed_then_removed)
+    monkeypatch.setattr(geolife_module, "_list_files", listed_then_removed)
     report = Report()
     assert read(tmp_path, skip_bad=True, report=report).trajectory_ids.tolist() == ["2"]
     assert report.skipped[0].file == str(gone)

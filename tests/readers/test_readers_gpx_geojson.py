@@ -206,7 +206,7 @@ def test_points_are_grouped_by_their_properties(tmp_path: Path) -> None:
         (feature("LineString", LINE, times=stamps(3)), "3 times for 2 vertices"),
         (feature("LineString", [[1]], times=stamps(1)), "a position that is not"),
         (feature("LineString", [["1", "2"]], times=stamps(1)), "a position that is not"),
-        (feature("LineString", 5, times=stamps(1)), "no list of lines"),
+        (feature("LineString", 5, times=stamps(1)), "not a list of lines"),
         (feature("MultiLineString", [LINE], times=[stamps(1)]), "not nested as the coordinates"),
         (feature("Polygon", [LINE], times=stamps(2)), "a geometry of type 'Polygon'"),
         (feature("LineString", [[-8.6, 91]], times=stamps(1)), "latitude outside"),

@@ -22,8 +22,8 @@ def test_owntracks_is_read_by_its_topics_and_only_locations_count() -> None:
     assert trips.columns["time"].tolist() == [1497476456.0, 1497476486.0, 1497476500.0]
     assert trips.columns["lat"].tolist() == [48.85833, 48.85901, 48.86]
     assert {s.row: s.reason for s in report.skipped} == {
-        2: "a message of OwnTracks that is no location (transition)",
-        4: "a message of OwnTracks that is no location (lwt)",
+        2: "a message of OwnTracks that is not a location (transition)",
+        4: "a message of OwnTracks that is not a location (lwt)",
     }
 
 
@@ -32,7 +32,7 @@ def test_owntracks_is_understood_live_as_in_a_file() -> None:
     message = parse(first)
     assert isinstance(message, Message)
     assert message[:5] == ("fix", "jane/phone", 1497476456.0, 48.85833, 2.29513)
-    assert parse(second) == Refused("a message of OwnTracks that is no location (transition)")
+    assert parse(second) == Refused("a message of OwnTracks that is not a location (transition)")
 
 
 LOCATION = '{"_type": "location", "tid": "ja", "tst": 1497476456, "lat": 48.85833, "lon": 2.29513}'

@@ -63,7 +63,7 @@ def test_a_folder_is_recognised_by_what_it_holds_and_of_a_mixture_each_file_is_r
 
 def test_unknown_formats_and_options_are_refused_with_those_that_are_known(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("uid,t,lat,lon\na,1372636858,41,-8\n")
-    with pytest.raises(DataError, match=r"format='shapefile' is unknown; give one of geolife, porto"):
+    with pytest.raises(DataError, match=r"format='shapefile' is unknown; give one of geolife, fit"):
         read(tmp_path / "a.csv", format="shapefile")
     with pytest.raises(DataError, match=r"'users' means nothing for the format table; it takes time, date, lat"):
         read(tmp_path / "a.csv", users=["000"])

@@ -23,10 +23,10 @@ from astray.core.fixes import ALIASES
 from astray.core.times import Clock
 from astray.core.trajectories import Trajectories
 from astray.readers import ReadWarning, Report, iter_read, read
-from astray.readers.delimited import Dialect, _parse, _parse_slowly, blocks
-from astray.readers.guessing import guess
-from astray.readers.line_blocks import blocks_of_lines
-from astray.readers.refusals import Intake
+from astray.readers.delimited import DelimitedTable, Dialect, _parse, _parse_with_csv
+from astray.readers.read_report import Intake
+from astray.readers.suggest_columns import suggest_columns
+from astray.readers.text_files import blocks_of_lines
 
 T0 = 1_372_636_858
 
@@ -124,7 +124,7 @@ def test_agents_in_a_column_without_a_name_are_not_merged(tmp_path: Path) -> Non
 def test_agents_are_not_merged_though_the_second_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "".join(f"{who},{T0 + i},41.1,-8.6\n" for who in ("bus 1", "bus 2") for i in range(500))
     file = write(tmp_path, f"Bus ID,t,lat,lon\n{rows}")
-    monkeypatch.setattr("astray.readers.delimited.blocks.__kwdefaults__", {"progress": None, "block_bytes": 1000})
+    monkeypatch.setattr("astray.readers.delimited.DelimitedTable.__init__.__defaults__", (1000,))
     with pytest.raises(DataError, match=r"'Bus ID' has 2 different values; if these are the agents, pass agent='Bus"):
         read(file)
     with pytest.raises(DataError, match=r"'Bus ID' has 2 different values"):
@@ -523,7 +523,7 @@ def test_the_fast_parser_agrees_with_the_exact_one(rows: list[list[str]], delimi
     body = text.getvalue().encode()
     dialect, wanted = Dialect(delimiter, ("x", "y", "z"), 0, None), {"x": 0, "y": 1, "z": 2}
     fast = _parse(Path("f"), body, dialect, wanted, 1)
-    slow = _parse_slowly(Path("f"), body, dialect, wanted, 1)
+    slow = _parse_with_csv(Path("f"), body, dialect, wanted, 1)
     assert fast.rows.tolist() == slow.rows.tolist()
     for a, b in zip(fast.frame.iter_rows(), slow.frame.iter_rows(), strict=True):
         assert [value or None for value in a] == [value or None for value in b]
@@ -538,8 +538,8 @@ def test_where_a_file_is_cut_into_blocks_does_not_matter(
     with open(file, "w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([["x", "y", "z"], *rows])
     dialect, wanted = Dialect(",", ("x", "y", "z"), 1, None), {"x": 0, "y": 1, "z": 2}
-    whole = list(blocks(file, dialect, wanted, Intake(False, Report())))
-    pieces = list(blocks(file, dialect, wanted, Intake(False, Report()), block_bytes=50))
+    whole = list(DelimitedTable(file, dialect).blocks(wanted, Intake(False, Report())))
+    pieces = list(DelimitedTable(file, dialect, block_bytes=50).blocks(wanted, Intake(False, Report())))
     assert [r for b in pieces for r in b.rows] == [r for b in whole for r in b.rows]
     texts = [[tuple(value or "" for value in row) for b in bs for row in b.frame.iter_rows()] for bs in (whole, pieces)]
     assert texts[0] == texts[1] == [tuple(row) for row in rows if any(row)]
@@ -810,5 +810,5 @@ def test_degrees_that_are_no_numbers_are_refused_with_how_to_write_them(tmp_path
 def test_columns_are_guessed_by_what_their_names_say_of_degrees(tmp_path: Path) -> None:
     rows = "".join(f"2025-01-06 08:0{i}:47,6.9{i}8,45.0{i}2,6.9{i}9,45.0{i}3\n" for i in range(9))
     (tmp_path / "a.csv").write_text("picked_up,pickup_longitude,pickup_latitude,off_longitude,off_latitude\n" + rows)
-    found = guess(tmp_path / "a.csv", ("time", "lat", "lon"))
+    found = suggest_columns(tmp_path / "a.csv", ("time", "lat", "lon"))
     assert found == {"time": "picked_up", "lon": "pickup_longitude", "lat": "pickup_latitude"}

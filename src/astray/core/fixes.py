@@ -127,6 +127,41 @@ def _of_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return found, {key: said[key] for key in said if key not in ("_type", "topic", "tid", "tst", "lat", "lon")}
 
 
+def no_location(entry: Mapping[str, Any]) -> str:
+    """Returns why a JSON object is not a location, or empty text: OwnTracks sends other messages, too."""
+    kind = entry.get("_type", "location")
+    return "" if kind == "location" else f"a message of OwnTracks that is not a location ({kind!s:.20})"
+
+
+class RawFix(NamedTuple):
+    """A fix as its sender wrote it, by role; nothing is checked."""
+
+    agent: object
+    trajectory: object
+    time: object
+    lat: object
+    lon: object
+    others: dict[str, Any]
+
+
+def split_fix(entry: Mapping[str, Any]) -> RawFix:
+    """Splits a fix that is given as a JSON object into its roles, for files and for the live feed.
+
+    >>> split_fix({"uid": 17, "tst": 60, "lat": 45, "lng": 7, "speed": 3})
+    RawFix(agent=17, trajectory=None, time=60, lat=45, lon=7, others={'speed': 3})
+    """
+    found, others = parts(entry)
+    agent, trajectory, time, lat, lon = (found.get(role) for role in ("agent", "trajectory", *REQUIRED))
+    return RawFix(agent, trajectory, time, lat, lon, others)
+
+
+class Refused(NamedTuple):
+    """A fix or message that cannot be used, why, and its agent if that is known."""
+
+    reason: str
+    agent: str | None = None
+
+
 @lru_cache(1024)  # the messages of a feed have the same few sets of keys
 def _keys(names: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     found = candidates(names)
@@ -316,6 +351,11 @@ def label(role: str, value: object) -> str:
     if reason := _unusable(role, text) if text else f"the {role} is missing":
         raise DataError(reason, remedy="give a short plain name")
     return text
+
+
+def optional_label(role: str, value: object) -> str:
+    """Returns the name of an agent or trip, or empty text if there is none."""
+    return "" if value is None or value == "" else label(role, value)
 
 
 def _unusable(role: str, text: str) -> str:
