@@ -114,6 +114,31 @@ def test_a_stay_ends_a_trip_and_the_next_begins_with_the_last_fix_at_rest() -> N
     assert (second[0], second[1], second[-1]) == (4140.0, 4200.0, 4740.0)
 
 
+@pytest.mark.parametrize("rules", [TripRules(), TripRules(stay=300.0, longest=3600.0), TripRules(stay=None)])
+def test_arrays_and_the_cutter_find_the_same_trips(rules: TripRules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lives of rides, walks, stays, gaps around the limit, jumps and repeated times."""
+    rng = np.random.default_rng(7)
+    metres = {"ride": 10.0, "walk": 0.3, "stay": 0.0, "gap": 10.0, "jump": 10.0}  # a second
+    lives = []
+    for _ in range(60):
+        fixes = [(0.0, 45.0, 7.0)]
+        for kind in rng.choice(list(metres), 6).tolist():
+            for _ in range(int(rng.integers(1, 80))):
+                time, lat, lon = fixes[-1]
+                dt = float(rng.choice([0, 1, 5, 30, 60]))
+                fixes.append((time + dt, lat + dt * metres[kind] * rng.normal(1.0, 0.3) / 111e3, lon))
+            time, lat, lon = fixes[-1]
+            if kind in ("gap", "jump"):
+                pause = float(rng.choice([1199, 1200, 1201])) if kind == "gap" else 10.0
+                fixes.append((time + pause, lat + (0.5 if kind == "jump" else 0.0), lon))
+        lives.append(life(fixes))
+    by_arrays = [cut(one, rules) for one in lives]
+    monkeypatch.setattr("astray.core.trips.FEWEST_ROWS", 10**9)
+    one_by_one = [cut(one, rules) for one in lives]
+    assert [trips.ids for trips in by_arrays] == [trips.ids for trips in one_by_one]
+    assert [fixes_of(trips) for trips in by_arrays] == [fixes_of(trips) for trips in one_by_one]
+
+
 def test_a_trip_ends_after_the_longest_time_in_any_case() -> None:
     trips = cut(life(walk(0, 200, 0.0)), TripRules(longest=3600.0))
     assert [t.columns["time"][0] for t in trips] == [0.0, 3600.0, 7200.0, 10_800.0]

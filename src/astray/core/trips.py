@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,10 @@ Fix = tuple[float, float, float]
 """Time, latitude and longitude."""
 
 _AT_A_TIME = 1 << 16  # fixes that are numbers of Python at a time
+FEWEST_ROWS = 16
+"""For fewer fixes than this a :class:`Cutter` is faster than arrays."""
+TOLERANCE = 1e-6
+"""Arrays and single numbers may round differently; closer than this to a limit, a :class:`Cutter` decides."""
 
 
 @dataclass(frozen=True)
@@ -236,12 +241,48 @@ class _Kept:
         """The trips in a trajectory, from its first row to its end; without rules all of it is one."""
         n_before = len(self.starts)
         if rules is None:
-            self.starts.append(self.n_rows)
-            self._times[first:end] = b"\1" * (end - first)
-            self.n_rows += end - first
+            self._keep_all(first, end)
         else:
-            self._cut(first, end, rules)
+            time = self._columns["time"][first:end]
+            # A silence longer than the gap ends trips and stays whatever came before, so these parts are independent.
+            starts = first + np.flatnonzero(np.diff(time) > rules.faults.gap) + 1
+            for low, high in pairwise((first, *starts.tolist(), end)):
+                if self._is_one_trip(low, high, rules):
+                    self._keep_all(low, high)
+                else:
+                    self._cut(low, high, rules)
         self.of += [trajectory] * (len(self.starts) - n_before)
+
+    def _keep_all(self, first: int, end: int) -> None:
+        self.starts.append(self.n_rows)
+        self._times[first:end] = b"\1" * (end - first)
+        self.n_rows += end - first
+
+    def _is_one_trip(self, first: int, end: int, rules: TripRules) -> bool:
+        """Returns True if the arrays show that a :class:`Cutter` would cut nothing here; False if it has to look.
+
+        It would not if the trip is short enough, no fix can be a teleport, and no fix is near the place where the agent
+        was ``stay`` seconds before: two fixes of a stay are at most twice its radius apart.
+        """
+        if not FEWEST_ROWS <= end - first <= ROWS:
+            return False
+        time, lat, lon = (np.asarray(self._columns[name][first:end], np.float64) for name in FIX_COLUMNS)
+        if time[-1] - time[0] >= rules.longest:
+            return False
+        east, north = Projection(lat[0], lon[0]).to_metres(lat, lon).T
+        later = np.diff(time, prepend=-np.inf) > 0
+        if not later.all():  # repeated times are faults, which change nothing
+            time, east, north = time[later], east[later], north[later]
+        reach = (1.0 - TOLERANCE) * rules.faults.top_speed * np.diff(time)
+        if (np.hypot(np.diff(east), np.diff(north)) > reach).any():
+            return False
+        if rules.stay is None or time[-1] - time[0] < rules.stay:
+            return True
+        before = np.searchsorted(time, time - rules.stay + TOLERANCE * rules.stay, side="right") - 1
+        rows = np.flatnonzero(before >= 0)
+        before = before[rows]
+        distance = np.hypot(east[rows] - east[before], north[rows] - north[before])
+        return bool((distance > (2.0 + TOLERANCE) * rules.stay_radius).all())
 
     def _cut(self, first: int, end: int, rules: TripRules) -> None:
         cutter, times, n, rest = Cutter(rules), self._times, self.n_rows, first
