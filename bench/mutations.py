@@ -17,9 +17,10 @@ import numpy as np
 
 from astray import FleetDetector, IRLDetector, Trajectories
 from astray.core.writers import fixes_and_trips, write_table
+from astray.model import container, fleet_file, fleet_store
 from astray.model.agents import _MEMBER as MEMBER  # what a row of an agent holds
 from astray.model.compact import pack_arrays, unpack_arrays
-from astray.model.files import container, fleet_file, fleet_store, read
+from astray.model.container import read
 from astray.model.pretrained import pretrained, write_reward
 from astray.runtime import watch
 from astray.simulate import city

@@ -99,7 +99,7 @@ def test_serial_dates_of_a_spreadsheet_are_told_by_their_steps_and_said(tmp_path
     report = Report()
     assert read(file, report=report).columns["time"].tolist() == [T0 + 15.0 * i for i in range(4)]
     reasons = [assumption.reason for assumption in report.assumptions]
-    assert "times look like a spreadsheet's serial dates and were read so" in reasons
+    assert "times look like a spreadsheet's serial dates and were read as such" in reasons
     assert read(file, time_unit="excel", time_zone="Europe/Berlin").columns["time"][0] == T0 - 7200
     assert [b.n_rows for b in iter_read(file, batch_rows=1)] == [4]
 

@@ -323,7 +323,7 @@ def test_with_columns_adds_and_checks():
     t = trips().with_columns({"alt": np.zeros(10)}, {"day": np.arange(4)})
     assert t[2].columns["alt"].shape == (4,)
     assert t[2].context["day"].tolist() == [2]
-    with pytest.raises(DataError, match=r"'day' has the shape .* give one value a trajectory"):
+    with pytest.raises(DataError, match=r"'day' has the shape .* give one value for each trajectory"):
         t.with_columns(context={"day": [1]})
     with pytest.raises(DataError, match="time runs backwards"):
         t.with_columns({"time": np.arange(10)[::-1]})
@@ -408,8 +408,8 @@ def test_ragged_and_wordy_columns_are_refused(change: dict[str, Any], complaint:
     [
         ({}, [0], "trajectories without a column"),
         ({"time": [0.0, 1.0], "lat": [0.0]}, [0, 2], "different numbers of rows"),
-        ({"time": [0.0, 1.0]}, [0, 1], "offsets that do not fit; let them run from 0 to the number of rows"),
-        ({"time": [0.0, 1.0]}, [1, 2], "offsets that do not fit"),
+        ({"time": [0.0, 1.0]}, [0, 1], "the offsets do not fit the rows; let them run from 0 to the number of rows"),
+        ({"time": [0.0, 1.0]}, [1, 2], "the offsets do not fit the rows"),
         ({"time": [0.0, 1.0]}, [0, 0, 2], "trajectory 0 is empty"),
         ({"time": [0.0, 1.0]}, [0, 3, 2], "trajectory 1 is empty"),
         ({"time": ["a", "b"]}, [0, 2], "not numbers; convert it"),
@@ -423,7 +423,7 @@ def test_the_structure_itself_is_checked(columns: dict[str, Any], offsets: list[
 
 
 def test_one_id_a_trajectory():
-    with pytest.raises(DataError, match=r"'agent_ids' has the shape .* give one value a trajectory"):
+    with pytest.raises(DataError, match=r"'agent_ids' has the shape .* give one value for each trajectory"):
         Trajectories({"time": [0.0, 1.0]}, [0, 2], ["a", "b"], ["x"])
 
 
@@ -468,7 +468,7 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
         Trajectories.from_frame(pl.DataFrame({"time": [0], "lat": ["north"], "lon": [0.0]}))
     with pytest.raises(DataError, match="give date-times or seconds"):
         Trajectories.from_frame(pl.DataFrame({"time": ["noon"], "lat": [0.0], "lon": [0.0]}))
-    with pytest.raises(DataError, match="no data frame, but list"):
+    with pytest.raises(DataError, match="not a data frame, but list"):
         Trajectories.from_frame([1, 2, 3])
     right = pl.DataFrame({"time": [0], "lat": [0.0], "lon": [0.0], "driver": ["ana"]})
     with pytest.raises(DataError, match="no column named 'drivr'"):  # and not one agent for all

@@ -18,7 +18,8 @@ from astray import FleetDetector, IRLDetector, Trajectories, TripId
 from astray.cli import main
 from astray.core.errors import DataError
 from astray.core.trip_ids import find_trips
-from astray.model.files import container, pack_text, read
+from astray.model import container
+from astray.model.container import pack_text, read
 from astray.simulate import city
 from conftest import earlier_fleet
 

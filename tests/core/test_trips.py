@@ -139,12 +139,12 @@ def test_arrays_and_the_cutter_find_the_same_trips(rules: TripRules, monkeypatch
     assert [fixes_of(trips) for trips in by_arrays] == [fixes_of(trips) for trips in one_by_one]
 
 
-def test_a_trip_ends_after_the_longest_time_in_any_case() -> None:
+def test_a_trip_never_lasts_longer_than_the_longest_time() -> None:
     trips = cut(life(walk(0, 200, 0.0)), TripRules(longest=3600.0))
     assert [t.columns["time"][0] for t in trips] == [0.0, 3600.0, 7200.0, 10_800.0]
 
 
-def test_a_live_trip_has_room_for_as_long_as_a_trip_in_a_file_lasts() -> None:
+def test_a_live_trip_can_be_as_long_as_a_trip_in_a_file() -> None:
     assert TripRules().longest / INTERVALS[0] + 1 < MAX_ROWS
 
 
@@ -158,7 +158,7 @@ def test_cutting_keeps_agents_context_and_columns_apart() -> None:
     assert (trips.context["car"].tolist(), trips.columns["speed"].tolist()) == (["x", "y", "y"], [1, 2, 3, 4])
 
 
-def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
+def test_a_restored_cutter_continues_as_if_never_stopped() -> None:
     fixes = [*walk(0, 10, 45.0), *((600.0 + 60.0 * i, 45.045, 7.0) for i in range(40)), *walk(9000, 10, 45.1)]
     whole, restarted = Cutter(TripRules()), Cutter(TripRules())
     for fix in fixes:
@@ -169,7 +169,7 @@ def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
         assert restarted.update(*fix) == whole.update(*fix)
 
 
-def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: IRLDetector) -> None:
+def test_the_next_fix_after_a_closed_trip_begins_another(detector: IRLDetector) -> None:
     session = detector.open("p00")
     fixes = walk(0, 10, 45.0)
     for fix in fixes[:5]:
@@ -180,7 +180,7 @@ def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: IRLDetect
     assert (score.trip.start, score.trip.fixes) == (300.0, 1)
 
 
-def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: IRLDetector) -> None:
+def test_named_trips_end_by_their_names_not_by_gaps(detector: IRLDetector) -> None:
     fixes = [*walk(0, 10, 45.0), *walk(9000, 10, 45.2)]
     session = detector.open("p00")
     assert not any(session.update(fix, "t1").ended for fix in fixes)
@@ -206,7 +206,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_a_table_without_trips_is_cut_and_it_is_said_how_many_that_made(tmp_path: Path) -> None:
+def test_a_table_without_trips_is_cut_and_the_number_of_trips_reported(tmp_path: Path) -> None:
     file = written(tmp_path, RAW)
     report = Report()
     trips = read(file, report=report)
@@ -217,7 +217,7 @@ def test_a_table_without_trips_is_cut_and_it_is_said_how_many_that_made(tmp_path
         read(file)
 
 
-def test_trips_may_be_taken_as_given_or_cut_in_any_case(tmp_path: Path) -> None:
+def test_trips_as_given_and_trips_cut_override_the_default(tmp_path: Path) -> None:
     file = written(tmp_path, RAW)
     assert read(file, trips="as-given", report=Report()).trajectory_ids.tolist() == ["ana"]
     named = written(tmp_path, RAW.replace("lat,lon", "lat,lon,trip").replace(",7.0\n", ",7.0,x\n"))
@@ -235,7 +235,7 @@ def test_a_table_without_trips_is_cut_while_it_is_streamed(tmp_path: Path) -> No
     assert report.cut == 4
 
 
-def test_points_of_geojson_that_name_no_trip_are_cut(tmp_path: Path) -> None:
+def test_geojson_points_without_a_trip_name_are_cut(tmp_path: Path) -> None:
     points = [
         {"type": "Feature", "geometry": {"type": "Point", "coordinates": [lon, lat]}, "properties": {"time": t}}
         for t, lat, lon in walk(0, 3, 45) + walk(9000, 2, 45)
@@ -245,7 +245,7 @@ def test_points_of_geojson_that_name_no_trip_are_cut(tmp_path: Path) -> None:
     assert read(file, report=Report()).lengths.tolist() == [3, 2]
 
 
-def test_the_command_line_cuts_raw_fixes_and_says_so(
+def test_the_command_line_cuts_raw_fixes_and_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], people: Trajectories
 ) -> None:
     mine = people.agent("p00")

@@ -30,21 +30,21 @@ def packed_table(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_gzip_file_is_read_as_what_is_in_it(packed_table: Path) -> None:
+def test_a_gzip_file_is_read_as_the_file_inside(packed_table: Path) -> None:
     assert recognise(packed_table) == "table"
     trips = read(packed_table)
     assert (trips.agents, trips.columns["lat"].tolist()) == (["ana"], [41.1, 41.2])
     assert next(iter_read(packed_table)).columns["lat"].tolist() == [41.1, 41.2]
 
 
-def test_an_archive_is_a_folder_of_its_name(tmp_path: Path) -> None:
+def test_an_archive_is_read_as_a_folder_of_its_name(tmp_path: Path) -> None:
     several = zipped(tmp_path / "past.zip", ana__1_gpx=GPX.format(1), bob__1_gpx=GPX.format(2), __MACOSX___1_gpx="x")
     assert recognise(several) == "gpx"
     assert read(several).agents == ["ana", "bob"]
     assert read(zipped(tmp_path / "eve.zip", a_gpx=GPX.format(1), b_gpx=GPX.format(2))).agents == ["eve"]
 
 
-def test_what_is_wrong_in_a_packed_file_is_told_under_its_real_name(tmp_path: Path) -> None:
+def test_errors_in_a_compressed_file_show_its_real_name_not_the_temporary_one(tmp_path: Path) -> None:
     bad = ROWS + "ana,a,1372636888,91,-8.7\n"
     file = tmp_path / "walks.csv.gz"
     file.write_bytes(gzip.compress(bad.encode()))
@@ -57,7 +57,7 @@ def test_what_is_wrong_in_a_packed_file_is_told_under_its_real_name(tmp_path: Pa
     assert tempfile.gettempdir() + "/astray-" not in str(report)
 
 
-def test_nothing_stays_behind_in_the_temporary_folder(
+def test_reading_leaves_nothing_in_the_temporary_folder(
     packed_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -68,7 +68,7 @@ def test_nothing_stays_behind_in_the_temporary_folder(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_is_rejected_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "FREE_BYTES", 1 << 16)
     bomb = tmp_path / "bomb.csv.gz"
     bomb.write_bytes(gzip.compress((ROWS + "\n" * (32 << 20)).encode()))
@@ -79,7 +79,7 @@ def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("name", ["../out.csv", "/etc/out.csv", "a\\..\\out.csv", "a/../../out.csv"])
-def test_a_name_that_leads_out_of_an_archive_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_archive_with_a_path_that_points_outside_is_rejected(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(zipfile.ZipInfo(name), ROWS)
     with pytest.raises(DataError, match=r"a\.zip: a file name in it points outside the archive"):
@@ -88,7 +88,7 @@ def test_a_name_that_leads_out_of_an_archive_is_refused(tmp_path: Path, name: st
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("second", ["a.csv", "./a.csv"])
-def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path: Path, second: str) -> None:
+def test_an_archive_with_two_files_of_one_name_is_rejected(tmp_path: Path, second: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.csv", ROWS)
         archive.writestr(zipfile.ZipInfo(second), ROWS.replace("ana", "bob"))
@@ -96,7 +96,7 @@ def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path: Path, second
         read(tmp_path / "a.zip")
 
 
-def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: Path) -> None:
+def test_damaged_and_nested_compressed_files_are_rejected(packed_table: Path, tmp_path: Path) -> None:
     whole = packed_table.read_bytes()
     for content in (whole[:-12], whole[:20] + b"\xff" + whole[21:], b"PK\x03\x04" + bytes(40)):
         packed_table.write_bytes(content)
@@ -111,7 +111,7 @@ def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["bz2", "lzma", "zstandard"])
-def test_other_ways_of_packing_are_read_and_what_is_cut_off_is_refused(tmp_path: Path, kind: str) -> None:
+def test_bzip2_xz_and_zstandard_are_read_and_rejected_when_truncated(tmp_path: Path, kind: str) -> None:
     module = pytest.importorskip(kind)
     compress = module.ZstdCompressor().compress if kind == "zstandard" else module.compress
     header, rest = ROWS.partition("\n")[0] + "\n", ROWS.partition("\n")[2]
@@ -125,14 +125,14 @@ def test_other_ways_of_packing_are_read_and_what_is_cut_off_is_refused(tmp_path:
             read(file)
 
 
-def test_a_workbook_is_no_archive_of_trips(tmp_path: Path) -> None:
+def test_an_office_workbook_is_rejected_with_advice_to_save_it_as_csv(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "trips.xlsx", "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
     with pytest.raises(DataError, match=r"trips\.xlsx: a workbook .*; save the sheet as CSV"):
         read(tmp_path / "trips.xlsx")
 
 
-def test_a_broken_archive_in_a_folder_spares_the_others(tmp_path: Path) -> None:
+def test_skip_bad_skips_a_broken_archive_and_reads_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(ROWS.encode())[:-9])
     with pytest.raises(DataError, match=r"b\.csv\.gz: it cannot be unpacked"):

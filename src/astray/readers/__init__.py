@@ -17,12 +17,12 @@ from astray.core.trajectories import Trajectories
 from astray.readers.formats import FORMATS, group_by_format, reader_of, recognise_file
 from astray.readers.geolife import GeolifeOptions, read_geolife
 from astray.readers.input_files import OpenFiles, PathOrPaths, find_files, open_files, shown
-from astray.readers.open_table import open_table
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
 from astray.readers.position_files import FixOptions
 from astray.readers.read_report import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
 from astray.readers.reader import InputFile, Request
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
+from astray.readers.table_files import open_table
 from astray.readers.trip_building import report_odd_trips
 
 __all__ = [

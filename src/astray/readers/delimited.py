@@ -160,9 +160,8 @@ class DelimitedTable:
             if not body.strip():
                 line += body.count(b"\n")
                 continue
-            block = _parse(path, body, dialect, wanted, line)
+            frame, rows = _parse(path, body, dialect, wanted, line)
             line += body.count(b"\n")
-            frame, rows = block
             blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
             if blank.any():
                 intake.report.note(f"{path}: blank rows were passed over")

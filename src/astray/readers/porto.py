@@ -16,10 +16,10 @@ from astray.core.fixes import Fault, place_faults, plain, without_null_words
 from astray.core.times import POLARS_ERRORS
 from astray.core.trajectories import Trajectories
 from astray.readers.column_roles import is_porto
-from astray.readers.open_table import open_table
 from astray.readers.read_report import FilePath, Intake, Progress, Report, share_of
 from astray.readers.reader import InputFile, Reader, Request
 from astray.readers.table_blocks import Block
+from astray.readers.table_files import open_table
 from astray.readers.trip_building import build_trips
 
 SECONDS_BETWEEN_FIXES = 15.0

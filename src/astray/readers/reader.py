@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from astray.core.trajectories import Trajectories
-from astray.readers.open_table import is_columnar, open_table
 from astray.readers.read_report import Intake, Progress
 from astray.readers.table_blocks import Table
+from astray.readers.table_files import is_columnar, open_table
 from astray.readers.text_files import decoded
 
 _XML_ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")

@@ -12,8 +12,8 @@ from astray.core.dates import is_time_of_day
 from astray.core.errors import DataError
 from astray.core.fixes import candidates, numbers, plain
 from astray.core.times import Clock
-from astray.readers.open_table import open_table
 from astray.readers.read_report import Intake
+from astray.readers.table_files import open_table
 
 HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
 """Parts of the names of columns of degrees, in some languages."""

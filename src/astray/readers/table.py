@@ -28,11 +28,11 @@ from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
 from astray.readers.column_roles import MARKS, Roles, is_false, like_ids, marks, position, resolve
 from astray.readers.frames import as_table
-from astray.readers.open_table import open_table
 from astray.readers.parquet import ARROW, PARQUET
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
 from astray.readers.reader import InputFile, Reader, Request
 from astray.readers.table_blocks import Block, FrameTable, Table
+from astray.readers.table_files import open_table
 from astray.readers.trip_building import FixCollector, build_trips
 
 ROWS_PER_AGENT = 5
