@@ -450,13 +450,13 @@ def test_date_times_of_numpy_are_seconds_whatever_their_unit(unit: str):
         ({"time": [-1e300, 0.0]}, r"fix 0: time lies more than 231 years from 1970"),
     ],
 )
-def test_missing_values_and_unknown_names_are_rejected(change: dict[str, Any], complaint: str):
+def test_from_fixes_rejects_unusable_values(change: dict[str, Any], complaint: str):
     fixes: dict[str, Any] = {"time": [0.0, 1.0], "lat": [0.0, 0.0], "lon": [0.0, 0.0], "agent": "a"}
     with pytest.raises(DataError, match=complaint):
         Trajectories.from_fixes(**fixes | change)
 
 
-def test_the_error_about_an_unusable_table_lists_its_columns():
+def test_from_frame_rejects_unusable_tables_and_says_why():
     table = pl.DataFrame({"time": [0], "lat": [0.0], "longitude": [0.0]})
     with pytest.raises(DataError, match="no column named 'lon'; the table has time, lat, longitude"):
         Trajectories.from_frame(table)
