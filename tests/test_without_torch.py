@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from astray.core.errors import AstrayError
 from astray import Detector
+from astray.core.errors import AstrayError
 from astray.simulate import city
 
 BLOCK = "import sys\nsys.modules['torch'] = None  # importing it fails, in worker processes too\n"

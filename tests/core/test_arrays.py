@@ -95,12 +95,12 @@ S, A = np.zeros((5, 3)), np.zeros((5, 1))
         ([S], [np.where(np.arange(5) == 2, np.inf, 0.0)], "step 2: action is not a finite number"),
     ],
 )
-def test_what_is_no_run_is_refused(states: Any, actions: Any, said: str) -> None:
+def test_invalid_runs_are_rejected(states: Any, actions: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         Trajectories.from_steps(states, actions)
 
 
-def test_names_must_be_one_a_run() -> None:
+def test_each_run_needs_one_name() -> None:
     with pytest.raises(DataError, match="agent_ids of the shape"):
         Trajectories.from_steps([S, S], [A, A], agent_ids=["a", "b", "c"])
     with pytest.raises(DataError, match="trajectory_ids"):

@@ -99,7 +99,7 @@ def test_a_file_and_the_live_feed_agree_about_a_fix(tmp_path: Path, time: Any, l
 @example("\u202egnp.exe")
 @example("x" * (MAX_NAME + 1))
 @settings(max_examples=200, deadline=None)
-def test_a_name_in_a_column_and_one_in_a_message_are_refused_for_the_same_reason(text: str) -> None:
+def test_bad_names_are_rejected_for_the_same_reason_in_files_and_live(text: str) -> None:
     stripped = pl.Series([text.strip() or None], dtype=pl.String)
     in_column = [fault.reason for fault in label_faults("agent", stripped) if fault.rows[0]]
     if not in_column:
@@ -111,7 +111,7 @@ def test_a_name_in_a_column_and_one_in_a_message_are_refused_for_the_same_reason
 
 
 @pytest.mark.parametrize("role", ALIASES)
-def test_every_name_of_a_column_is_a_name_in_a_message(role: str) -> None:
+def test_messages_know_every_column_name_that_tables_know(role: str) -> None:
     for alias in ALIASES[role]:
         assert parts({alias.upper(): 1, "other": 2}) == ({role: 1}, {"other": 2})
 
@@ -120,7 +120,7 @@ def test_the_preferred_of_two_names_counts_in_any_order() -> None:
     assert parts({"x": 1, "lon": 2, "speed": 3}) == parts({"lon": 2, "speed": 3, "x": 1}) == ({"lon": 2}, {"speed": 3})
 
 
-def test_names_that_could_harm_a_terminal_are_refused_in_files_and_live(tmp_path: Path) -> None:
+def test_names_that_could_harm_a_terminal_are_rejected_in_files_and_live(tmp_path: Path) -> None:
     (tmp_path / "fixes.csv").write_text("agent,time,lat,lon\nana\x1b[2J,0,45,7\n")
     with pytest.raises(DataError, match="characters that cannot be shown"):
         read(tmp_path / "fixes.csv")

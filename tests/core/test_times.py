@@ -37,11 +37,11 @@ def seconds(*texts: str, **said: str) -> list[float]:
         ("1.7.13 00:00:58", "13.7.13 02:00:58 +0200"),
     ],
 )
-def test_dates_are_understood_where_a_number_or_a_point_gives_the_day_away(texts: tuple[str, str]) -> None:
+def test_a_number_above_12_or_a_point_shows_which_number_is_the_day(texts: tuple[str, str]) -> None:
     assert seconds(*texts) == [T0, T0 + 12 * 86_400]
 
 
-def test_a_date_that_can_be_read_in_two_ways_is_refused_until_its_order_is_said(tmp_path: Path) -> None:
+def test_an_ambiguous_date_is_rejected_unless_date_order_is_given(tmp_path: Path) -> None:
     file = table(tmp_path / "a.csv", "t,lat,lon", "7/1/2013 0:00:58,41,-8", "8/1/2013 0:00:58,41,-8")
     with pytest.raises(
         DataError, match=r"a\.csv: 7/1/2013 0:00:58 can be in January or in July; say which: date_order="
@@ -53,7 +53,7 @@ def test_a_date_that_can_be_read_in_two_ways_is_refused_until_its_order_is_said(
         read(file, date_order="usual")
 
 
-def test_the_order_that_the_first_block_showed_holds_for_the_others() -> None:
+def test_the_date_order_of_the_first_block_holds_for_the_others() -> None:
     clock = Clock()
     clock.seconds(pl.Series(["31/12/2013 00:00"]))
     found, faults = clock.seconds(pl.Series(["1/7/2013 00:00:58", "12/31/2013 00:00"]))
@@ -61,12 +61,12 @@ def test_the_order_that_the_first_block_showed_holds_for_the_others() -> None:
     assert [fault.rows.tolist() for fault in faults] == [[False, True], [False, False]]
 
 
-def test_afternoon_midnight_and_noon() -> None:
+def test_clocks_of_twelve_hours_are_read() -> None:
     texts = ("31/1/2013 12:00 AM", "31/1/2013 1:30 PM", "31/1/2013 12:00 PM")
     assert np.diff(seconds(*texts)).tolist() == [13.5 * 3600, -1.5 * 3600]
 
 
-def test_dates_of_people_are_placed_in_the_zone_that_is_given() -> None:
+def test_dates_without_a_zone_are_read_in_the_given_zone() -> None:
     assert seconds("1.7.2013 02:00:58", zone="Europe/Berlin") == [T0]
 
 
@@ -74,7 +74,7 @@ def test_dates_of_people_are_placed_in_the_zone_that_is_given() -> None:
     ("date", "clock"),
     [("2013-07-01", "00:00:58"), ("1.7.2013", "0:00:58"), ("20130701", "000058"), ("13/7/2013", "0:00:58")],
 )
-def test_a_date_and_a_time_stand_in_two_columns(tmp_path: Path, date: str, clock: str) -> None:
+def test_a_date_column_and_a_time_column_are_joined(tmp_path: Path, date: str, clock: str) -> None:
     trips = read(table(tmp_path / "a.csv", "date,time,lat,lon", f"{date},{clock},41,-8"), report=Report())
     assert trips.columns["time"].tolist() == [T0 + (12 * 86_400 if "/" in date else 0)]
 
@@ -93,25 +93,25 @@ def test_a_column_of_dates_beside_whole_times_is_not_used(tmp_path: Path) -> Non
     assert read(alone).columns["time"].tolist() == [T0]
 
 
-def test_serial_dates_of_a_spreadsheet_are_told_by_their_steps_and_said(tmp_path: Path) -> None:
+def test_serial_dates_of_a_spreadsheet_are_recognised_and_reported(tmp_path: Path) -> None:
     days = 25_569 + (T0 + np.arange(4) * 15) / 86_400
     file = table(tmp_path / "a.csv", "t,lat,lon", *(f"{day:.9f},41,-8" for day in days))
     report = Report()
     assert read(file, report=report).columns["time"].tolist() == [T0 + 15.0 * i for i in range(4)]
     reasons = [assumption.reason for assumption in report.assumptions]
-    assert "times look like a spreadsheet's serial dates and were read so" in reasons
+    assert "times look like a spreadsheet's serial dates and were read as such" in reasons
     assert read(file, time_unit="excel", time_zone="Europe/Berlin").columns["time"][0] == T0 - 7200
     assert [b.n_rows for b in iter_read(file, batch_rows=1)] == [4]
 
 
-def test_seconds_of_their_own_start_are_no_serial_dates() -> None:
+def test_seconds_since_another_start_are_not_taken_for_serial_dates() -> None:
     clock = Clock()
     found = clock.seconds(pl.Series([41_456.0, 41_456.5, 41_471.0]))[0]
     assert found.tolist() == [41_456.0, 41_456.5, 41_471.0]
     assert clock.unit == "s"
 
 
-def test_one_time_of_the_feed_is_read_as_that_of_a_file() -> None:
+def test_times_are_read_alike_in_files_and_live() -> None:
     assert seconds_of("13.7.2013 00:00:58") == seconds("13.7.2013 00:00:58")[0] == T0 + 12 * 86_400
     with pytest.raises(DataError, match="can be in July or in January"):
         seconds_of("1/7/2013 00:00")
@@ -129,13 +129,13 @@ def test_one_time_of_the_feed_is_read_as_that_of_a_file() -> None:
         ("01.01.2300", "after 2201"),
     ],
 )
-def test_offsets_and_years_that_no_clock_shows_are_refused_in_files_and_live(text: str, reason: str) -> None:
+def test_impossible_offsets_and_years_are_rejected_in_files_and_live(text: str, reason: str) -> None:
     _, faults = Clock().seconds(pl.Series([text, "2024-10-27T02:10:00+14:00"]))
     assert [fault.rows.tolist() for fault in faults if fault.rows.any()] == [[True, False]]
     with pytest.raises(DataError, match=reason):
         seconds_of(text)
 
 
-def test_a_unit_that_is_given_does_not_make_any_number_a_time() -> None:
+def test_a_given_unit_does_not_make_every_number_a_time() -> None:
     _, faults = Clock(unit="s").seconds(pl.Series([1.7e9, 1e300]))
     assert [fault.rows.tolist() for fault in faults if fault.rows.any()] == [[False, True]]

@@ -71,7 +71,7 @@ def same(a: Trajectories, b: Trajectories) -> bool:
     ],
     ids=lambda made: repr(made),
 )
-def test_what_was_checked_cannot_be_changed_in_place(made: Trajectories):
+def test_arrays_of_trajectories_are_read_only(made: Trajectories):
     arrays = [*made.columns.values(), *made.context.values(), made.offsets, made.agent_ids, made.trajectory_ids]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
@@ -80,7 +80,7 @@ def test_what_was_checked_cannot_be_changed_in_place(made: Trajectories):
         made.columns["lat"] = np.zeros(made.n_rows)  # type: ignore[index]
 
 
-def test_arrays_that_are_given_stay_their_owners():
+def test_arrays_of_the_caller_stay_writable():
     lat, offsets = np.zeros(3), np.array([0, 3])
     made = Trajectories({"time": np.arange(3.0), "lat": lat, "lon": np.zeros(3)}, offsets, ["a"], ["t"])
     assert lat.flags.writeable
@@ -144,7 +144,7 @@ def test_iterating_gives_the_trajectories_one_by_one():
     assert same(Trajectories.concat(t), t)
 
 
-def test_an_agent_and_the_others_are_everybody():
+def test_agent_and_without_split_the_trajectories():
     t = trips()
     assert t.agents == ["a", "b"]
     assert t.agent("a").trajectory_ids.tolist() == ["t0", "t2"]
@@ -154,11 +154,11 @@ def test_an_agent_and_the_others_are_everybody():
         t.agent("c")
 
 
-def test_trajectory_of_row_counts_through():
+def test_trajectory_of_row_gives_the_position_of_each_rows_trajectory():
     assert trips().trajectory_of_row.tolist() == [0, 0, 0, 1, 2, 2, 2, 2, 3, 3]
 
 
-def test_concat_keeps_what_all_parts_have():
+def test_concat_keeps_the_columns_that_all_parts_have():
     t = trips()
     assert same(Trajectories.concat([t[:1], t[1:3], t[3:]]), t)
     plain = Trajectories.from_fixes(time=[0.0], lat=[0.0], lon=[0.0], agent="c")
@@ -168,7 +168,7 @@ def test_concat_keeps_what_all_parts_have():
     assert both.agents == ["a", "b", "c"]
 
 
-def test_concat_refuses_nothing_and_refuses_to_mix_fixes_with_steps():
+def test_concat_rejects_an_empty_list_and_a_mixture_of_fixes_and_steps():
     with pytest.raises(DataError, match="at least one"):
         Trajectories.concat([])
     with pytest.raises(DataError, match="no column in common"):
@@ -234,7 +234,7 @@ def test_grouping_does_what_a_dictionary_of_lists_would_do(fixes: list[tuple[int
     assert list(got.items()) == [(k, [row for _, row in sorted(v, key=lambda f: f[0])]) for k, v in expected.items()]
 
 
-def test_no_fixes_are_no_trajectories():
+def test_empty_arrays_give_no_trajectories():
     t = Trajectories.from_fixes(time=[], lat=[], lon=[])
     assert len(t) == t.n_rows == len(t.agents) == 0
     assert t.to_frame().height == 0
@@ -313,7 +313,7 @@ def test_a_data_frame_and_back_is_the_same():
     assert same(Trajectories.from_frame(t[1:3].to_frame(), columns=["speed"], context=["call"]), t[1:3])
 
 
-def test_wide_columns_leave_as_one_column_a_number():
+def test_to_frame_splits_wide_columns():
     t = Trajectories.from_steps([np.arange(6).reshape(3, 2)], [np.arange(3)])
     assert t.to_frame().columns == ["agent", "trajectory", "state_0", "state_1", "action_0"]
     assert t.to_frame()["state_1"].to_list() == [1, 3, 5]
@@ -323,13 +323,13 @@ def test_with_columns_adds_and_checks():
     t = trips().with_columns({"alt": np.zeros(10)}, {"day": np.arange(4)})
     assert t[2].columns["alt"].shape == (4,)
     assert t[2].context["day"].tolist() == [2]
-    with pytest.raises(DataError, match=r"'day' has the shape .* give one value a trajectory"):
+    with pytest.raises(DataError, match=r"'day' has the shape .* give one value for each trajectory"):
         t.with_columns(context={"day": [1]})
     with pytest.raises(DataError, match="time runs backwards"):
         t.with_columns({"time": np.arange(10)[::-1]})
 
 
-def test_steps_come_in_pairs_of_one_width():
+def test_states_and_actions_must_match_in_number_and_width():
     t = Trajectories.from_steps([np.zeros((2, 3)), np.ones((4, 3))], [np.zeros(2), np.ones(4)], agent_ids=["a", "b"])
     assert t.columns["state"].shape == (6, 3)
     assert t.columns["action"].shape == (6, 1)  # a flat array is one number a step
@@ -367,18 +367,18 @@ GOOD: dict[str, Any] = {
         ("lon", 361.0, "longitude outside"),
     ],
 )
-def test_a_bad_value_is_refused_by_name_and_place(column: str, value: Any, complaint: str):
+def test_the_error_about_a_bad_value_names_the_trajectory_and_the_fix(column: str, value: Any, complaint: str):
     bad = {**GOOD, column: [*GOOD[column][:4], value]}
     with pytest.raises(DataError, match=f"trajectory 'b1' of agent 'bob', fix 1: {complaint}"):
         Trajectories.from_fixes(**bad)
 
 
-def test_the_ends_of_the_earth_are_on_it():
+def test_poles_and_the_antimeridian_are_valid_places():
     t = Trajectories.from_fixes(time=[0, 1, 2], lat=[90, -90, 0], lon=[180, -180, 359.9])
     assert t.n_rows == 3
 
 
-def test_time_that_runs_backwards_is_refused_but_may_stand_still_and_start_anew():
+def test_time_must_not_run_backwards_inside_a_trajectory():
     columns = {"time": [0.0, 5.0, 5.0, 1.0, 0.5], "lat": np.zeros(5), "lon": np.zeros(5)}
     with pytest.raises(DataError, match="trajectory 'y' of agent 'a', fix 1: time runs backwards; sort"):
         Trajectories(columns, [0, 3, 5], ["a", "a"], ["x", "y"])
@@ -398,7 +398,7 @@ def test_time_that_runs_backwards_is_refused_but_may_stand_still_and_start_anew(
         ({"time": ["noon"] * 5}, "'time' does not hold numbers"),
     ],
 )
-def test_ragged_and_wordy_columns_are_refused(change: dict[str, Any], complaint: str):
+def test_ragged_columns_and_columns_of_text_are_rejected(change: dict[str, Any], complaint: str):
     with pytest.raises(DataError, match=complaint):
         Trajectories.from_fixes(**{**GOOD, **change})
 
@@ -408,8 +408,8 @@ def test_ragged_and_wordy_columns_are_refused(change: dict[str, Any], complaint:
     [
         ({}, [0], "trajectories without a column"),
         ({"time": [0.0, 1.0], "lat": [0.0]}, [0, 2], "different numbers of rows"),
-        ({"time": [0.0, 1.0]}, [0, 1], "offsets that do not fit; let them run from 0 to the number of rows"),
-        ({"time": [0.0, 1.0]}, [1, 2], "offsets that do not fit"),
+        ({"time": [0.0, 1.0]}, [0, 1], "the offsets do not fit the rows; let them run from 0 to the number of rows"),
+        ({"time": [0.0, 1.0]}, [1, 2], "the offsets do not fit the rows"),
         ({"time": [0.0, 1.0]}, [0, 0, 2], "trajectory 0 is empty"),
         ({"time": [0.0, 1.0]}, [0, 3, 2], "trajectory 1 is empty"),
         ({"time": ["a", "b"]}, [0, 2], "not numbers; convert it"),
@@ -422,8 +422,8 @@ def test_the_structure_itself_is_checked(columns: dict[str, Any], offsets: list[
         Trajectories(columns, offsets, ids, ids)
 
 
-def test_one_id_a_trajectory():
-    with pytest.raises(DataError, match=r"'agent_ids' has the shape .* give one value a trajectory"):
+def test_each_trajectory_needs_one_id():
+    with pytest.raises(DataError, match=r"'agent_ids' has the shape .* give one value for each trajectory"):
         Trajectories({"time": [0.0, 1.0]}, [0, 2], ["a", "b"], ["x"])
 
 
@@ -450,13 +450,13 @@ def test_date_times_of_numpy_are_seconds_whatever_their_unit(unit: str):
         ({"time": [-1e300, 0.0]}, r"fix 0: time lies more than 231 years from 1970"),
     ],
 )
-def test_what_is_not_there_or_never_was_is_refused(change: dict[str, Any], complaint: str):
+def test_from_fixes_rejects_unusable_values(change: dict[str, Any], complaint: str):
     fixes: dict[str, Any] = {"time": [0.0, 1.0], "lat": [0.0, 0.0], "lon": [0.0, 0.0], "agent": "a"}
     with pytest.raises(DataError, match=complaint):
         Trajectories.from_fixes(**fixes | change)
 
 
-def test_a_table_that_cannot_be_read_says_what_it_has():
+def test_from_frame_rejects_unusable_tables_and_says_why():
     table = pl.DataFrame({"time": [0], "lat": [0.0], "longitude": [0.0]})
     with pytest.raises(DataError, match="no column named 'lon'; the table has time, lat, longitude"):
         Trajectories.from_frame(table)
@@ -468,7 +468,7 @@ def test_a_table_that_cannot_be_read_says_what_it_has():
         Trajectories.from_frame(pl.DataFrame({"time": [0], "lat": ["north"], "lon": [0.0]}))
     with pytest.raises(DataError, match="give date-times or seconds"):
         Trajectories.from_frame(pl.DataFrame({"time": ["noon"], "lat": [0.0], "lon": [0.0]}))
-    with pytest.raises(DataError, match="no data frame, but list"):
+    with pytest.raises(DataError, match="not a data frame, but list"):
         Trajectories.from_frame([1, 2, 3])
     right = pl.DataFrame({"time": [0], "lat": [0.0], "lon": [0.0], "driver": ["ana"]})
     with pytest.raises(DataError, match="no column named 'drivr'"):  # and not one agent for all
@@ -492,7 +492,7 @@ def test_fixes_in_any_order_are_grouped_as_a_stable_sort_would(rows: list[tuple[
     assert trips.context["row"].tolist() == trips.columns["lon"][trips.offsets[:-1]].tolist()
 
 
-def test_arrays_that_were_given_stay_as_they_are() -> None:
+def test_grouping_does_not_change_the_callers_arrays() -> None:
     time, lat = np.array([2.0, 1.0]), np.array([45.0, 46.0])
     trips = Trajectories.from_fixes(time=time, lat=lat, lon=[7.0, 7.0])
     assert (time.tolist(), lat.tolist()) == ([2.0, 1.0], [45.0, 46.0])

@@ -24,7 +24,7 @@ IDS = st.builds(TripId, PARTS, PARTS)
 
 
 @given(st.lists(IDS, unique=True), PARTS)
-def test_a_name_is_that_of_one_known_trip_or_is_refused(known: list[TripId], name: str) -> None:
+def test_a_name_finds_one_known_trip_or_is_an_error(known: list[TripId], name: str) -> None:
     whole = [trip for trip in known if str(trip) == name]
     meant = whole or [trip for trip in known if trip.trajectory == name]
     if len(meant) == 1:
@@ -42,7 +42,7 @@ def test_an_id_means_itself_whatever_its_parts_hold(known: list[TripId]) -> None
         find_trips([known[0]], known[1:])
 
 
-def test_two_trips_whose_parts_make_the_same_text_are_told_apart(people: Trajectories) -> None:
+def test_two_trips_with_the_same_text_are_distinguished(people: Trajectories) -> None:
     mine = people.agent("p00")
     names = [("a", "b/1"), ("a/b", "1")]
     trips = Trajectories(mine[:2].columns, mine[:2].offsets, *zip(*names, strict=True))

@@ -114,12 +114,37 @@ def test_a_stay_ends_a_trip_and_the_next_begins_with_the_last_fix_at_rest() -> N
     assert (second[0], second[1], second[-1]) == (4140.0, 4200.0, 4740.0)
 
 
-def test_a_trip_ends_after_the_longest_time_in_any_case() -> None:
+@pytest.mark.parametrize("rules", [TripRules(), TripRules(stay=300.0, longest=3600.0), TripRules(stay=None)])
+def test_arrays_and_the_cutter_find_the_same_trips(rules: TripRules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lives of rides, walks, stays, gaps around the limit, jumps and repeated times."""
+    rng = np.random.default_rng(7)
+    metres = {"ride": 10.0, "walk": 0.3, "stay": 0.0, "gap": 10.0, "jump": 10.0}  # a second
+    lives = []
+    for _ in range(60):
+        fixes = [(0.0, 45.0, 7.0)]
+        for kind in rng.choice(list(metres), 6).tolist():
+            for _ in range(int(rng.integers(1, 80))):
+                time, lat, lon = fixes[-1]
+                dt = float(rng.choice([0, 1, 5, 30, 60]))
+                fixes.append((time + dt, lat + dt * metres[kind] * rng.normal(1.0, 0.3) / 111e3, lon))
+            time, lat, lon = fixes[-1]
+            if kind in ("gap", "jump"):
+                pause = float(rng.choice([1199, 1200, 1201])) if kind == "gap" else 10.0
+                fixes.append((time + pause, lat + (0.5 if kind == "jump" else 0.0), lon))
+        lives.append(life(fixes))
+    by_arrays = [cut(one, rules) for one in lives]
+    monkeypatch.setattr("astray.core.trips.FEWEST_ROWS", 10**9)
+    one_by_one = [cut(one, rules) for one in lives]
+    assert [trips.ids for trips in by_arrays] == [trips.ids for trips in one_by_one]
+    assert [fixes_of(trips) for trips in by_arrays] == [fixes_of(trips) for trips in one_by_one]
+
+
+def test_a_trip_never_lasts_longer_than_the_longest_time() -> None:
     trips = cut(life(walk(0, 200, 0.0)), TripRules(longest=3600.0))
     assert [t.columns["time"][0] for t in trips] == [0.0, 3600.0, 7200.0, 10_800.0]
 
 
-def test_a_live_trip_has_room_for_as_long_as_a_trip_in_a_file_lasts() -> None:
+def test_a_live_trip_can_be_as_long_as_a_trip_in_a_file() -> None:
     assert TripRules().longest / INTERVALS[0] + 1 < MAX_ROWS
 
 
@@ -133,7 +158,7 @@ def test_cutting_keeps_agents_context_and_columns_apart() -> None:
     assert (trips.context["car"].tolist(), trips.columns["speed"].tolist()) == (["x", "y", "y"], [1, 2, 3, 4])
 
 
-def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
+def test_a_restored_cutter_continues_as_if_never_stopped() -> None:
     fixes = [*walk(0, 10, 45.0), *((600.0 + 60.0 * i, 45.045, 7.0) for i in range(40)), *walk(9000, 10, 45.1)]
     whole, restarted = Cutter(TripRules()), Cutter(TripRules())
     for fix in fixes:
@@ -144,7 +169,7 @@ def test_a_cutter_goes_on_after_a_restart_as_if_nothing_had_been() -> None:
         assert restarted.update(*fix) == whole.update(*fix)
 
 
-def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: Detector) -> None:
+def test_the_next_fix_after_a_closed_trip_begins_another(detector: Detector) -> None:
     session = detector.open("p00")
     fixes = walk(0, 10, 45.0)
     for fix in fixes[:5]:
@@ -155,7 +180,7 @@ def test_after_a_trip_was_closed_the_next_fix_begins_another(detector: Detector)
     assert (score.trip.start, score.trip.fixes) == (300.0, 1)
 
 
-def test_where_the_feed_names_trips_names_end_them_and_gaps_do_not(detector: Detector) -> None:
+def test_named_trips_end_by_their_names_not_by_gaps(detector: Detector) -> None:
     fixes = [*walk(0, 10, 45.0), *walk(9000, 10, 45.2)]
     session = detector.open("p00")
     assert not any(session.update(fix, "t1").ended for fix in fixes)
@@ -181,7 +206,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_a_table_without_trips_is_cut_and_it_is_said_how_many_that_made(tmp_path: Path) -> None:
+def test_a_table_without_trips_is_cut_and_the_number_of_trips_reported(tmp_path: Path) -> None:
     file = written(tmp_path, RAW)
     report = Report()
     trips = read(file, report=report)
@@ -192,7 +217,7 @@ def test_a_table_without_trips_is_cut_and_it_is_said_how_many_that_made(tmp_path
         read(file)
 
 
-def test_trips_may_be_taken_as_given_or_cut_in_any_case(tmp_path: Path) -> None:
+def test_trips_as_given_and_trips_cut_override_the_default(tmp_path: Path) -> None:
     file = written(tmp_path, RAW)
     assert read(file, trips="as-given", report=Report()).trajectory_ids.tolist() == ["ana"]
     named = written(tmp_path, RAW.replace("lat,lon", "lat,lon,trip").replace(",7.0\n", ",7.0,x\n"))
@@ -210,7 +235,7 @@ def test_a_table_without_trips_is_cut_while_it_is_streamed(tmp_path: Path) -> No
     assert report.cut == 4
 
 
-def test_points_of_geojson_that_name_no_trip_are_cut(tmp_path: Path) -> None:
+def test_geojson_points_without_a_trip_name_are_cut(tmp_path: Path) -> None:
     points = [
         {"type": "Feature", "geometry": {"type": "Point", "coordinates": [lon, lat]}, "properties": {"time": t}}
         for t, lat, lon in walk(0, 3, 45) + walk(9000, 2, 45)
@@ -220,7 +245,7 @@ def test_points_of_geojson_that_name_no_trip_are_cut(tmp_path: Path) -> None:
     assert read(file, report=Report()).lengths.tolist() == [3, 2]
 
 
-def test_the_command_line_cuts_raw_fixes_and_says_so(
+def test_the_command_line_cuts_raw_fixes_and_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], people: Trajectories
 ) -> None:
     mine = people.agent("p00")

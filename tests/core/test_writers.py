@@ -43,7 +43,7 @@ def some_scores() -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".geojson"])
-def test_trips_that_were_written_are_read_again_as_they_were(tmp_path: Path, suffix: str):
+def test_written_trips_are_read_back_unchanged(tmp_path: Path, suffix: str):
     trips, file = some_trips(), tmp_path / f"trips{suffix}"
     write_table(fixes_and_trips(trips, file), file, trips)
     again = astray.read(file)
@@ -82,7 +82,7 @@ def test_a_parquet_file_larger_than_memory_allows_waits_in_parts_that_are_gone_a
     assert [path.name for path in tmp_path.iterdir()] == ["large.parquet"]
 
 
-def test_text_has_dates_in_utc_and_nothing_where_there_is_nothing(tmp_path: Path):
+def test_text_files_have_utc_dates_and_empty_fields_for_missing_values(tmp_path: Path):
     write_table(some_scores(), tmp_path / "scores.csv")
     assert (tmp_path / "scores.csv").read_text().splitlines()[1:] == [
         "ana,a1,0.5,",
@@ -108,7 +108,7 @@ def test_geojson_draws_a_line_for_a_trip_a_point_for_a_fix_and_a_point_for_a_tri
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_an_error_on_the_way_leaves_the_older_file_and_nothing_else(tmp_path: Path, suffix: str):
+def test_an_error_while_writing_leaves_only_the_older_file(tmp_path: Path, suffix: str):
     file = tmp_path / f"scores{suffix}"
     file.write_text("older")
 
@@ -123,7 +123,7 @@ def test_an_error_on_the_way_leaves_the_older_file_and_nothing_else(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_is_an_error_and_the_older_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "scores.csv"
     file.write_text("older")
 
@@ -136,7 +136,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path: Path, monkeypatch: py
     assert file.read_text() == "older"
 
 
-def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path):
+def test_a_target_that_cannot_be_written_is_rejected_before_the_work(tmp_path: Path):
     with pytest.raises(AstrayError, match=r"x.xls: tables are written as .parquet"):
         write_table(some_scores(), tmp_path / "x.xls")
     with pytest.raises(AstrayError, match="there is no folder"):

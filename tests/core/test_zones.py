@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from astray import load
 
 import astray
-from astray import Detector
+from astray import Detector, load
 from astray.cli import main
 from astray.core import zones
 from astray.core.errors import DataError
@@ -54,7 +53,7 @@ def at(lat: float, lon: float, time: float = 0.0, **columns: float) -> Trajector
 # -------------------------------------------------------------------- zones
 
 
-def test_clocks_are_changed_where_and_when_they_are() -> None:
+def test_offsets_follow_daylight_saving_time() -> None:
     lisbon = Zone.of("Europe/Lisbon")
     assert lisbon.iso(SPRING - 1) == "2024-03-31T00:59:59+00:00"
     assert lisbon.iso(SPRING) == "2024-03-31T02:00:00+01:00"
@@ -70,7 +69,7 @@ def test_hours_of_the_day_are_counted_by_standard_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "utc+", "+99999"])
-def test_an_unknown_zone_is_refused(name: str) -> None:
+def test_an_unknown_zone_is_rejected(name: str) -> None:
     with pytest.raises(DataError, match="no time zone is named"):
         Zone.of(name)
 
@@ -84,12 +83,12 @@ def test_the_zone_of_a_place_has_its_name() -> None:
 
 
 @pytest.mark.usefixtures("no_finder")
-def test_without_the_extra_the_longitude_is_said_by_name() -> None:
+def test_without_timezonefinder_the_zone_says_by_longitude() -> None:
     assert str(by_place(39.9, 116.4)) == "UTC+8, by longitude"
     assert str(zones_of(at(45.0, 7.0))[0]) == "UTC+0, by longitude"
 
 
-def test_what_is_given_goes_before_the_file_and_the_file_before_the_place() -> None:
+def test_a_given_zone_wins_over_the_file_and_the_file_over_the_place() -> None:
     trip = at(41.15, -8.61, SPRING, utc_offset=32_400.0)
     assert str(zones_of(trip, Zone("Asia/Kolkata"))[0]) == "Asia/Kolkata"
     assert str(zones_of(trip)[0]) == "UTC+9, as in the file"
@@ -116,7 +115,7 @@ def test_the_offsets_of_a_file_are_kept_fix_by_fix(tmp_path: Path) -> None:
     assert "utc_offset" not in read(file, report=Report()).columns, "UTC says nothing of the place"
 
 
-def test_times_that_were_read_in_a_zone_are_of_that_zone(tmp_path: Path) -> None:
+def test_times_read_in_a_zone_keep_its_offsets(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("agent,time,lat,lon\nana,2024-07-01 08:00:00,41,-8\nana,2024-07-01 08:01:00,41.1,-8\n")
     trips = read(file, report=Report(), time_zone="Asia/Tokyo")
@@ -126,7 +125,7 @@ def test_times_that_were_read_in_a_zone_are_of_that_zone(tmp_path: Path) -> None
     assert read(tmp_path / "a.parquet", report=Report()).columns["utc_offset"].tolist() == [32_400.0] * 2
 
 
-def test_a_phone_says_what_its_clock_showed(tmp_path: Path) -> None:
+def test_a_phone_timeline_keeps_the_offset_of_its_clock(tmp_path: Path) -> None:
     path = [{"point": f"48.{85 + i}°, 2.29°", "time": f"2024-06-01T0{6 + i}:00:00.000Z"} for i in range(2)]
     segment = {"startTime": "2024-06-01T08:00:00.000+02:00", "endTime": "2024-06-01T10:00:00.000+02:00"}
     (tmp_path / "Timeline.json").write_text(json.dumps({"semanticSegments": [segment | {"timelinePath": path}]}))
@@ -212,7 +211,7 @@ def test_events_say_local_time_and_name_the_zone(trips: Trajectories, in_lisbon:
     assert datetime.fromisoformat(ended["start"]).timestamp() == pytest.approx(later[0], abs=1e-3)
 
 
-def test_live_times_that_name_no_zone_are_of_the_models() -> None:
+def test_live_times_without_a_zone_are_in_the_zone_of_the_model() -> None:
     line = '{"agent": "a", "time": "2024-07-01 08:00:00", "lat": 41, "lon": -8}'
     in_utc, in_tokyo = parse(line), parse(line, "Asia/Tokyo")
     assert isinstance(in_utc, Message)

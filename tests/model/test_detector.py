@@ -31,9 +31,9 @@ from astray.irl.dynamics import Integrator
 from astray.irl.learn_config import LearnConfig
 from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
+from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.gps_trips import GpsTrips
 from astray.model.pretrained import pretrained
-from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.values import restore
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from astray import load
 from hypothesis import given
 from hypothesis import strategies as st
 
 import astray
+from astray import load
 from astray.core.errors import DataError, ModelFileError
 from astray.features.context import ContextSpec
 from astray.features.featurizer import FeaturizerConfig

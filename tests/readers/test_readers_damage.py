@@ -55,7 +55,7 @@ def outcome(file: Path, skip_bad: bool) -> str:
 
 
 @pytest.mark.parametrize("source", FILES, ids=lambda path: path.name)
-def test_a_damaged_file_is_read_or_refused(source: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_read_or_raises_a_data_error(source: Path, tmp_path: Path) -> None:
     whole = source.read_bytes()
     found = set()
     for seed in range(40):
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_read_or_refused(source: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("suffix", [".csv.gz", ".feather"])
-def test_a_damaged_package_is_read_or_refused(suffix: str, tmp_path: Path) -> None:
+def test_a_damaged_compressed_file_is_read_or_raises_a_data_error(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"fixes{suffix}"
     if suffix == ".csv.gz":
         file.write_bytes(gzip.compress((DATA / "traccar.csv").read_bytes()))
@@ -89,7 +89,7 @@ def test_a_damaged_package_is_read_or_refused(suffix: str, tmp_path: Path) -> No
         ("a.gpx", '<gpx><trk><trkseg><trkpt lat="45" lon="7"><time>\u2028noon</time></trkpt></trkseg></trk></gpx>'),
     ],
 )
-def test_what_cannot_be_seen_is_spelled_out_in_a_refusal(name: str, content: str, tmp_path: Path) -> None:
+def test_error_messages_spell_out_invisible_characters(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError) as refusal:
         read(tmp_path / name, report=Report())
@@ -98,7 +98,7 @@ def test_what_cannot_be_seen_is_spelled_out_in_a_refusal(name: str, content: str
     assert str(refusal.value).isprintable()
 
 
-def test_a_number_that_is_a_signal_is_refused_without_a_warning(tmp_path: Path) -> None:
+def test_a_signalling_nan_is_rejected_without_a_numpy_warning(tmp_path: Path) -> None:
     signal = np.array([0x7FF0_0000_0000_0001, 0x41D9_54FC_4000_0000], np.uint64).view(np.float64)
     frame = pl.DataFrame({"time": signal, "lat": [45.0, 45.0], "lon": [7.0, 7.0]})
     frame.write_parquet(tmp_path / "a.parquet")

@@ -25,7 +25,7 @@ def times(*texts: str) -> list[float]:
 # -------------------------------------------------------------------- Google
 
 
-def test_records_of_takeout_are_fixes_that_are_cut_into_trips() -> None:
+def test_takeout_records_are_cut_into_trips() -> None:
     file, report = DATA / "takeout" / "Location History" / "Records.json", Report()
     assert recognise(file) == "takeout"
     trips = read(file, report=report)
@@ -36,17 +36,17 @@ def test_records_of_takeout_are_fixes_that_are_cut_into_trips() -> None:
     assert {s.row: s.reason for s in report.skipped} == {3: "an entry without positions and times"}
 
 
-def test_a_month_of_takeout_has_a_trip_an_activity() -> None:
+def test_each_activity_in_a_takeout_month_is_a_trip() -> None:
     folder = DATA / "takeout" / "Location History" / "Semantic Location History"
     report = Report()
     trips = read(folder, report=report)
     assert trips.trajectory_ids.tolist() == ["2022-01-12T17:18:24.190Z", "2022-01-12T19:00:00Z"]
     assert trips.lengths.tolist() == [3, 2]
     assert trips.columns["lat"][:3].tolist() == [48.85833, 48.86, 48.869]
-    assert report.counts == {"a visit, which is no way": 1}
+    assert report.counts == {"a visit, not a movement": 1}
 
 
-def test_a_whole_takeout_is_read_once_and_is_of_one_person(tmp_path: Path) -> None:
+def test_a_whole_takeout_gives_one_agent_and_no_fix_twice(tmp_path: Path) -> None:
     shutil.copytree(DATA / "takeout", tmp_path / "ana" / "Takeout")
     archive = shutil.make_archive(str(tmp_path / "takeout-2022"), "zip", tmp_path / "ana")
     report = Report()
@@ -57,17 +57,17 @@ def test_a_whole_takeout_is_read_once_and_is_of_one_person(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["timeline-android.json", "timeline-ios.json"])
-def test_the_timeline_of_a_phone_is_its_paths_and_the_ends_of_its_activities(name: str) -> None:
+def test_a_phone_timeline_gives_its_paths_and_the_ends_of_its_activities(name: str) -> None:
     report = Report()
     assert recognise(DATA / name) == "takeout"
     trips = read(DATA / name, report=report)
     assert trips.columns["lat"].tolist() == [48.858, 48.8583, 48.859, 48.86]
     hours = ("2024-06-01T06:09:00", "2024-06-01T06:10:00", "2024-06-01T06:12:00", "2024-06-01T06:14:00")
     assert trips.columns["time"].tolist() == times(*hours)
-    assert report.counts == {"a visit, which is no way": 1}
+    assert report.counts == {"a visit, not a movement": 1}
 
 
-def test_a_history_that_is_cut_off_or_of_another_form_is_refused_by_its_entry(tmp_path: Path) -> None:
+def test_errors_in_a_truncated_or_unknown_history_name_the_entry(tmp_path: Path) -> None:
     whole = (DATA / "takeout" / "Location History" / "Records.json").read_text()
     (tmp_path / "Records.json").write_text(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"Records\.json, entry 2: the JSON is broken or cut off"):
@@ -77,7 +77,7 @@ def test_a_history_that_is_cut_off_or_of_another_form_is_refused_by_its_entry(tm
         read(tmp_path / "Records.json")
     segment = {"startTime": "2024-06-01T08:00:00Z", "timelinePath": [{"point": "here", "time": "2024-06-01T08:00:00Z"}]}
     (tmp_path / "t.json").write_text(json.dumps({"semanticSegments": [segment]}))
-    with pytest.raises(DataError, match=r"t\.json, entry 1: a place that is none \(here\)"):
+    with pytest.raises(DataError, match=r"t\.json, entry 1: an invalid place \(here\)"):
         read(tmp_path / "t.json")
 
 
@@ -92,7 +92,7 @@ def test_a_batch_of_overland_is_read_and_its_current_place_is_not_read_twice() -
 
 
 @pytest.mark.parametrize(("name", "format"), [("traccar.json", "jsonlines"), ("traccar.csv", "table")])
-def test_positions_of_traccar_have_the_time_of_the_fix_and_must_be_valid(name: str, format: str) -> None:
+def test_traccar_positions_use_fix_time_and_invalid_ones_are_skipped(name: str, format: str) -> None:
     report = Report()
     assert recognise(DATA / name) == format
     trips = read(DATA / name, report=report)
@@ -102,7 +102,7 @@ def test_positions_of_traccar_have_the_time_of_the_fix_and_must_be_valid(name: s
     assert not report.assumptions
 
 
-def test_a_list_of_fixes_names_the_entry_that_is_wrong(tmp_path: Path) -> None:
+def test_an_error_in_a_json_list_names_the_entry(tmp_path: Path) -> None:
     file = tmp_path / "list.json"
     file.write_text('[{"t": 1372636858, "lat": 41, "lon": 8}, 7]')
     with pytest.raises(DataError, match=r"list\.json, entry 2: not a JSON object"):
@@ -115,7 +115,7 @@ def test_a_list_of_fixes_names_the_entry_that_is_wrong(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- NMEA
 
 
-def test_nmea_takes_the_date_from_rmc_and_goes_over_midnight_by_gga() -> None:
+def test_nmea_dates_gga_from_rmc_also_across_midnight() -> None:
     report = Report()
     assert recognise(DATA / "log.nmea") == "nmea"
     trips = read(DATA / "log.nmea", report=report, trips="as-given")
@@ -126,7 +126,7 @@ def test_nmea_takes_the_date_from_rmc_and_goes_over_midnight_by_gga() -> None:
     assert report.counts == {"the receiver had no fix (void)": 2}
 
 
-def test_a_position_of_the_morning_is_not_dated_by_the_evening_before(tmp_path: Path) -> None:
+def test_a_morning_gga_does_not_get_the_date_of_the_evening_before(tmp_path: Path) -> None:
     lines = []
     for clock, day in (("170000.00", "230394"), ("070000.00", "240394")):
         lines.append(f"$GPGGA,{clock},4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,")
@@ -140,20 +140,20 @@ def test_a_position_of_the_morning_is_not_dated_by_the_evening_before(tmp_path: 
     ("line", "said"),
     [
         ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*00", "the checksum is wrong"),
-        ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,330394,003.1,W", "a date that is none"),
-        ("$GPRMC,noon,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W", "a time that is none"),
-        ("$GPRMC,235958.00,A,48o7,N,01131.000,E,022.4,084.4,230394,003.1,W", "a position that is none"),
-        ("$GPRMC,235958.00,A", "an RMC sentence that is cut off"),
+        ("$GPRMC,235958.00,A,4807.038,N,01131.000,E,022.4,084.4,330394,003.1,W", "an invalid date"),
+        ("$GPRMC,noon,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W", "an invalid time"),
+        ("$GPRMC,235958.00,A,48o7,N,01131.000,E,022.4,084.4,230394,003.1,W", "an invalid position"),
+        ("$GPRMC,235958.00,A", "a truncated RMC sentence"),
         ("!AIVDM,1,1,,A,15M67FC000G?ufbE`FepT@3n00Sa,0*5C", "AIS messages"),
     ],
 )
-def test_a_bad_sentence_is_refused_by_its_line(tmp_path: Path, line: str, said: str) -> None:
+def test_an_error_in_an_nmea_sentence_names_the_line(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "a.nmea").write_text((DATA / "log.nmea").read_text() + line + "\n")
     with pytest.raises(DataError, match=rf"a\.nmea, line 9: {said}"):
         read(tmp_path / "a.nmea")
 
 
-def test_gga_alone_has_no_date_and_is_refused(tmp_path: Path) -> None:
+def test_an_nmea_log_without_rmc_is_rejected_because_it_has_no_date(tmp_path: Path) -> None:
     (tmp_path / "a.nmea").write_text("$GPGGA,235958.00,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,\n")
     with pytest.raises(DataError, match=r"no sentence with a date \(RMC\); let the receiver write RMC"):
         read(tmp_path / "a.nmea")
@@ -162,7 +162,7 @@ def test_gga_alone_has_no_date_and_is_refused(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- KML and TCX
 
 
-def test_kml_has_a_trip_a_track_and_fixes_that_are_stamped_points() -> None:
+def test_kml_tracks_are_trips_and_stamped_points_are_cut_into_trips() -> None:
     report = Report()
     trips = read(DATA / "track.kml", report=report)
     assert trips.trajectory_ids.tolist() == ["track-1", "track-2", "2010-05-28T09:00:00Z"]
@@ -172,7 +172,7 @@ def test_kml_has_a_trip_a_track_and_fixes_that_are_stamped_points() -> None:
     assert report.counts == {"a line without a time for each vertex": 1}
 
 
-def test_kml_without_times_and_with_too_few_is_refused(tmp_path: Path) -> None:
+def test_kml_without_times_or_with_too_few_is_rejected(tmp_path: Path) -> None:
     text = (DATA / "track.kml").read_text()
     (tmp_path / "a.kml").write_text(text.replace("<when>2010-05-28T02:02:44Z</when>", ""))
     with pytest.raises(DataError, match=r"a\.kml, line 4: 2 times for 3 positions"):
@@ -182,7 +182,7 @@ def test_kml_without_times_and_with_too_few_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "b.kml")
 
 
-def test_a_pin_beside_tracks_is_left_out_and_no_error(tmp_path: Path) -> None:
+def test_a_kml_pin_beside_tracks_is_skipped_without_an_error(tmp_path: Path) -> None:
     track = "<gx:Track><when>2024-01-01T00:00:00Z</when><gx:coord>7 45 0</gx:coord></gx:Track>"
     pin = "<Point><coordinates>7,45</coordinates></Point>"
     marks = "".join(f"<Placemark>{what}</Placemark>" for what in (track, pin))
@@ -192,7 +192,7 @@ def test_a_pin_beside_tracks_is_left_out_and_no_error(tmp_path: Path) -> None:
     assert (report.counts, report.refused) == ({"a point without a time": 1}, 0)
 
 
-def test_spaces_before_the_declaration_as_strava_writes_them_do_no_harm(tmp_path: Path) -> None:
+def test_blanks_before_the_xml_declaration_are_accepted(tmp_path: Path) -> None:
     whole = (DATA / "ride.tcx").read_text()
     (tmp_path / "ride.tcx").write_text(" \n         " + whole)
     report = Report()
@@ -203,7 +203,7 @@ def test_spaces_before_the_declaration_as_strava_writes_them_do_no_harm(tmp_path
     assert [s.row for s in report.skipped] == [(s.row or 0) + 1 for s in before.skipped]
 
 
-def test_tcx_has_a_trip_an_activity_and_plans_are_not_read() -> None:
+def test_tcx_activities_are_trips_and_courses_are_not_read() -> None:
     report = Report()
     assert recognise(DATA / "ride.tcx") == "tcx"
     trips = read(DATA / "ride.tcx", report=report)
@@ -212,7 +212,7 @@ def test_tcx_has_a_trip_an_activity_and_plans_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["track.kml", "ride.tcx"])
-def test_an_entity_bomb_is_refused_unread(tmp_path: Path, name: str) -> None:
+def test_an_xml_entity_bomb_is_rejected_unread(tmp_path: Path, name: str) -> None:
     text = (DATA / name).read_text().replace("\n", '\n<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>\n', 1)
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match="line 2: a document type declaration"):
@@ -264,7 +264,7 @@ def test_fit_records_become_a_trip(tmp_path: Path) -> None:
     assert report.counts == {"a record without a position": 1}
 
 
-def test_fit_that_is_damaged_or_no_recording_is_refused(tmp_path: Path) -> None:
+def test_a_fit_file_that_is_damaged_or_not_a_recording_is_rejected(tmp_path: Path) -> None:
     pytest.importorskip("fitdecode")
     file = tmp_path / "ride.fit"
     whole = fit((1_400_000_000 - FIT_EPOCH, HALF, HALF))
@@ -273,11 +273,11 @@ def test_fit_that_is_damaged_or_no_recording_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"the FIT file is damaged .*copy the file from the device again"):
             read(file)
     file.write_bytes(fit((1_400_000_000 - FIT_EPOCH, HALF, HALF), kind=6))
-    with pytest.raises(DataError, match="a FIT file of type course, which is no recording"):
+    with pytest.raises(DataError, match="a FIT file of type course, which is not a recording"):
         read(file)
 
 
-def test_of_a_fit_file_that_breaks_off_what_stands_before_is_read_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_skip_bad_reads_a_truncated_fit_file_up_to_the_damage(tmp_path: Path) -> None:
     pytest.importorskip("fitdecode")
     begin = 1_400_000_000 - FIT_EPOCH
     (tmp_path / "ride.fit").write_bytes(fit(*((begin + i, HALF, HALF + i) for i in range(9)))[:-20])
@@ -288,7 +288,7 @@ def test_of_a_fit_file_that_breaks_off_what_stands_before_is_read_if_that_is_ask
     assert (list(report.counts), report.refused) == (["the rest of a broken file"], 1)
 
 
-def test_fit_files_that_are_joined_in_one_are_read_where_they_are_recordings(tmp_path: Path) -> None:
+def test_joined_fit_files_are_read_without_those_that_are_not_recordings(tmp_path: Path) -> None:
     pytest.importorskip("fitdecode")
     begin = 1_400_000_000 - FIT_EPOCH
     settings, ride = fit(kind=2), fit((begin, HALF, HALF))
@@ -297,7 +297,7 @@ def test_fit_files_that_are_joined_in_one_are_read_where_they_are_recordings(tmp
         assert read(tmp_path / "ride.fit").n_rows == 1
 
 
-def test_fit_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_without_fitdecode_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fitdecode", None)
     (tmp_path / "ride.fit").write_bytes(fit((1, HALF, HALF)))
     with pytest.raises(DataError, match=r"ride\.fit: FIT files need fitdecode, .*pip install 'astray\[fit\]'"):
@@ -312,7 +312,7 @@ DEGREES = {"lat": [41.1, 41.2], "lon": [-8.6, -8.7]}
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
-def test_feather_is_read_as_parquet_is(tmp_path: Path, compression: str) -> None:
+def test_feather_gives_the_same_trips_as_parquet(tmp_path: Path, compression: str) -> None:
     frame = pl.DataFrame(FIXES | DEGREES)
     frame.write_ipc(tmp_path / "a.feather", compression=compression)
     frame.write_parquet(tmp_path / "a.parquet")
@@ -348,9 +348,9 @@ def _read_plain(folder: Path) -> pl.DataFrame:
     return read(folder / "plain.parquet").to_frame()
 
 
-def test_geoparquet_that_is_no_points_in_degrees_is_refused(tmp_path: Path) -> None:
+def test_geoparquet_without_points_in_degrees_is_rejected(tmp_path: Path) -> None:
     points = [wkb(-8.6, 41.1), wkb(-8.7, 41.2, kind=2)]
-    with pytest.raises(DataError, match=r"a\.parquet, row 2: a geometry that is no point; give one point a row"):
+    with pytest.raises(DataError, match=r"a\.parquet, row 2: a geometry that is not a point; give one point a row"):
         read(geoparquet(tmp_path / "a.parquet", points))
     mercator = {"type": "ProjectedCRS", "name": "Pseudo-Mercator", "id": {"authority": "EPSG", "code": 3857}}
     with pytest.raises(DataError, match=r"coordinates in Pseudo-Mercator, not in degrees; convert them first"):

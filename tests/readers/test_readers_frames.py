@@ -24,14 +24,14 @@ FIXES |= {"lng": [-8.6, -8.7, -8.8]}
 @pytest.mark.parametrize(
     "table", [pl.DataFrame(FIXES), pl.LazyFrame(FIXES), pd.DataFrame(FIXES), pa.table(FIXES), dict(FIXES)]
 )
-def test_a_table_is_read_whoever_made_it(table: Any) -> None:
+def test_tables_of_polars_pandas_and_pyarrow_give_the_same_trips(table: Any) -> None:
     trips = astray.read(table)
     assert (trips.agents, trips.trajectory_ids.tolist(), trips.lengths.tolist()) == (["ana", "bob"], ["a", "b"], [2, 1])
     assert trips.columns["time"].tolist() == [T0, T0 + 15, T0]
     assert trips.columns["lon"].tolist() == [-8.6, -8.7, -8.8]
 
 
-def test_a_table_passes_the_same_border_as_a_file() -> None:
+def test_a_table_in_memory_is_checked_as_a_file_is() -> None:
     bad = pd.DataFrame(FIXES | {"lat": [41.1, 91, 41.3]})
     with pytest.raises(DataError, match=r"the table, row 1: latitude outside \[-90, 90\]"):
         astray.read(bad)
@@ -40,7 +40,7 @@ def test_a_table_passes_the_same_border_as_a_file() -> None:
     assert report.counts == {"latitude outside [-90, 90]": 1}
     with pytest.raises(DataError, match=r"no column for lat was recognised .*pass lat='NAME'"):
         astray.read(pd.DataFrame(FIXES).rename(columns={"lat": "Breite"}))
-    with pytest.raises(DataError, match="no data frame, but int"):
+    with pytest.raises(DataError, match="not a data frame, but int"):
         astray.read(7)
 
 
@@ -53,8 +53,8 @@ def test_a_table_passes_the_same_border_as_a_file() -> None:
         {"lat": pd.arrays.SparseArray([41.1, 41.2, 41.3])},
     ],
 )
-def test_what_cannot_be_converted_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"the table cannot be converted \(.*\); give each column a name of its own"):
+def test_an_object_that_is_not_a_table_is_rejected(change: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"the table cannot be converted \(.*\); give each column a different name"):
         astray.read(pd.DataFrame(FIXES | change))
     twice = pd.DataFrame(FIXES).rename(columns={"trip": "lat"})
     with pytest.raises(DataError, match="the table cannot be converted"):
@@ -64,7 +64,7 @@ def test_what_cannot_be_converted_is_refused(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("library", [pl, pd])
-def test_a_number_that_is_none_is_no_name(library: Any) -> None:
+def test_nan_is_not_a_name_of_an_agent(library: Any) -> None:
     for column, role in (("uid", "agent"), ("trip", "trajectory")):
         table = library.DataFrame(FIXES | {column: [1.5, float("nan"), 2.5]})
         with pytest.raises(DataError, match=f"the table, row 1: the {role} is missing"):
@@ -74,7 +74,7 @@ def test_a_number_that_is_none_is_no_name(library: Any) -> None:
         assert found.n_rows == 2
 
 
-def test_an_index_of_times_or_with_names_is_a_column() -> None:
+def test_a_pandas_index_with_a_name_or_times_becomes_a_column() -> None:
     frame = pd.DataFrame({"lat": [41.1, 41.2], "lon": [-8.6, -8.7]}, index=pd.to_datetime([T0, T0 + 15], unit="s"))
     assert astray.read(frame, report=Report()).columns["time"].tolist() == [T0, T0 + 15]
     local = frame.tz_localize("UTC").tz_convert("Europe/Lisbon")
@@ -122,14 +122,14 @@ DEGREES = [(-8.6, 41.1), (-8.7, 41.2)]
         ([(-860_000.0, 4_110_000.0), (-870_000.0, 4_120_000.0)], SimpleNamespace(is_geographic=False)),
     ],
 )
-def test_positionfixes_of_trackintel_are_points_with_a_user_and_a_time(places: Any, crs: object) -> None:
+def test_positionfixes_of_trackintel_are_read(places: Any, crs: object) -> None:
     trips = astray.read(geo(places, crs), report=Report())
     assert (trips.agents, trips.columns["time"].tolist()) == (["7"], [T0, T0 + 15])
     assert trips.columns["lat"].tolist() == pytest.approx([41.1, 41.2])
     assert trips.columns["lon"].tolist() == pytest.approx([-8.6, -8.7])
 
 
-def test_a_geometry_that_is_no_points_is_refused() -> None:
+def test_a_geometry_without_points_is_rejected() -> None:
     class Line:
         name = "geom"
 
@@ -138,7 +138,7 @@ def test_a_geometry_that_is_no_points_is_refused() -> None:
             raise ValueError("x attribute access only provided for Point geometries")
 
     lines = SimpleNamespace(crs=None, geometry=Line())
-    with pytest.raises(DataError, match=r"the geometry is not points .*; give one point a row"):
+    with pytest.raises(DataError, match=r"the geometry is not points .*; give one point per row"):
         astray.read(lines)
 
 

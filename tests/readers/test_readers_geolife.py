@@ -50,7 +50,7 @@ def test_the_folder_above_data_a_persons_folder_and_a_single_file_are_recognised
         assert trips.trajectory_ids.tolist() == ["20081023025304"]
 
 
-def test_users_are_chosen_by_name_or_number_and_unknown_ones_refused(tmp_path: Path) -> None:
+def test_users_are_chosen_by_name_or_number_and_unknown_ones_rejected(tmp_path: Path) -> None:
     for user in ("000", "001", "128"):
         write_plt(tmp_path, user, "1")
     assert read(tmp_path, users=["128", "000"]).agents == ["128", "000"]
@@ -86,7 +86,7 @@ def test_repeated_times_are_kept_and_backward_times_sorted(tmp_path: Path) -> No
         "39.984,116.318,0,492,39744.12,2008-10-23,02:53:04,9",
     ],
 )
-def test_a_truncated_last_line_is_refused_or_left_out(tmp_path: Path, rest: str) -> None:
+def test_a_truncated_last_line_is_an_error_or_skipped(tmp_path: Path, rest: str) -> None:
     file = write_plt(tmp_path, "000", "1", GOOD + rest)
     write_plt(tmp_path, "001", "1")
     with pytest.raises(DataError, match=r"1\.plt, row 9: .*skip_bad=True") as refused:
@@ -99,7 +99,7 @@ def test_a_truncated_last_line_is_refused_or_left_out(tmp_path: Path, rest: str)
     assert (report.skipped[0].file, report.skipped[0].row) == (str(file), 9)
 
 
-def test_a_last_line_without_an_end_and_blank_lines_behind_it_are_no_fault(tmp_path: Path) -> None:
+def test_a_missing_line_end_and_blank_lines_at_the_end_are_accepted(tmp_path: Path) -> None:
     write_plt(tmp_path, "000", "1", GOOD.rstrip())
     write_plt(tmp_path, "000", "2", GOOD + "\r\n\r\n")
     write_plt(tmp_path, "000", "3", GOOD.replace("\r\n", "\n"), HEADER.replace("\r\n", "\n"))
@@ -116,7 +116,7 @@ def test_a_last_line_without_an_end_and_blank_lines_behind_it_are_no_fault(tmp_p
         ("0,0", r"\(0, 0\)"),
     ],
 )
-def test_impossible_places_are_refused_or_left_out(tmp_path: Path, place: str, reason: str) -> None:
+def test_impossible_places_are_an_error_or_skipped(tmp_path: Path, place: str, reason: str) -> None:
     write_plt(tmp_path, "000", "1", GOOD + f"{place},0,0,1.0,2008-10-23,02:53:20\r\n" + GOOD)
     with pytest.raises(DataError, match=f"row 9: {reason}"):
         read(tmp_path)
@@ -124,7 +124,7 @@ def test_impossible_places_are_refused_or_left_out(tmp_path: Path, place: str, r
         assert read(tmp_path, skip_bad=True).n_rows == 4
 
 
-def test_a_clock_that_was_reset_is_said_and_the_trajectory_kept(tmp_path: Path) -> None:
+def test_a_reset_clock_is_reported_and_the_trajectory_kept(tmp_path: Path) -> None:
     write_plt(tmp_path, "000", "20000101231219", "39.9,116.3,0,0,36526.9,2000-01-01,23:12:19\r\n")
     write_plt(tmp_path, "000", "20081023025304")
     report = Report()
@@ -145,7 +145,7 @@ def test_a_clock_that_was_reset_is_said_and_the_trajectory_kept(tmp_path: Path) 
         (HEADER.encode() + b"\xff\xfe,\x80\r\n" * 3, "not text"),
     ],
 )
-def test_a_bad_file_among_good_ones_is_refused_or_left_out_whole(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_bad_file_among_good_ones_is_an_error_or_skipped_whole(tmp_path: Path, content: bytes, reason: str) -> None:
     bad = write_plt(tmp_path, "000", "1")
     bad.write_bytes(content)
     write_plt(tmp_path, "001", "2")
@@ -158,25 +158,23 @@ def test_a_bad_file_among_good_ones_is_refused_or_left_out_whole(tmp_path: Path,
     assert (report.skipped[0].file, report.skipped[0].row) == (str(bad), None)
 
 
-def test_nothing_usable_is_refused_even_when_bad_files_are_left_out(tmp_path: Path) -> None:
+def test_a_folder_without_usable_files_is_an_error_even_with_skip_bad(tmp_path: Path) -> None:
     write_plt(tmp_path, "000", "1", "x\r\n")
     with pytest.raises(DataError, match="no usable fix"):
         read(tmp_path, skip_bad=True)
 
 
-def test_a_file_that_vanishes_while_the_folder_is_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_names_a_file_that_vanishes_during_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = write_plt(tmp_path, "000", "1")
     write_plt(tmp_path, "000", "2")
-    listed = geolife_module._listed
+    listed = geolife_module._list_files
 
     def listed_then_removed(*args: object) -> list[geolife_module._Plt]:
         files = listed(*args)  # type: ignore[arg-type]
         gone.unlink()
         return files
 
-    monkeypatch.setattr(geolife_module, "_listed", listed_then_removed)
+    monkeypatch.setattr(geolife_module, "_list_files", listed_then_removed)
     report = Report()
     assert read(tmp_path, skip_bad=True, report=report).trajectory_ids.tolist() == ["2"]
     assert report.skipped[0].file == str(gone)

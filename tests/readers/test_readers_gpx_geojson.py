@@ -46,7 +46,7 @@ def test_a_track_is_a_trajectory_with_its_segments_joined_and_sorted(tmp_path: P
     assert read(file, agent="bob").agents == ["bob"]
 
 
-def test_a_folder_of_gpx_files_has_an_agent_a_folder_and_a_trajectory_a_track(tmp_path: Path) -> None:
+def test_folders_of_gpx_files_are_agents_and_tracks_are_trajectories(tmp_path: Path) -> None:
     write_gpx(tmp_path / "ana" / "1.gpx", segment(point(1)))
     write_gpx(tmp_path / "bob" / "1.gpx", segment(point(1)), segment(point(2)))
     calls: list[tuple[int, int]] = []
@@ -56,13 +56,13 @@ def test_a_folder_of_gpx_files_has_an_agent_a_folder_and_a_trajectory_a_track(tm
     assert calls == [(1, 2), (2, 2)]
 
 
-def test_gpx_without_times_is_refused(tmp_path: Path) -> None:
+def test_gpx_without_times_is_rejected(tmp_path: Path) -> None:
     file = write_gpx(tmp_path / "drawn.gpx", segment(point(1, stamp=""), point(2, stamp="")))
     with pytest.raises(DataError, match=r"drawn\.gpx: the track points have no <time>; export"):
         read(file)
 
 
-def test_gpx_without_track_points_is_refused(tmp_path: Path) -> None:
+def test_gpx_without_track_points_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no track points"):
         read(write_gpx(tmp_path / "a.gpx", segment(), ""))
     (tmp_path / "b.gpx").write_text(GPX.format('<wpt lat="1" lon="2"><time>2013-07-01T00:00:00Z</time></wpt>'))
@@ -81,7 +81,7 @@ def test_gpx_without_track_points_is_refused(tmp_path: Path) -> None:
         ("<trkpt><time>2013-07-01T00:00:00Z</time></trkpt>\n", "latitude is missing"),
     ],
 )
-def test_a_bad_track_point_is_named_by_its_line_or_left_out(tmp_path: Path, bad: str, reason: str) -> None:
+def test_an_error_in_a_track_point_names_its_line_or_it_is_skipped(tmp_path: Path, bad: str, reason: str) -> None:
     file = write_gpx(tmp_path / "a.gpx", segment(point(4), point(3), bad, point(1)))
     with pytest.raises(DataError, match=rf"a\.gpx, line 7: {reason}"):
         read(file)
@@ -96,13 +96,13 @@ OUTSIDE = '<?xml version="1.0"?>\n<!DOCTYPE gpx SYSTEM "file:///etc/passwd">\n<g
 
 
 @pytest.mark.parametrize("text", [BOMB, OUTSIDE])
-def test_an_entity_bomb_and_an_outside_document_type_are_refused_unread(tmp_path: Path, text: str) -> None:
+def test_gpx_with_a_document_type_declaration_is_rejected_unread(tmp_path: Path, text: str) -> None:
     (tmp_path / "bomb.gpx").write_text(text)
     with pytest.raises(DataError, match=r"bomb\.gpx, line 2: a document type declaration"):
         read(tmp_path / "bomb.gpx")
 
 
-def test_broken_or_foreign_xml_is_refused_and_its_neighbours_are_read(tmp_path: Path) -> None:
+def test_broken_or_foreign_xml_is_rejected_and_its_neighbours_are_read(tmp_path: Path) -> None:
     write_gpx(tmp_path / "good.gpx", segment(point(1)))
     (tmp_path / "cut.gpx").write_text(GPX.format(segment(point(1)))[:-20])
     (tmp_path / "kml.gpx").write_text("<osm><node/></osm>")
@@ -115,7 +115,7 @@ def test_broken_or_foreign_xml_is_refused_and_its_neighbours_are_read(tmp_path: 
     assert [Path(s.file).name for s in report.skipped if s.row is None] == ["cut.gpx", "kml.gpx"]
 
 
-def test_of_a_track_that_is_cut_off_what_stands_before_is_read_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_skip_bad_reads_a_truncated_gpx_file_up_to_the_damage(tmp_path: Path) -> None:
     whole = GPX.format(f"<trk>{segment(point(1) + point(2) + point(3))}</trk>")
     file = tmp_path / "ride.gpx"
     file.write_text(whole[: whole.rindex("<trkpt")])
@@ -128,7 +128,7 @@ def test_of_a_track_that_is_cut_off_what_stands_before_is_read_if_that_is_asked_
 
 @settings(deadline=None)
 @given(st.text(alphabet='<>/gpxtrkseg "=latlon140.:&;![]-', max_size=60))
-def test_any_tags_inside_gpx_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_tags_in_gpx_are_read_or_raise_a_data_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "wild.gpx"
     file.write_text(GPX.format(f"<trk>{segment(point(1))}</trk>{text}"))
     try:
@@ -181,7 +181,7 @@ def test_a_multi_line_is_one_trajectory_however_its_times_are_nested(tmp_path: P
     assert trips.columns["lon"].tolist() == [-8.6, -8.61, -8.62, -8.63]
 
 
-def test_times_may_stand_among_coordinate_properties_or_be_numbers(tmp_path: Path) -> None:
+def test_line_times_may_be_in_coordinate_properties_or_be_numbers(tmp_path: Path) -> None:
     nested = feature("LineString", LINE, coordinateProperties={"times": [T0 * 1000, (T0 + 1) * 1000]})
     assert read(write_geojson(tmp_path / "a.geojson", nested)).columns["time"].tolist() == [T0, T0 + 1]
 
@@ -206,7 +206,7 @@ def test_points_are_grouped_by_their_properties(tmp_path: Path) -> None:
         (feature("LineString", LINE, times=stamps(3)), "3 times for 2 vertices"),
         (feature("LineString", [[1]], times=stamps(1)), "a position that is not"),
         (feature("LineString", [["1", "2"]], times=stamps(1)), "a position that is not"),
-        (feature("LineString", 5, times=stamps(1)), "no list of lines"),
+        (feature("LineString", 5, times=stamps(1)), "not a list of lines"),
         (feature("MultiLineString", [LINE], times=[stamps(1)]), "not nested as the coordinates"),
         (feature("Polygon", [LINE], times=stamps(2)), "a geometry of type 'Polygon'"),
         (feature("LineString", [[-8.6, 91]], times=stamps(1)), "latitude outside"),
@@ -217,7 +217,7 @@ def test_points_are_grouped_by_their_properties(tmp_path: Path) -> None:
         (None, "without a geometry"),
     ],
 )
-def test_a_bad_feature_is_named_by_its_number_or_left_out(tmp_path: Path, bad: object, reason: str) -> None:
+def test_an_error_in_a_feature_names_its_number_or_it_is_skipped(tmp_path: Path, bad: object, reason: str) -> None:
     good = feature("LineString", [*LINE, *LINE], times=stamps(4))
     file = write_geojson(tmp_path / "a.geojson", good, bad, good)
     with pytest.raises(DataError, match=rf"a\.geojson, feature 2: .*{reason}"):
@@ -227,7 +227,7 @@ def test_a_bad_feature_is_named_by_its_number_or_left_out(tmp_path: Path, bad: o
     assert {(s.row, s.unit) for s in report.skipped} == {(2, "feature")}
 
 
-def test_swapped_coordinates_are_said(tmp_path: Path) -> None:
+def test_swapped_geojson_coordinates_are_reported(tmp_path: Path) -> None:
     beijing = feature("LineString", [[39.9, 116.3], [39.91, 116.31]], times=stamps(2))
     with pytest.raises(DataError, match="swapped"):
         read(write_geojson(tmp_path / "a.geojson", beijing))
@@ -253,7 +253,7 @@ def point_text(coordinates: str, properties: str) -> str:
         '{"type": "Feature", "geometry": {"type": [], "coordinates": [1, 2]}}',
     ],
 )
-def test_broken_or_foreign_json_is_refused(tmp_path: Path, text: str) -> None:
+def test_broken_or_foreign_json_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.geojson").write_text(text)
     for skip_bad in (False, True):
         with pytest.raises(DataError, match=r"x\.geojson"):
@@ -274,7 +274,7 @@ json_values = st.recursive(
     coordinates=json_values,
     times=json_values,
 )
-def test_any_json_in_a_feature_is_read_or_refused(
+def test_any_json_in_a_feature_is_read_or_raises_a_data_error(
     tmp_path_factory: pytest.TempPathFactory, kind: str, coordinates: object, times: object
 ) -> None:
     good = feature("LineString", LINE, times=stamps(2))

@@ -15,24 +15,24 @@ from astray.runtime.json_fixes import Message, Refused, parse
 DATA = Path(__file__).parents[1] / "data"
 
 
-def test_owntracks_is_read_by_its_topics_and_only_locations_count() -> None:
+def test_owntracks_topics_name_the_agents_and_only_locations_count() -> None:
     report = Report()
     trips = read(DATA / "owntracks.jsonl", report=report)
     assert (trips.agent_ids.tolist(), trips.lengths.tolist()) == (["jane/phone", "MX"], [2, 1])
     assert trips.columns["time"].tolist() == [1497476456.0, 1497476486.0, 1497476500.0]
     assert trips.columns["lat"].tolist() == [48.85833, 48.85901, 48.86]
     assert {s.row: s.reason for s in report.skipped} == {
-        2: "a message of OwnTracks that is no location (transition)",
-        4: "a message of OwnTracks that is no location (lwt)",
+        2: "a message of OwnTracks that is not a location (transition)",
+        4: "a message of OwnTracks that is not a location (lwt)",
     }
 
 
-def test_owntracks_is_understood_live_as_in_a_file() -> None:
+def test_owntracks_messages_give_the_same_fixes_live_and_in_a_file() -> None:
     first, second, *_ = (DATA / "owntracks.jsonl").read_text().splitlines()
     message = parse(first)
     assert isinstance(message, Message)
     assert message[:5] == ("fix", "jane/phone", 1497476456.0, 48.85833, 2.29513)
-    assert parse(second) == Refused("a message of OwnTracks that is no location (transition)")
+    assert parse(second) == Refused("a message of OwnTracks that is not a location (transition)")
 
 
 LOCATION = '{"_type": "location", "tid": "ja", "tst": 1497476456, "lat": 48.85833, "lon": 2.29513}'
@@ -47,7 +47,7 @@ LOCATION = '{"_type": "location", "tid": "ja", "tst": 1497476456, "lat": 48.8583
         ("phone.json", '{"count": 1, "data": [' + LOCATION + "]}", "ja"),
     ],
 )
-def test_what_is_around_messages_of_owntracks_says_whose_they_are(
+def test_the_topic_or_the_path_of_the_store_names_the_agent_of_owntracks_messages(
     name: str, content: str, agent: str, tmp_path: Path
 ) -> None:
     file = tmp_path / name
@@ -62,7 +62,7 @@ def test_what_is_around_messages_of_owntracks_says_whose_they_are(
         read(file, report=Report())
 
 
-def test_geojson_may_stand_in_lines_and_so_may_batches_of_overland(tmp_path: Path) -> None:
+def test_lines_may_hold_geojson_and_batches_of_overland(tmp_path: Path) -> None:
     batch = json.loads((DATA / "overland.json").read_text())
     whole = read(DATA / "overland.json", report=Report())
     for lines in ([batch], [batch, batch], batch["locations"]):
@@ -73,14 +73,14 @@ def test_geojson_may_stand_in_lines_and_so_may_batches_of_overland(tmp_path: Pat
         assert set(trips.columns["time"].tolist()) == set(whole.columns["time"].tolist())
 
 
-def test_an_encrypted_message_is_refused(tmp_path: Path) -> None:
+def test_an_encrypted_owntracks_message_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
     file.write_text('{"_type": "encrypted", "data": "WmVuZGVudCBpcyBv"}\n')
     with pytest.raises(DataError, match=r"e\.jsonl, line 1: an encrypted message of OwnTracks; decrypt it first"):
         read(file)
 
 
-def test_lines_of_a_feed_are_read_as_the_feed_reads_them(tmp_path: Path) -> None:
+def test_json_lines_give_the_same_fixes_live_and_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "feed.txt"
     lines = [
         {"uid": 17, "tst": 1497476456000 + 1000 * i, "lat": 45, "lng": 7 + i / 1000, "trip": "a"} for i in range(3)
@@ -104,7 +104,7 @@ def test_lines_of_a_feed_are_read_as_the_feed_reads_them(tmp_path: Path) -> None
         ('{"agent": "a", "time": 2, "lat": 0, "lon": 0}', "a receiver without a fix"),
     ],
 )
-def test_a_bad_line_is_named_or_left_out(tmp_path: Path, bad: str, reason: str) -> None:
+def test_an_error_in_a_json_line_names_the_line_or_the_line_is_skipped(tmp_path: Path, bad: str, reason: str) -> None:
     good = [json.dumps({"agent": "a", "time": i, "lat": 45, "lon": 7}) for i in range(3)]
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join([good[0], bad, *good[1:]]))
@@ -131,7 +131,7 @@ def test_what_simulate_writes_as_json_lines_is_read_back(tmp_path: Path) -> None
         "date_time_utc,source,mmsi,lat,lon",  # of Statsat
     ],
 )
-def test_tables_of_ships_are_read_under_their_own_names(header: str, tmp_path: Path) -> None:
+def test_column_names_of_marinecadastre_are_known(header: str, tmp_path: Path) -> None:
     file = tmp_path / "ais.csv"
     file.write_text(f"{header}\n31/12/2015 23:59:59,Class A,219000001,57.8794,17.9125\n")
     trips = read(file, report=Report())
@@ -146,7 +146,7 @@ def test_tables_of_ships_are_read_under_their_own_names(header: str, tmp_path: P
         ("marinecadastre-2025.csv", ["538009563", "367481660"]),  # new names, and longitude before latitude
     ],
 )
-def test_tables_of_trackers_are_read_under_their_own_names(name: str, agents: list[str]) -> None:
+def test_column_names_of_trackers_are_known(name: str, agents: list[str]) -> None:
     report = Report()
     trips = read(DATA / name, report=report)
     assert (trips.agents, trips.lengths.tolist()) == (agents, [2, 1])
@@ -154,13 +154,13 @@ def test_tables_of_trackers_are_read_under_their_own_names(name: str, agents: li
     assert report.counts == (outliers if name == "movebank.csv" else {})
 
 
-def test_a_list_of_fixes_may_stand_in_an_object(tmp_path: Path) -> None:
+def test_an_object_may_hold_the_list_of_fixes(tmp_path: Path) -> None:
     fixes = [{"lat": 52.52 + i / 1000, "lon": 13.405, "time": f"2024-06-01T10:0{i}:00Z"} for i in range(3)]
     (tmp_path / "locations.json").write_text(json.dumps({"locations": fixes}, indent=2))
     assert read(tmp_path / "locations.json").columns["lat"].tolist() == [fix["lat"] for fix in fixes]
 
 
-def test_a_date_is_the_time_of_a_fix_that_has_no_other_in_files_and_live(tmp_path: Path) -> None:
+def test_without_a_time_the_date_counts_in_files_and_live(tmp_path: Path) -> None:
     fix = {"agent": "ana", "lat": 52.5, "lon": 13.4, "date": "2024-06-01T10:00:00Z"}
     (tmp_path / "a.jsonl").write_text(json.dumps(fix))
     live = parse(json.dumps(fix))

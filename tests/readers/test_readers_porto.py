@@ -63,7 +63,7 @@ def test_a_trip_is_its_polyline_every_15_seconds_from_its_timestamp(tmp_path: Pa
     }
 
 
-def test_empty_and_incomplete_trips_are_left_out_and_counted_and_one_point_is_a_trip(tmp_path: Path) -> None:
+def test_empty_and_incomplete_trips_are_skipped_and_one_point_is_a_trip(tmp_path: Path) -> None:
     rows = [
         trip(0, POLYLINE="[]"),
         trip(1, MISSING_DATA="True"),
@@ -98,7 +98,7 @@ def test_null_call_types_and_columns_that_are_null_throughout_remove_nothing(tmp
 
 
 @pytest.mark.parametrize("mangled", ["1.37E+018", "1,37E+18", "1.372636858E+18", "1E+18"])
-def test_trip_ids_that_a_spreadsheet_mangled_are_restored_or_refused(tmp_path: Path, mangled: str) -> None:
+def test_trip_ids_that_a_spreadsheet_mangled_are_restored_or_rejected(tmp_path: Path, mangled: str) -> None:
     file = write_csv(tmp_path / "train.csv", [trip(i, TRIP_ID=mangled) for i in range(3)], delimiter=";")
     if mangled == "1E+18":  # too few digits are left to be sure
         with pytest.raises(DataError, match="row 2: TRIP_ID"):
@@ -128,7 +128,7 @@ def test_trip_ids_that_a_spreadsheet_mangled_are_restored_or_refused(tmp_path: P
         ({"POLYLINE": "[[NaN,41.1]]"}, "longitude is missing or not"),
     ],
 )
-def test_a_bad_trip_is_named_and_the_others_survive_it(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+def test_an_error_names_the_row_of_the_bad_trip(tmp_path: Path, change: dict[str, object], reason: str) -> None:
     file = write_csv(tmp_path / "train.csv", [trip(0), trip(1, **change), trip(2)])
     with pytest.raises(DataError, match=f"train.csv, row 3: .*{reason}"):
         read(file)
@@ -139,7 +139,7 @@ def test_a_bad_trip_is_named_and_the_others_survive_it(tmp_path: Path, change: d
     assert report.n_skipped == 1
 
 
-def test_batches_are_whole_trips_and_together_the_file(tmp_path: Path) -> None:
+def test_batches_hold_whole_trips_and_together_the_whole_file(tmp_path: Path) -> None:
     rows = [trip(i, POLYLINE=json.dumps([[-8.6 - j / 1e4, 41.1] for j in range(1 + i % 5)])) for i in range(23)]
     text = write_csv(tmp_path / "train.csv", rows, quoting=csv.QUOTE_MINIMAL)
     pl.DataFrame(rows).write_parquet(tmp_path / "porto.parquet", row_group_size=5)
@@ -154,7 +154,7 @@ def test_batches_are_whole_trips_and_together_the_file(tmp_path: Path) -> None:
     assert [len(batch) for batch in iter_read(text, batch_rows=500)] == [10, 10, 3]
 
 
-def test_a_file_without_trips_is_refused(tmp_path: Path) -> None:
+def test_a_porto_file_without_trips_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no usable trip"):
         read(write_csv(tmp_path / "a.csv", []))
     with pytest.raises(DataError, match=r"no usable trip.*without fixes"):
@@ -181,7 +181,7 @@ def test_polylines_are_parsed_to_the_last_bit(paths: list[list[tuple[float, floa
 
 @settings(deadline=None)
 @given(st.lists(st.text('[],-.0123456789eE \n"x', max_size=20) | st.none(), max_size=5))
-def test_what_is_no_polyline_is_marked_and_what_is_one_keeps_its_numbers(texts: list[str | None]) -> None:
+def test_unreadable_polylines_are_marked_and_the_others_keep_their_numbers(texts: list[str | None]) -> None:
     lon, lat, lengths, bad = parse_polylines(pl.Series(texts, dtype=pl.String))
     assert len(lon) == len(lat) == lengths.sum()
     assert ((lengths == 0) == bad).all()

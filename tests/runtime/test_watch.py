@@ -200,7 +200,7 @@ GOOD = {"agent": "p00", "time": NOW, "lat": 45.0, "lon": 7.0}
         (line(**GOOD | {"lat": [45]}), "latitude is missing or not a finite number ([45])"),
         (line(**GOOD | {"lat": 0, "lon": 0}), "a receiver without a fix"),
         (line(**GOOD | {"time": "yesterday"}), "time is missing or not understood (yesterday)"),
-        (line(**GOOD | {"time": 20081023025304}), "no plausible number"),
+        (line(**GOOD | {"time": 20081023025304}), "not a plausible number"),
         (line(**GOOD | {"time": 10**400}), "time is missing or not understood"),
         (line(**GOOD | {"time": NOW + 3600}), "from the future"),
         (line(**GOOD | {"time": NOW - 7 * 86_400}), "late"),

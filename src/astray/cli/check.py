@@ -122,13 +122,13 @@ def _with_columns(error: DataError, source: Source) -> DataError:
     parts = [part for part in error.remedy if isinstance(part, Columns)] if isinstance(error.remedy, tuple) else []
     if not parts:
         return error
-    from astray.readers.guessing import guess
-    from astray.readers.refusals import Intake
-    from astray.readers.sources import opened
+    from astray.readers.input_files import open_files
+    from astray.readers.read_report import Intake
+    from astray.readers.suggest_columns import suggest_columns
 
     missing = parts[0].roles
-    with opened(source.path, Intake(skip_bad=True, report=source.report)) as given:
-        found = guess(given.files[0], missing, source.options.get("delimiter"))
+    with open_files(source.path, Intake(skip_bad=True, report=source.report)) as given:
+        found = suggest_columns(given.files[0], missing, source.options.get("delimiter"))
     names = ",".join(f"{role}={found.get(role, 'NAME')}" for role in (*missing, *(found.keys() - set(missing))))
     doubt = "check that these are the right ones" if found else "put the columns' names for NAME"
     flag = f"try --columns {shlex.quote(names)} ({doubt}; agent=NAME and trajectory=NAME may stand there, too)"

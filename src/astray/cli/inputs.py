@@ -20,8 +20,9 @@ from astray.core.zones import Zone, home_of
 from astray.detector import Detector
 from astray.jobs.slabs import Batch
 from astray.readers import Report, iter_read, read, recognised_formats
-from astray.readers.packed import is_packed, size_of
-from astray.readers.sources import SUFFIXES, listed
+from astray.readers.compression import is_compressed, size_of
+from astray.readers.formats import format_by_suffix
+from astray.readers.input_files import expand_patterns
 from astray.scoring.scores import chunks
 
 STREAMED_BYTES = 32 << 20
@@ -103,11 +104,11 @@ class Source:
         """What is streamed: one file, or several of Parquet, each by itself; none if everything is loaded."""
         if self.settings.whole or "names" in self.options or self.formats not in (["table"], ["porto"]):
             return []
-        paths, files = listed(self.path), self.files
+        paths, files = expand_patterns(self.path), self.files
         parquet = all(file.suffix.lower() in PARQUET for file in files)
         if not all(file.is_file() for file in files) or not (parquet or (len(files) == 1 and files == paths)):
             return []
-        total = sum(size_of(file) if is_packed(file) else file.stat().st_size for file in files)
+        total = sum(size_of(file) if is_compressed(file) else file.stat().st_size for file in files)
         return files if total > STREAMED_BYTES else []
 
     def _told(self, done: Callable[[float], None]) -> dict[str, Any]:
@@ -139,7 +140,9 @@ class Source:
     @property
     def files(self) -> list[Path]:
         """The files that are read."""
-        return [file for path in listed(self.path) for file in (_files_below(path) if path.is_dir() else [path])]
+        return [
+            file for path in expand_patterns(self.path) for file in (_files_below(path) if path.is_dir() else [path])
+        ]
 
     def _streamed(self, rows: int) -> Iterator[Batch]:
         shares = deque([0.0], maxlen=1)
@@ -235,7 +238,7 @@ def refuse_unknown(detector: Detector, trips: Trajectories) -> None:
 
 def _files_below(folder: Path) -> list[Path]:
     """The files below a folder that would be read."""
-    return [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES and file.is_file()]
+    return [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in format_by_suffix() and file.is_file()]
 
 
 def read_part(text: str | None) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
-"""Which fixes are the device's fault, and where a trip breaks: repeated times, teleports, gaps.
+"""Finds the fixes that are the receiver's fault (repeated times, teleports), and the gaps where a trip breaks.
 
-A fault says something about the receiver, not about the behaviour, so it is told apart from an anomaly. The rules look
-only backwards: the same filter serves whole files and a live feed.
+A fault is about the receiver, not about behaviour, so astray keeps faults and anomalies apart. The rules look only
+backwards: the same filter serves whole files and the live feed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ FAULT_NAMES = ("", "repeated time", "teleport")
 
 @dataclass(frozen=True)
 class FaultRules:
-    """When a fix is not believed, and when a silence ends a trip."""
+    """When a fix counts as faulty, and when a silence ends a trip."""
 
     gap: float = 1200.0  # seconds without a fix after which a new trip begins
-    top_speed: float = 100.0  # metres a second by which a fix may miss both the last place and the dead-reckoned one
-    confirmations: int = 3  # agreeing fixes after which a far place is believed, and a new trip begins there
+    top_speed: float = 100.0  # metres per second to reach a fix from the last place, or from the dead-reckoned one
+    confirmations: int = 3  # agreeing fixes after which a far place is accepted, and a new trip begins there
 
 
 class Verdict(NamedTuple):
-    """What the filter says of one fix."""
+    """The filter's result for one fix."""
 
     fault: int
     begins: bool
 
 
 class FaultFilter:
-    """The rules, one fix at a time.
+    """Applies the rules to one fix at a time.
 
-    A fix is a teleport when it can be reached neither from the last good fix nor from where the last velocity would
-    have led, at ``top_speed`` (an aeroplane is fast but steady; a receiver that jumps is not). A far place where
-    several fixes agree is believed after all and starts a new trip: the receiver woke up elsewhere.
+    A fix is a teleport if ``top_speed`` reaches it neither from the last good fix nor from the place where the last
+    velocity would have led (an aeroplane is fast but steady; a jumping receiver is not). If several fixes agree on a
+    far place, the filter accepts it and starts a new trip: the receiver woke up elsewhere.
 
     >>> f = FaultFilter(FaultRules())
     >>> [f.update(t, x, 0.0).fault for t, x in [(0, 0.0), (10, 80.0), (10, 99.0), (20, 90000.0), (30, 200.0)]]
@@ -51,10 +51,10 @@ class FaultFilter:
         self.rules = rules
         self.last: tuple[float, float, float] | None = None
         self.velocity = (0.0, 0.0)
-        self.far: list[tuple[float, float, float]] = []  # fixes that agree, not believed yet
+        self.far: list[tuple[float, float, float]] = []  # fixes that agree, not accepted yet
 
     def update(self, t: float, x: float, y: float) -> Verdict:
-        """Filter the next fix (seconds, metres)."""
+        """Filters the next fix (seconds, metres)."""
         if self.last is None:
             return self._begin(t, x, y)
         t0, x0, y0 = self.last
@@ -72,7 +72,7 @@ class FaultFilter:
         if self.far:
             ts, xs, ys = self.far[-1]
             if t <= ts:
-                # The same message once more confirms nothing.
+                # The same message again confirms nothing.
                 return Verdict(REPEATED, False)
             if _distance(x - xs, y - ys) > self.rules.top_speed * (t - ts):
                 self.far.clear()
@@ -94,10 +94,10 @@ def _distance(dx: float, dy: float) -> float:
 def find_faults(
     time: Array, xy: Array, offsets: Array, rules: FaultRules
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """The fault of every fix, and whether a new trip begins with it, for many trajectories at once.
+    """Returns the fault of every fix, and a mask of the fixes that begin a new trip, for many trajectories at once.
 
-    It is what :class:`FaultFilter` says of all of them. Fixes that can be reached from the one before need no filter;
-    the few others, and those after them up to the next good one, go through it.
+    The result equals that of :class:`FaultFilter`. Fixes that can be reached from the one before need no filter; the
+    few others, and those after them up to the next good one, go through it.
     """
     n = len(time)
     fault = np.zeros(n, np.int8)
@@ -110,15 +110,15 @@ def find_faults(
     fault[starts] = GOOD
 
     kept = np.flatnonzero(fault == GOOD)
-    rows = slice(None) if len(kept) == n else kept  # mostly all of them: then nothing is copied
+    rows = slice(None) if len(kept) == n else kept  # usually all of them: then nothing is copied
     dt = np.diff(time[rows])
     inside = ~begins[rows][1:]
     silent = dt > rules.gap
     begins[kept[1:][inside & silent]] = True
     dx, dy = np.diff(xy.T[:, rows])
-    distance = np.sqrt(dx * dx + dy * dy)  # as in the filter
+    distance = np.sqrt(dx * dx + dy * dy)  # the same arithmetic as in the filter
     fast = inside & ~silent & (distance > rules.top_speed * dt)
-    # A fix that is not fast is good, whatever was before, so the filter is needed from a fast one to the next good one.
+    # A fix that is not fast is good, whatever came before; so the filter runs from a fast fix to the next good one.
     done = -1
     for row in kept[1:][fast].tolist():
         if row > done:
@@ -136,7 +136,7 @@ def _filter(
     fault: NDArray[np.int8],
     begins: NDArray[np.bool_],
 ) -> int:
-    """Filter the fixes from a fast one on, until a good one is found; the last that was filtered."""
+    """Filters the fixes from a fast one to the next good one; returns the last filtered row."""
     one_by_one = FaultFilter(rules)
     last = _good_before(fault, row)
     one_by_one.last = (float(time[last]), float(xy[last, 0]), float(xy[last, 1]))

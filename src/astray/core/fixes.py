@@ -1,7 +1,7 @@
-"""What a fix is: the names of its columns, its degrees, the names of agents and trips; what is refused, and why.
+"""Checks fixes: the names of their columns, their degrees, and the names of agents and trips.
 
-Files (columns of many fixes) and the live feed (one fix at a time) both ask here, so that a fix that is accepted from a
-file is accepted live, with the same values, and refused for the same reason. Times are in :mod:`astray.core.times`.
+Files (columns of many fixes) and the live feed (one fix at a time) share these rules, so that both accept the same
+fixes with the same values, and reject the others for the same reasons. Times are in :mod:`astray.core.times`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError, Option, Remedy
 from astray.core.text import UNWRITABLE, printable
 
-# The order is the preference: x and y are taken for degrees only where nothing better is there.
+# Earlier names are preferred: x and y count as degrees only if no better name is there.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": (
         *("time", "t", "timestamp", "datetime", "date_time", "tst", "ts", "time_utc", "utc_time", "utc"),
@@ -53,13 +53,13 @@ TEXTUAL = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 NULL_WORDS = ("", "na", "n/a", "nan", "null", "none", "nil", "-")
 
 MAX_NAME = 200
-"""Letters of an agent's or a trip's name, at most."""
+"""The greatest length of the name of an agent or a trip."""
 
-_USUAL_NUMBER = re.compile(r"-?[0-9]{1,15}([.][0-9]{1,15})?")  # which needs no table to be read
+_USUAL_NUMBER = re.compile(r"-?[0-9]{1,15}([.][0-9]{1,15})?")  # float() reads it as polars does
 
 
 class Fault(NamedTuple):
-    """Rows that cannot be used: which, why, and what to do."""
+    """A mask of rows that cannot be used, the reason, and what to do."""
 
     rows: NDArray[np.bool_]
     reason: str
@@ -67,12 +67,12 @@ class Fault(NamedTuple):
     values: pl.Series | NDArray[Any] | None = None
 
     def detail(self, i: int) -> str:
-        """The value that is at fault, in brackets."""
+        """Returns the faulty value in brackets."""
         return "" if self.values is None else shown(self.values[i])
 
 
 def shown(value: object) -> str:
-    """A value in brackets, cut if it is long; nothing where there is none."""
+    """Returns a value in brackets, shortened if it is long; empty text for None."""
     if value is None:
         return ""
     text = str(value)
@@ -83,7 +83,7 @@ def shown(value: object) -> str:
 
 
 def plain(name: str) -> str:
-    """A column's name without case, spaces, dashes, quotes, a byte-order mark and the mark of a comment.
+    """Normalises a column's name: lower case, no spaces, dashes, quotes, byte-order mark or comment mark.
 
     >>> plain("User-ID "), plain("timeStamp"), plain("GPS.Lat")
     ('user_id', 'timestamp', 'gps_lat')
@@ -92,7 +92,7 @@ def plain(name: str) -> str:
 
 
 def candidates(names: Sequence[str]) -> dict[str, list[int]]:
-    """For each role the columns that can play it, the preferred one first; userId is user_id.
+    """Returns the columns for each role by their names, the preferred one first; userId counts as user_id.
 
     >>> candidates(["UID", "lng", "speed", "x"]), candidates(["fixTime"])
     ({'lon': [1, 3], 'agent': [0]}, {'time': [0]})
@@ -106,7 +106,7 @@ _ROLES = tuple((role, [alias.replace("_", "") for alias in aliases]) for role, a
 
 
 def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The entries of one fix by the role they play, and the others: what :func:`candidates` is for columns.
+    """Returns the entries of one fix by role, and the other entries; the one-row form of :func:`candidates`.
 
     >>> parts({"uid": 17, "lng": 7.5, "speed": 3})
     ({'lon': 7.5, 'agent': 17}, {'speed': 3})
@@ -114,17 +114,52 @@ def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "_type" in said:
         return _of_owntracks(said)
     found, others = _keys(tuple(said))
-    if "date" in said and not any(role == "time" for role, _ in found):  # as in a table without a column of times
+    if "date" in said and not any(role == "time" for role, _ in found):  # as in a table without a time column
         found, others = (*found, ("time", "date")), tuple(key for key in others if key != "date")
     return {role: said[key] for role, key in found}, {key: said[key] for key in others}
 
 
 def _of_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A location of OwnTracks: ``t`` is what triggered it, and the topic (owntracks/ana/phone) says whose it is."""
+    """Splits a location of OwnTracks: ``t`` is its trigger, and the topic (owntracks/ana/phone) names the agent."""
     topic = str(said.get("topic") or "").split("/")
     who = "/".join(topic[1:3]) if len(topic) >= 3 else said.get("tid")
     found = {"time": said.get("tst"), "lat": said.get("lat"), "lon": said.get("lon"), "agent": who or None}
     return found, {key: said[key] for key in said if key not in ("_type", "topic", "tid", "tst", "lat", "lon")}
+
+
+def no_location(entry: Mapping[str, Any]) -> str:
+    """Returns why a JSON object is not a location, or empty text: OwnTracks sends other messages, too."""
+    kind = entry.get("_type", "location")
+    return "" if kind == "location" else f"a message of OwnTracks that is not a location ({kind!s:.20})"
+
+
+class RawFix(NamedTuple):
+    """A fix as its sender wrote it, by role; nothing is checked."""
+
+    agent: object
+    trajectory: object
+    time: object
+    lat: object
+    lon: object
+    others: dict[str, Any]
+
+
+def split_fix(entry: Mapping[str, Any]) -> RawFix:
+    """Splits a fix that is given as a JSON object into its roles, for files and for the live feed.
+
+    >>> split_fix({"uid": 17, "tst": 60, "lat": 45, "lng": 7, "speed": 3})
+    RawFix(agent=17, trajectory=None, time=60, lat=45, lon=7, others={'speed': 3})
+    """
+    found, others = parts(entry)
+    agent, trajectory, time, lat, lon = (found.get(role) for role in ("agent", "trajectory", *REQUIRED))
+    return RawFix(agent, trajectory, time, lat, lon, others)
+
+
+class Refused(NamedTuple):
+    """A fix or message that cannot be used, why, and its agent if that is known."""
+
+    reason: str
+    agent: str | None = None
 
 
 @lru_cache(1024)  # the messages of a feed have the same few sets of keys
@@ -139,7 +174,7 @@ def _keys(names: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], tuple[st
 
 
 def numbers(name: str, series: pl.Series) -> NDArray[np.float64]:
-    """A column as numbers, NaN where there is none."""
+    """Returns a column as numbers, NaN where a value is not a number."""
     if series.dtype in TEXTUAL:
         series = as_numbers(without_null_words(series))
     elif not series.dtype.is_numeric():
@@ -148,7 +183,7 @@ def numbers(name: str, series: pl.Series) -> NDArray[np.float64]:
 
 
 def number(value: object) -> float:
-    """One value as a number, NaN where there is none: the one-row form of :func:`numbers`.
+    """Returns one value as a number, NaN if it is not one; the one-row form of :func:`numbers`.
 
     >>> number(7), number("7,5"), number(None), number(True)
     (7.0, 7.5, nan, nan)
@@ -166,7 +201,7 @@ def number(value: object) -> float:
 
 
 def as_numbers(text: pl.Series) -> pl.Series:
-    """Numbers in text, with a decimal point or a decimal comma; null where there is none.
+    """Parses numbers with a decimal point or a decimal comma; null for other text.
 
     >>> as_numbers(pl.Series(["41.5", " -8,61", "1,234.5", "x"])).to_list()
     [41.5, -8.61, None, None]
@@ -179,7 +214,7 @@ def as_numbers(text: pl.Series) -> pl.Series:
 
 
 def as_labels(series: pl.Series) -> pl.Series:
-    """Labels as text: a number that is none is no label.
+    """Returns labels as text; NaN is a missing label.
 
     >>> as_labels(pl.Series([7.5, float("nan")])).to_list()
     ['7.5', None]
@@ -188,9 +223,9 @@ def as_labels(series: pl.Series) -> pl.Series:
 
 
 def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> pl.Series:
-    """Text without spaces around it; the words that mean "nothing here" become null."""
+    """Strips blanks, and replaces words that mean "no value" with null."""
     text = series.cast(pl.String).str.strip_chars()
-    # A word for nothing is short: only then is a closer look needed.
+    # Such words are short: other text needs no closer look.
     suspects = text.str.len_bytes() <= 4
     if not suspects.any():
         return text
@@ -202,7 +237,7 @@ def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> 
 
 
 class PlaceRule(NamedTuple):
-    """What a place must not be; ``broken`` takes two numbers, or two arrays of them."""
+    """A rule for places; ``broken`` takes latitude and longitude as two numbers or two arrays."""
 
     broken: Callable[[Any, Any], Any]
     reason: str
@@ -232,7 +267,7 @@ def place_faults(
     *,
     zero_ok: bool = False,
 ) -> list[Fault]:
-    """What is wrong with places; ``values`` are the degrees as they stand in the file, for the message."""
+    """Returns the faults of places; ``values`` are the degrees as the file writes them, for messages."""
     lats, lons = values or (lat, lon)
     of = {"lat": lats, "lon": lons, None: None}
     rules = PLACE_RULES if zero_ok else (*PLACE_RULES, ZERO_RULE)
@@ -240,7 +275,7 @@ def place_faults(
 
 
 def place(lat: object, lon: object) -> tuple[float, float]:
-    """One place, checked, in degrees: the one-row form of :func:`place_faults` and :func:`wrapped`.
+    """Checks one place and returns its degrees; the one-row form of :func:`place_faults` and :func:`wrapped`.
 
     >>> place(41, "-8.6"), place(45.0, 358)
     ((41.0, -8.6), (45.0, -2.0))
@@ -260,7 +295,7 @@ def place(lat: object, lon: object) -> tuple[float, float]:
 
 
 def wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Longitudes in [-180, 180], so that one place has one longitude.
+    """Returns longitudes in [-180, 180], so that a place has one longitude.
 
     >>> wrapped(np.array([-8.6, 180.0, 351.4, -190.0])).round(6).tolist()
     [-8.6, 180.0, -8.6, 170.0]
@@ -274,10 +309,10 @@ def wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def refuse_swapped(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
-    """Refuse a file whose latitudes are mostly impossible and would be possible longitudes.
+    """Raises an error if most latitudes are impossible but would be possible longitudes.
 
-    Not corrected on the quiet: the range gives a swap away only east of 90 E or west of 90 W, so among
-    several files of one person a correction by guess would turn some and leave others.
+    astray does not swap them itself: a swap shows only east of 90 E or west of 90 W, so it would correct some files of
+    a person and not others.
     """
     known = np.isfinite(lat) & np.isfinite(lon)
     beyond = known & (np.abs(lat) > 90)
@@ -294,7 +329,7 @@ def refuse_swapped(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
 
 
 def label_faults(role: str, labels: pl.Series) -> Iterator[Fault]:
-    """What is wrong with names of agents or trips; there are few of them, so each is looked at by itself."""
+    """Yields the faults of names of agents or trips; names are few, so each distinct one is checked by itself."""
     yield Fault(labels.is_null().to_numpy(), f"the {role} is missing", "fill it in")
     bad: dict[str, list[str]] = {}
     for text in labels.unique().drop_nulls().to_list():
@@ -305,7 +340,7 @@ def label_faults(role: str, labels: pl.Series) -> Iterator[Fault]:
 
 
 def label(role: str, value: object) -> str:
-    """One name of an agent or a trip, as text: the one-row form of :func:`label_faults`.
+    """Checks one name of an agent or a trip and returns it as text; the one-row form of :func:`label_faults`.
 
     >>> label("agent", " ana "), label("agent", 17)
     ('ana', '17')
@@ -316,6 +351,11 @@ def label(role: str, value: object) -> str:
     if reason := _unusable(role, text) if text else f"the {role} is missing":
         raise DataError(reason, remedy="give a short plain name")
     return text
+
+
+def optional_label(role: str, value: object) -> str:
+    """Returns the name of an agent or trip, or empty text if there is none."""
+    return "" if value is None or value == "" else label(role, value)
 
 
 def _unusable(role: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Arrays and tables grouped into trajectories, one row a fix or step, and what is refused of them."""
+"""Groups the rows of arrays and tables into trajectories, and checks the result."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from astray.core.fixes import as_labels, place_faults
 Array = NDArray[Any]
 
 YEAR = 365.25 * 86_400.0
-MOST_SECONDS = 7.3e9  # since 1970, as readers have it; milliseconds, mistaken for seconds, lie thousands of years ahead
+MOST_SECONDS = 7.3e9  # since 1970, as in the readers; milliseconds taken for seconds lie thousands of years ahead
 FIX_COLUMNS = ("time", "lat", "lon")
 KEYS = ("agent", "trajectory")
 ROWS = 1 << 18
-"""How many rows are worked on at a time, where all of them at once would take much memory."""
+"""The number of rows to work on at a time, where all at once would take much memory."""
 
 
 class Grouped(NamedTuple):
-    """What :class:`~astray.Trajectories` are made of."""
+    """The arrays of a :class:`~astray.Trajectories`."""
 
-    columns: dict[str, Array]  # one row a fix or step, trajectories one after the other
-    offsets: NDArray[np.int64]  # where each trajectory begins, and where the last one ends
-    agent_ids: NDArray[np.str_]  # one a trajectory
+    columns: dict[str, Array]  # one row for each fix or step, trajectories one after the other
+    offsets: NDArray[np.int64]  # the first row of each trajectory, and the end of the last one
+    agent_ids: NDArray[np.str_]  # one for each trajectory
     trajectory_ids: NDArray[np.str_]
-    context: dict[str, Array]  # one row a trajectory
+    context: dict[str, Array]  # one row for each trajectory
 
 
 def group_fixes(
@@ -42,7 +42,7 @@ def group_fixes(
     columns: Mapping[str, ArrayLike] | None,
     context: Mapping[str, ArrayLike] | None,
 ) -> Grouped:
-    """Fixes in any order, by agent and trajectory; see :meth:`astray.Trajectories.from_fixes`."""
+    """Groups fixes in any order by agent and trajectory; see :meth:`astray.Trajectories.from_fixes`."""
     rows = {name: _numbers(name, values) for name, values in (("time", time), ("lat", lat), ("lon", lon))}
     n = rows["time"].size
     agents = _labels("agent", agent, n)
@@ -53,7 +53,7 @@ def group_fixes(
         if values.shape[:1] != (n,):
             what = name.removeprefix("context ")
             raise DataError(
-                f"column {what!r} has the shape {values.shape} for {n} times", remedy="give one value a fix"
+                f"column {what!r} has the shape {values.shape} for {n} times", remedy="give one value for each fix"
             )
     codes, labels = numbered(pl.DataFrame({"agent": agents, "trajectory": trajectories}))
     rows |= kept
@@ -64,9 +64,9 @@ def group_fixes(
 
 
 def numbered(labels: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
-    """A number for each row, the same where the labels are, and the labels by their number, as they first appear.
+    """Numbers the distinct labels in the order of their first rows; returns the number of each row, and the labels.
 
-    Labels are compared run by run, not row by row, so a table that is grouped already costs little.
+    It compares labels run by run, not row by row, so a table that is already grouped costs little.
 
     >>> codes, known = numbered(pl.DataFrame({"agent": ["ana", "ana", "bob", "ana"]}))
     >>> codes.tolist(), known["agent"].to_list()
@@ -83,7 +83,7 @@ def numbered(labels: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
 
 
 def run_starts(labels: pl.DataFrame) -> NDArray[np.int64]:
-    """The rows that differ from the row before."""
+    """Returns the rows that differ from the row before."""
     change = np.zeros(labels.height, dtype=np.bool_)
     change[:1] = True
     for series in labels:
@@ -92,10 +92,10 @@ def run_starts(labels: pl.DataFrame) -> NDArray[np.int64]:
 
 
 def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Put rows into the order of their trajectories' numbers, then of their times; equal times keep theirs.
+    """Sorts rows by the numbers of their trajectories, then by time; returns the offsets of the trajectories.
 
-    Columns are replaced one after the other, so that never more than one of them is there twice; the codes are used
-    up. Returns the offsets of the trajectories.
+    Rows of equal times keep their order. It replaces columns one after the other, so that at most one is in memory
+    twice, and overwrites the codes.
 
     >>> columns = {"time": np.array([5.0, 1.0, 3.0]), "lat": np.array([0.5, 0.1, 0.3])}
     >>> put_in_order(columns, np.array([0, 1, 0], np.int32)).tolist(), columns["lat"].tolist()
@@ -119,7 +119,7 @@ def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray
 
 
 def _targets(codes: NDArray[np.int32], free: NDArray[np.int64]) -> NDArray[np.int32 | np.int64]:
-    """Where each row goes, in place of its code; ``free`` is where the next row of each code goes, and moves on."""
+    """Overwrites each row's code with its target row; ``free`` holds the next target row of each code."""
     targets: NDArray[np.int32 | np.int64] = codes if len(codes) < 2**31 else codes.astype(np.int64)
     for low in range(0, len(codes), ROWS):
         here = targets[low : low + ROWS]
@@ -133,7 +133,7 @@ def _targets(codes: NDArray[np.int32], free: NDArray[np.int64]) -> NDArray[np.in
 
 
 def sort_by_time(columns: dict[str, Array], offsets: NDArray[np.int64]) -> None:
-    """Put the rows of each trajectory in order of time, in place; equal times keep theirs."""
+    """Sorts the rows of each trajectory by time, in place; rows of equal times keep their order."""
     time = columns["time"]
     if not len(time):
         return
@@ -156,9 +156,9 @@ def group_frame(
     columns: Sequence[str],
     context: Sequence[str],
 ) -> Grouped:
-    """Fixes of a table, by agent and trajectory; see :meth:`astray.Trajectories.from_frame`."""
+    """Groups the fixes of a table by agent and trajectory; see :meth:`astray.Trajectories.from_frame`."""
     table = as_polars(frame)
-    # Only under its usual name may a column be absent: another name that is not there is a slip of the pen.
+    # A column may be absent only under its default name: any other missing name is a mistake.
     labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
     wanted = (time, lat, lon, *columns, *context, *labels)
     missing = [name for name in wanted if name not in table.columns]
@@ -187,16 +187,18 @@ def group_frame(
 def join_steps(
     states: Iterable[ArrayLike], actions: Iterable[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
 ) -> Grouped:
-    """One pair of arrays a trajectory, joined; see :meth:`astray.Trajectories.from_steps`."""
+    """Joins pairs of arrays, one pair for each trajectory; see :meth:`astray.Trajectories.from_steps`."""
     s, a = _matrices("states", states), _matrices("actions", actions)
     if len(s) != len(a):
-        raise DataError(f"{len(s)} arrays of states but {len(a)} of actions", remedy="give one of each a trajectory")
+        raise DataError(
+            f"{len(s)} arrays of states but {len(a)} of actions", remedy="give one pair for each trajectory"
+        )
     if not s:
         raise DataError("no trajectories were given", remedy="give at least one")
     for i, (si, ai) in enumerate(zip(s, a, strict=True)):
         if len(si) != len(ai):
             raise DataError(
-                f"trajectory {i} has {len(si)} states and {len(ai)} actions", remedy="give one action a state"
+                f"trajectory {i} has {len(si)} states and {len(ai)} actions", remedy="give one action for each state"
             )
         if not len(si):
             raise DataError(f"trajectory {i} is empty", remedy="leave it out")
@@ -221,9 +223,9 @@ def join_steps(
 
 
 def _names_of(states: Sequence[Array], actions: Sequence[Array]) -> list[str]:
-    """A name for each run that tells it from every other run, here or given later: it is made of what the run holds.
+    """Returns a name for each run that depends on its content, so that different runs have different names.
 
-    Runs that are equal to the last bit are one run; where a set holds it twice, they are numbered.
+    Runs that are equal to the last bit have the same name; within a set they are numbered.
     """
     names: dict[str, int] = {}
     found = []
@@ -238,30 +240,30 @@ def _names_of(states: Sequence[Array], actions: Sequence[Array]) -> list[str]:
 
 
 def as_polars(frame: Any) -> pl.DataFrame:
-    """A polars data frame of anything that is one, or speaks the Arrow stream protocol, or is a mapping of arrays."""
+    """Returns a polars data frame, given any data frame with the Arrow stream protocol, or a mapping of arrays."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
     if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
         return _converted(frame)
-    raise DataError(f"no data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
+    raise DataError(f"not a data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
 
 
 def _converted(frame: Any) -> pl.DataFrame:
-    """A table of another library, or a mapping; what cannot be converted is refused, whoever says so."""
+    """Converts a table of another library, or a mapping; raises a DataError if that fails."""
     try:
         return pl.DataFrame(frame)
     except ImportError:
-        raise  # of pyarrow, which pandas hands its tables over by
+        raise  # pyarrow is missing, through which pandas passes its tables
     except (ValueError, TypeError, NotImplementedError, OverflowError, pl.exceptions.PolarsError) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        remedy = "give each column a name of its own and values of one kind: numbers, text or date-times"
+        remedy = "give each column a different name and values of one kind: numbers, text or date-times"
         raise DataError(f"the table cannot be converted ({said:.200})", remedy=remedy) from error
 
 
 def _seconds(series: pl.Series) -> Array:
-    """Times as seconds since 1970 in UTC."""
+    """Returns times as seconds since 1970 in UTC."""
     if series.dtype == pl.Date:
         series = series.cast(pl.Datetime("us"))
     if isinstance(series.dtype, pl.Datetime):
@@ -293,23 +295,25 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
             moments = given.astype("datetime64[us]")
             return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
         if given.dtype.kind in "mM":
-            raise DataError(f"column {name!r} holds {given.dtype}, not numbers", remedy="give one number a fix")
+            raise DataError(f"column {name!r} holds {given.dtype}, not numbers", remedy="give one number for each fix")
         return np.array(values, np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"column {name!r} does not hold numbers", remedy="give one number a fix") from None
+        raise DataError(f"column {name!r} does not hold numbers", remedy="give one number for each fix") from None
 
 
 def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
-    """Arrays of numbers, one a trajectory, as rows by columns; what is no such thing is refused."""
+    """Returns one array of numbers for each trajectory, rows by columns; anything else is an error."""
     if isinstance(arrays, np.ndarray) and arrays.ndim < 3 and arrays.dtype != object:
         raise DataError(
             f"the {name} are one array of the shape {arrays.shape}",
-            remedy=f"give a list with one array a trajectory: [{name}] for one, list({name}) if each row is one",
+            remedy=f"give a list with one array for each trajectory: [{name}] for one, list({name}) if each row is one",
         )
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
-        raise DataError(f"the {name} are {type(arrays).__name__}", remedy="give a list with one array a trajectory")
+        raise DataError(
+            f"the {name} are {type(arrays).__name__}", remedy="give a list with one array for each trajectory"
+        )
     return [_matrix(f"the {name} of trajectory {i}", values) for i, values in enumerate(arrays)]
 
 
@@ -326,7 +330,7 @@ def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
     if rows.ndim == 1:
         rows = rows[:, None]
     if rows.ndim != 2 or not rows.shape[1]:
-        raise DataError(f"{what} have the shape {rows.shape}", remedy="give one row a step, one column a number")
+        raise DataError(f"{what} have the shape {rows.shape}", remedy="give one row per step, one column per number")
     return rows
 
 
@@ -337,7 +341,7 @@ def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
         raise DataError(f"the {role} is missing", place=f"fix {int(np.argmax(absent))}", remedy=remedy)
     if labels.shape not in ((), (1,), (n,)):
         raise DataError(
-            f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one a fix"
+            f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one for each fix"
         )
     if isinstance(labels, pl.Series):
         return labels
@@ -345,7 +349,7 @@ def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
 
 
 def _absent(values: ArrayLike) -> NDArray[np.bool_]:
-    """Which labels are None or a number that is none."""
+    """Returns a mask of labels that are None or NaN."""
     given = np.atleast_1d(np.asarray(values))
     if given.dtype.kind == "O":
         return np.array([v is None or (isinstance(v, float) and v != v) for v in given.flat], np.bool_)
@@ -353,27 +357,27 @@ def _absent(values: ArrayLike) -> NDArray[np.bool_]:
 
 
 def as_text(values: ArrayLike) -> NDArray[np.str_]:
-    """Labels as text."""
+    """Returns labels as text."""
     return np.asarray(values).astype(np.str_)
 
 
 def check(t: Grouped) -> None:
-    """Refuse what is no set of trajectories, or holds impossible values."""
+    """Raises an error if the arrays do not form a set of trajectories, or hold impossible values."""
     n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
     if not n_rows:
         raise DataError("trajectories without a column", remedy="give time, lat and lon, or state and action")
     if len(set(n_rows.values())) > 1:
-        raise DataError(f"columns have different numbers of rows: {n_rows}", remedy="give one value a row in each")
+        raise DataError(f"columns have different numbers of rows: {n_rows}", remedy="give one value for each row")
     rows = next(iter(n_rows.values()))
     if t.offsets.ndim != 1 or len(t.offsets) < 1 or t.offsets[0] != 0 or t.offsets[-1] != rows:
-        raise DataError("offsets that do not fit", remedy=f"let them run from 0 to the number of rows ({rows})")
+        raise DataError("the offsets do not fit the rows", remedy=f"let them run from 0 to the number of rows ({rows})")
     lengths = np.diff(t.offsets)
     if (lengths <= 0).any():
         raise DataError(f"trajectory {int(np.argmin(lengths))} is empty", remedy="leave it out")
     for name, values in {"agent_ids": t.agent_ids, "trajectory_ids": t.trajectory_ids, **t.context}.items():
         if values.shape[:1] != (len(lengths),):
             reason = f"{name!r} has the shape {values.shape} for {len(lengths)} trajectories"
-            raise DataError(reason, remedy="give one value a trajectory")
+            raise DataError(reason, remedy="give one value for each trajectory")
 
     def where(row: int) -> str:
         i = int(np.searchsorted(t.offsets, row, side="right")) - 1
@@ -391,10 +395,10 @@ def check(t: Grouped) -> None:
         if values.dtype.kind not in "fiu":
             raise DataError(f"column {name!r} holds {values.dtype}, not numbers", remedy="convert it")
         if name in FIX_COLUMNS and values.ndim != 1:
-            raise DataError(f"column {name!r} has the shape {values.shape}", remedy="give one number a fix")
+            raise DataError(f"column {name!r} has the shape {values.shape}", remedy="give one number for each fix")
         if name in ("state", "action") and (values.ndim != 2 or not values.shape[1]):
             raise DataError(
-                f"column {name!r} has the shape {values.shape}", remedy="give one row a step, one column a number"
+                f"column {name!r} has the shape {values.shape}", remedy="give one row per step, one column per number"
             )
         if name not in ("lat", "lon"):
             bad = ~np.isfinite(values)

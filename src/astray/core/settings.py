@@ -31,7 +31,7 @@ DATA = ("geolife", "porto")
 """Names in the environment (``ASTRAY_PORTO``) that say where data are; they are nobody's settings."""
 EXCLUSIVE = ("eps", "false_alarm_rate")
 """Either decides by itself; what is given last counts."""
-FORMATS = ("geolife", "porto", "table", "gpx", "kml", "tcx", "fit", "nmea", "geojson", "jsonlines", "takeout")
+FORMATS = tuple(tomllib.loads((Path(__file__).parents[1] / "readers" / "formats.toml").read_text("utf-8")))
 TABLES = ("csv", "parquet")
 """What else a table may be called."""
 

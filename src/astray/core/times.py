@@ -1,4 +1,4 @@
-"""Times as they stand in files and messages, to seconds since 1970 in UTC."""
+"""Converts times as files and messages write them to seconds since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from astray.core.errors import DataError, Option, Remedy
 from astray.core.fixes import TEXTUAL, Fault, as_numbers, number, shown, without_null_words
 
 UTC_OFFSET = "utc_offset"
-"""The column of trajectories that says how many seconds the clocks of their file are ahead of UTC; most have none."""
+"""An optional column of trajectories: the seconds by which the clocks of their file are ahead of UTC."""
 UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Z")
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 SERIAL = "excel"
-"""The unit of a spreadsheet's dates: days since 1899-12-30, of a clock without a zone."""
+"""The unit of a spreadsheet's dates: days since 1899-12-30, without a zone."""
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises; it answers some corrupt data with a panic, which is no ``Exception``."""
+"""What polars raises; for some corrupt data that is a panic, which is not an ``Exception``."""
 
-# A number is taken for a unit if it then lies between 1973 and 2201; seconds may also count from any start of
-# their own. Between the bands nothing is plausible: 20081023025304 is a date without marks, not milliseconds.
+# A number has a unit if it then lies between 1973 and 2201; seconds may also count from another start than 1970.
+# Numbers between the bands are implausible: 20081023025304 is a date without punctuation, not milliseconds.
 _LATEST = 7.3e9
 _EARLIEST = 1e8
 _BANDS = {unit: (0.0 if unit == "s" else _EARLIEST * per, _LATEST * per) for unit, per in UNITS.items()}
@@ -43,7 +43,7 @@ NOT_UNDERSTOOD: tuple[str, Remedy] = (
     ),
 )
 IMPLAUSIBLE: tuple[str, Remedy] = (
-    "time is no plausible number of s, ms, us or ns since 1970",
+    "time is not a plausible number of s, ms, us or ns since 1970",
     (
         "name the unit, ",
         Option("time_unit", "ms"),
@@ -54,7 +54,7 @@ IMPLAUSIBLE: tuple[str, Remedy] = (
 
 BEYOND: tuple[str, Remedy] = ("time lies before the year 1739 or after 2201", "correct it")
 
-# What most feeds send, and the standard library reads fastest.
+# Most feeds send this form, which the standard library parses fastest.
 _USUAL = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 
 _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(Z|z|UTC|GMT|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)$"
@@ -67,7 +67,7 @@ _RARE_BODIES = (
 
 
 def moments(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """A table with some columns of seconds since 1970 made into date-times in UTC, to the microsecond."""
+    """Converts columns of seconds since 1970 to date-times in UTC, to the microsecond."""
     return frame.with_columns((pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
 
 
@@ -82,19 +82,19 @@ def as_moments(seconds: Sequence[float | None] | NDArray[np.float64]) -> pl.Seri
 
 
 class Clock:
-    """Reads the time column of one file, block by block, and holds every block to what the first one showed.
+    """Converts the time column of one file, block by block; the first block determines the form of the others.
 
     Parameters
     ----------
     unit
-        ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, or ``"excel"`` for a spreadsheet's serial dates; by default told by
-        the numbers' magnitude.
+        ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, or ``"excel"`` for a spreadsheet's serial dates; by default found
+        from the numbers' magnitude.
     zone
-        The zone of times that name none, for example ``"Europe/Lisbon"``; by default UTC.
+        The zone of times without one, for example ``"Europe/Lisbon"``; by default UTC.
     format
-        A strftime format for text in a form of its own.
+        A strftime format for text in another form.
     date_order
-        ``"dmy"``, ``"mdy"`` or ``"ymd"`` for dates such as 1/2/2013, where no number gives it away.
+        ``"dmy"``, ``"mdy"`` or ``"ymd"`` for dates such as 1/2/2013, if no number above 12 tells it.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Clock:
         self._text: bool | None = True if format is not None else False if unit is not None else None
 
     def seconds(self, series: pl.Series) -> tuple[NDArray[np.float64], list[Fault]]:
-        """Seconds since 1970 of each row, NaN where there is a fault, and the faults."""
+        """Returns the seconds since 1970 of each row, NaN where there is a fault, and the faults."""
         try:
             seconds, faults = self._seconds(series)
             beyond = np.abs(seconds) > _LATEST
@@ -133,7 +133,7 @@ class Clock:
         except POLARS_ERRORS as error:
             given = (Option("time_format", self.format), Option("time_zone", self.zone))
             raise DataError(
-                f"the times cannot be read so ({str(error).strip().splitlines()[0]})",
+                f"the times cannot be read this way ({str(error).strip().splitlines()[0]})",
                 remedy=("correct ", *(option for option in given if option.value is not None)),
             ) from error
 
@@ -167,13 +167,13 @@ class Clock:
         return seconds, self._faults(seconds, series, understood)
 
     def _faults(self, seconds: NDArray[np.float64], values: pl.Series, understood: NDArray[np.bool_]) -> list[Fault]:
-        """Rows without a moment: they are not understood, or they are, but do not tell one in the zone given."""
+        """Returns the faults of rows without a moment: not understood, or not a unique moment in the given zone."""
         unplaced = np.isnan(seconds) & understood
         return [
             Fault(~understood, *NOT_UNDERSTOOD, values),
             Fault(
                 unplaced,
-                f"this hour occurs twice or never in {self.zone}, where clocks are changed",
+                f"this hour occurs twice or never in {self.zone}, because clocks change",
                 "write ISO 8601 with an offset (2013-07-01T00:00:58+01:00)",
                 values,
             ),
@@ -251,7 +251,7 @@ class Clock:
         return self._in_other_forms(text, seconds)
 
     def _in_other_forms(self, text: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Fill in what is written as people write dates."""
+        """Fills in the dates that are written as people write them."""
         left = np.flatnonzero(np.isnan(seconds) & text.is_not_null().to_numpy())
         if len(left):
             iso, self.date_order = as_iso(text.gather(left), self.date_order)
@@ -270,17 +270,17 @@ class Clock:
         return _epoch(self._placed(stamps))
 
     def _placed(self, stamps: pl.Series) -> pl.Series:
-        """Put date-times that name no zone into the zone given, else into UTC."""
+        """Gives date-times without a zone the given zone, else UTC."""
         self.naive = True
         if self.zone is None:
             return stamps
         return stamps.dt.replace_time_zone(self.zone, ambiguous="null", non_existent="null")
 
     def offsets(self, series: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Seconds that the clocks which wrote these times were ahead of UTC; None if nothing says so.
+        """Returns the seconds by which the clocks that wrote these times were ahead of UTC; None if unknown.
 
-        ``seconds`` are those of the same rows. Where all are 0 in the end, that says nothing: it is how programs write
-        the times of any place.
+        ``seconds`` belong to the same rows. If all offsets are 0, they mean nothing: programs write the times of any
+        place that way.
 
         >>> clock, text = Clock(), pl.Series(["2013-07-01T01:00:00+01:00", "2013-12-01T00:00:00+00:00"])
         >>> clock.offsets(text, clock.seconds(text)[0]).tolist()
@@ -300,29 +300,29 @@ class Clock:
         return in_zone if found is None else np.where(np.isnan(found), in_zone, found)
 
     def told(self) -> str:
-        """How the times are written, in words."""
+        """Returns a description of how the times are written."""
         if self.naive:
             kind = "a spreadsheet's dates" if self.unit == SERIAL else "date-times"
             return f"{kind} without a zone, read as {self.zone or 'UTC'}"
         return "date-times with a zone" if self.unit is None else f"numbers: {self.unit} since 1970"
 
     def remarks(self) -> Iterator[tuple[str, Remedy]]:
-        """What had to be supposed about the times, and what to do if that is wrong."""
+        """Yields the assumptions about the times, and what to do if they are wrong."""
         if self.naive and self.zone is None:
             zone = Option("time_zone", "Europe/Lisbon")
-            yield "times name no zone and were read as UTC", ("pass theirs if not, such as ", zone)
+            yield "times name no zone and were read as UTC", ("pass their zone if that is wrong, such as ", zone)
         if self._supposed_serials:
             unit = Option("time_unit", "s")
-            yield "times look like a spreadsheet's serial dates and were read so", ("name the unit if not: ", unit)
+            yield "times look like a spreadsheet's serial dates and were read as such", ("name the unit if not: ", unit)
         if self.early:
             unit = Option("time_unit", "ms")
-            yield "times lie before 1973 and were read as seconds of their own start", ("name the unit if not: ", unit)
+            yield "times lie before 1973 and were read as seconds since another start", ("name the unit if not: ", unit)
 
 
 def seconds_of(value: object, zone: str | None = None) -> float:
-    """Seconds since 1970 of one time, as a message holds it: the one-row form of :meth:`Clock.seconds`.
+    """Returns the seconds since 1970 of one time in a message; the one-row form of :meth:`Clock.seconds`.
 
-    ``zone`` is that of a time that names none; by default UTC.
+    ``zone`` applies to a time without a zone; by default UTC.
 
     >>> seconds_of(1372636858000), seconds_of("1970-01-01T01:00:00+01:00"), seconds_of("1970-01-01")
     (1372636858.0, 0.0, 0.0)
@@ -338,7 +338,7 @@ def seconds_of(value: object, zone: str | None = None) -> float:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            pass  # it looks like a date-time; whether it is one is decided below
+            pass  # it looks like a date-time; the clock below decides
         else:
             if (moment.tzinfo or zone is None) and 1739 <= moment.year <= 2200:
                 return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -350,7 +350,7 @@ def seconds_of(value: object, zone: str | None = None) -> float:
 
 
 def moment(time: float, offset: float | None = None) -> str:
-    """A time as text: in UTC, or by clocks that are so many seconds ahead of it.
+    """Returns a time as text: in UTC, or by clocks that are ``offset`` seconds ahead of UTC.
 
     >>> moment(1372636858.25), moment(0.0), moment(0.0, offset=3600.0)
     ('2013-07-01T00:00:58.250Z', '1970-01-01T00:00:00Z', '1970-01-01T01:00:00+01:00')
@@ -358,13 +358,13 @@ def moment(time: float, offset: float | None = None) -> str:
     ahead = UTC if offset is None else timezone(timedelta(seconds=offset))
     try:
         text = datetime.fromtimestamp(round(time, 3), ahead).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # a clock that does not start in 1970 may reach beyond the calendar
+    except (ValueError, OverflowError, OSError):  # seconds since another start than 1970 may lie beyond the calendar
         return f"{time:.3f}"
     return text.replace(".000", "") if offset is not None else text.replace(".000", "").replace("+00:00", "Z")
 
 
 def _are_serials(values: NDArray[np.float64]) -> bool:
-    """Whether numbers are a spreadsheet's dates: days since 1900 with their fractions, in steps of minutes.
+    """Returns True if numbers look like a spreadsheet's dates: days since 1900 with fractions, in steps of minutes.
 
     >>> _are_serials(np.array([41456.0007, 41456.0014])), _are_serials(np.array([41456.0, 41471.0]))
     (True, False)
@@ -376,7 +376,7 @@ def _are_serials(values: NDArray[np.float64]) -> bool:
 
 
 def zone_offsets(name: str, seconds: NDArray[Any]) -> NDArray[np.float64]:
-    """Seconds that the clocks of a zone are ahead of UTC, by the database of zones that polars brings along.
+    """Returns the seconds by which the clocks of a zone are ahead of UTC, from the zone database of polars.
 
     >>> zone_offsets("Asia/Tokyo", np.array([0.0, np.nan])).tolist()
     [32400.0, nan]
@@ -393,7 +393,7 @@ def _epoch(stamps: pl.Series, offsets: NDArray[np.float64] | float = 0.0) -> NDA
 
 
 def _offset_seconds(zone: pl.Series) -> NDArray[np.float64]:
-    """Seconds east of Greenwich of ``Z``, ``UTC``, ``+02``, ``+0200``, ``+02:00``."""
+    """Returns the offset in seconds of ``Z``, ``UTC``, ``+02``, ``+0200``, ``+02:00``."""
     digits = zone.str.replace_all(r"[^0-9]", "")
     hours = digits.str.slice(0, 2).cast(pl.Float64, strict=False).fill_null(0.0).to_numpy()
     minutes = digits.str.slice(2, 2).cast(pl.Float64, strict=False).fill_null(0.0).to_numpy()

@@ -1,9 +1,8 @@
-"""The one data structure: a columnar set of trajectories.
+"""Trajectories, the data structure of astray: columns of rows, and offsets that divide them into trajectories.
 
-Every per-row quantity is one flat array; ``offsets`` says where each trajectory begins and ends. The same structure
-holds GPS fixes (columns ``time``, ``lat``, ``lon``) and the steps that a learner sees (columns ``state``, ``action``).
-Data are checked once, when the structure is made, and their arrays are read-only: so slices share that guarantee and,
-where they can, the memory.
+The same structure holds GPS fixes (columns ``time``, ``lat``, ``lon``) and the steps that a learner sees (columns
+``state``, ``action``). Its constructor checks the data, and its arrays are read-only; so slices need no check and can
+share the memory.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ Array = NDArray[Any]
 
 
 class Trajectories:
-    """A set of trajectories: arrays, offsets, and who made which one.
+    """A set of trajectories: arrays of rows, offsets, and the agent and id of each trajectory.
 
     Parameters
     ----------
     columns
-        Name to array, one row a fix, all of one length, trajectories one after the other. ``time`` is in seconds since
+        Name to array, one row for each fix, trajectories one after the other. ``time`` is in seconds since
         1970 (UTC) and must not run backwards inside a trajectory; ``lat`` and ``lon`` are degrees. Other columns may
         have any number of dimensions.
     offsets
         ``n + 1`` integers; trajectory ``i`` is the rows ``offsets[i]:offsets[i + 1]``.
     agent_ids, trajectory_ids
-        One a trajectory; kept as text.
+        One for each trajectory; stored as text.
     context
-        Name to array, one row a trajectory (the kind of call, the vehicle, ...).
+        Name to array, one row for each trajectory (the kind of call, the vehicle, ...).
 
     Examples
     --------
@@ -81,10 +80,10 @@ class Trajectories:
         self._hold(given)
 
     def _hold(self, given: Grouped) -> None:
-        """Keep arrays, which are read-only from now on."""
+        """Stores the arrays and makes them read-only."""
         columns, offsets, agent_ids, trajectory_ids, context = given
         for values in (*columns.values(), offsets, agent_ids, trajectory_ids, *context.values()):
-            if values.flags.writeable:  # slices of what is held already are not
+            if values.flags.writeable:  # slices of read-only arrays are not
                 values.setflags(write=False)
         self.columns, self.context = MappingProxyType(columns), context
         self.offsets, self.agent_ids, self.trajectory_ids = offsets, agent_ids, trajectory_ids
@@ -93,7 +92,7 @@ class Trajectories:
         return self._trusted, tuple(self._grouped())
 
     def _grouped(self) -> Grouped:
-        """What they are made of."""
+        """Returns the arrays."""
         return Grouped(dict(self.columns), self.offsets, self.agent_ids, self.trajectory_ids, self.context)
 
     # ---------------------------------------------------------------- making
@@ -110,11 +109,11 @@ class Trajectories:
         columns: Mapping[str, ArrayLike] | None = None,
         context: Mapping[str, ArrayLike] | None = None,
     ) -> Trajectories:
-        """Group flat arrays of fixes, in any order, by agent and trajectory; each trajectory is sorted by time.
+        """Groups flat arrays of fixes, in any order, by agent and trajectory; sorts each trajectory by time.
 
-        ``agent`` and ``trajectory`` are one label a fix, or one for all. Without ``trajectory`` each agent has one
-        long trajectory (gaps split it later). ``columns`` and ``context`` hold further values, all one a fix;
-        of ``context`` the first value of each trajectory is kept.
+        ``agent`` and ``trajectory`` are one label for each fix, or one for all. Without ``trajectory`` each agent has
+        one long trajectory (gaps split it later). ``columns`` and ``context`` hold further values, one for each fix;
+        of ``context``, the first value of each trajectory is kept.
         """
         return cls(*group_fixes(time, lat, lon, agent, trajectory, columns, context))
 
@@ -131,10 +130,10 @@ class Trajectories:
         columns: Sequence[str] = (),
         context: Sequence[str] = (),
     ) -> Trajectories:
-        """Make trajectories of a polars, pandas or pyarrow table with one fix a row.
+        """Makes trajectories from a polars, pandas or pyarrow table with one fix per row.
 
-        Times are date-times (naive ones are read as UTC) or numbers of seconds. Where a table has no column ``agent``
-        or ``trajectory``, all fixes belong to one agent, and to one trajectory an agent.
+        Times are date-times (naive ones are read as UTC) or numbers of seconds. If the table has no column ``agent``,
+        all fixes belong to one agent; without a column ``trajectory`` each agent has one trajectory.
 
         >>> frame = pl.DataFrame({"time": [0, 1], "lat": [0.0, 0.1], "lon": [9.0, 9.1], "agent": ["x", "x"]})
         >>> Trajectories.from_frame(frame)
@@ -151,10 +150,10 @@ class Trajectories:
         agent_ids: ArrayLike = "",
         trajectory_ids: ArrayLike | None = None,
     ) -> Trajectories:
-        """Make trajectories of states and actions of any kind: one pair of arrays a trajectory, one row a step.
+        """Makes trajectories from states and actions of any kind: one pair of arrays for each, one row for each step.
 
-        Where a state or an action is a single number, the array may be flat. Without ``trajectory_ids`` a trajectory is
-        named after what it holds, so that no two different ones share a name, and one that is given again keeps its.
+        If a state or an action is a single number, the array may be flat. Without ``trajectory_ids`` the names depend
+        on the content: different trajectories have different names, and the same one has the same name again.
 
         >>> Trajectories.from_steps([np.zeros((5, 3)), np.ones((4, 3))], [np.zeros((5, 1)), np.ones((4, 1))])
         <Trajectories: 2 trajectories of 1 agent, 9 rows of state, action>
@@ -163,7 +162,7 @@ class Trajectories:
 
     @classmethod
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
-        """Put sets of trajectories one after the other; columns that not all of them have are left out."""
+        """Joins sets of trajectories; drops columns that not all of them have."""
         parts = list(parts)
         if not parts:
             raise DataError("nothing to concatenate", remedy="give at least one set of trajectories")
@@ -192,7 +191,7 @@ class Trajectories:
         trajectory_ids: NDArray[np.str_],
         context: dict[str, Array],
     ) -> Trajectories:
-        """Build without checking, from parts of what was checked before."""
+        """Builds without a check, from parts that were checked before."""
         self = object.__new__(cls)
         self._hold(Grouped(columns, offsets, agent_ids, trajectory_ids, context))
         return self
@@ -200,7 +199,7 @@ class Trajectories:
     def with_columns(
         self, columns: Mapping[str, ArrayLike] | None = None, context: Mapping[str, ArrayLike] | None = None
     ) -> Trajectories:
-        """The same trajectories with columns (one value a row) or context (one a trajectory) added or replaced."""
+        """Returns the trajectories with columns (a value per row) or context (one per trajectory) added or replaced."""
         return Trajectories(
             {**self.columns, **(columns or {})},
             self.offsets,
@@ -223,32 +222,32 @@ class Trajectories:
 
     @property
     def n_rows(self) -> int:
-        """How many rows (fixes or steps) there are in all."""
+        """Returns the number of rows (fixes or steps)."""
         return int(self.offsets[-1] - self.offsets[0])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of rows of each trajectory."""
+        """Returns the number of rows of each trajectory."""
         return np.diff(self.offsets)
 
     @property
     def agents(self) -> list[str]:
-        """The distinct agents, in the order of their first trajectory."""
+        """Returns the distinct agents, in the order of their first trajectories."""
         return list(dict.fromkeys(self.agent_ids.tolist()))
 
     @property
     def ids(self) -> list[TripId]:
-        """What each trajectory is called: its agent and its own id."""
+        """Returns the full name of each trajectory: its agent and its id."""
         return list(map(TripId, self.agent_ids.tolist(), self.trajectory_ids.tolist()))
 
     @property
     def trajectory_of_row(self) -> NDArray[np.int64]:
-        """For each row the position of its trajectory."""
+        """Returns the position of each row's trajectory."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def is_gps(self) -> bool:
-        """Whether these are fixes on the earth (``time``, ``lat``, ``lon``)."""
+        """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
         return all(name in self.columns for name in FIX_COLUMNS)
 
     # ---------------------------------------------------------------- slicing
@@ -276,7 +275,7 @@ class Trajectories:
         return self._take(index)
 
     def _run(self, start: int, stop: int) -> Trajectories:
-        """Neighbouring trajectories, as views of the same memory."""
+        """Returns neighbouring trajectories, as views of the same memory."""
         lo, hi = self.offsets[start], self.offsets[stop]
         return self._trusted(
             {name: values[lo:hi] for name, values in self.columns.items()},
@@ -302,7 +301,7 @@ class Trajectories:
         return (self._run(i, i + 1) for i in range(len(self)))
 
     def agent(self, agent_id: str) -> Trajectories:
-        """The trajectories of one agent."""
+        """Returns the trajectories of one agent."""
         chosen = self.agent_ids == str(agent_id)
         if not chosen.any():
             known = ", ".join(self.agents[:5])
@@ -312,7 +311,7 @@ class Trajectories:
         return self[chosen]
 
     def isin(self, ids: Iterable[TripId]) -> NDArray[np.bool_]:
-        """Which trajectories have one of these ids.
+        """Returns a mask of the trajectories with one of these ids.
 
         >>> trips = Trajectories.from_fixes(time=[0, 0], lat=[0, 0], lon=[0, 0], agent=["a", "b"], trajectory="1")
         >>> trips.isin([TripId("b", "1")])
@@ -322,13 +321,13 @@ class Trajectories:
         return np.array([trip in wanted for trip in self.ids], np.bool_)
 
     def without(self, agent_id: str) -> Trajectories:
-        """The trajectories of everybody else."""
+        """Returns the trajectories of all other agents."""
         return self[self.agent_ids != str(agent_id)]
 
     # ---------------------------------------------------------------- leaving
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a fix, as a polars data frame, with agent, trajectory and context repeated on each row."""
+        """Returns a polars data frame with one row per fix; agent, trajectory and context are repeated on each row."""
         row = self.trajectory_of_row
         flat = {name: values for name, values in self.columns.items() if values.ndim == 1}
         wide = {

@@ -1,4 +1,4 @@
-"""What a trip is called: whose it is, and which of that agent's trips; from the feed to the alert to the model."""
+"""The name of a trip: its agent and its id among that agent's trips."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from astray.core.errors import DataError, some_names
 
 
 class TripId(NamedTuple):
-    """The name of a trip, the same in files, live, in models and in tables.
+    """The name of a trip, the same in files, in the live feed, in models and in tables.
 
-    The two parts stay apart: either may hold a slash. The text is for people; :func:`find_trips` says which trip a
-    person means by it.
+    The two parts stay separate, because either may contain a slash. The text is for people; :func:`find_trips` finds
+    the trip that a person means by it.
 
     >>> trip = TripId("ana", "2024-05-03T08:00:00Z")
     >>> print(trip)
@@ -26,26 +26,26 @@ class TripId(NamedTuple):
         return f"{self.agent}/{self.trajectory}" if self.agent else self.trajectory
 
     def is_called(self, name: str) -> bool:
-        """Whether a person may mean this trip by a name: its trajectory, or agent/trajectory."""
+        """Returns True if a name means this trip: its trajectory, or agent/trajectory."""
         return name in (self.trajectory, str(self))
 
 
 def find_trips(
     names: Iterable[TripId | str], known: Iterable[TripId], *, among: str = "trips here", remedy: str = ""
 ) -> list[TripId]:
-    """The known trips that are meant by names, one each.
+    """Returns the known trip for each name.
 
-    A name is ``agent/trajectory``, or a trajectory alone that only one agent has. One that is not known, or that may
-    mean several trips, is refused.
+    A name is ``agent/trajectory``, or only the trajectory if one agent alone has it. An unknown name, or one that may
+    mean several trips, is an error.
 
     Parameters
     ----------
     names
-        What a person calls the trips; or their ids, which must be known, too.
+        The names that a person uses; or ids, which must be known, too.
     known
-        The ids of all trips that may be meant.
+        The ids of all trips.
     among, remedy
-        What these trips are, and what to do if one is not among them, for the message.
+        What the error message calls these trips, and what it advises if one is missing.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def find_trips(
             whole[text].append(trip)
     found = []
     for name in asked:
-        # What is the whole name of a trip is not taken for another one's trajectory.
+        # A full name of one trip does not count as the trajectory of another.
         meant = whole[name] or (alone[name] if isinstance(name, str) else [])
         if not meant:
             said = remedy or (f"there are {some_names([str(trip) for trip in there])}" if there else "")

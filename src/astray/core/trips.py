@@ -1,7 +1,7 @@
-"""Where the trips of an agent begin and end: at a gap, at a stay, or where the receiver wakes up elsewhere.
+"""Cuts fixes into trips: at a gap, at a stay, or where the receiver wakes up elsewhere.
 
-One rule for both: a file whose fixes name no trips is cut by :func:`cut`, the live feed by a :class:`Cutter` for each
-agent. The same fixes give the same trips, under the same names.
+:func:`cut` cuts files whose fixes name no trips, a :class:`Cutter` for each agent cuts the live feed. Both follow the
+same rules: the same fixes give the same trips under the same names.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,17 +27,21 @@ Array = NDArray[Any]
 Fix = tuple[float, float, float]
 """Time, latitude and longitude."""
 
-_AT_A_TIME = 1 << 16  # fixes that are numbers of Python at a time
+_AT_A_TIME = 1 << 16  # fixes converted to Python numbers at a time
+FEWEST_ROWS = 16
+"""For fewer fixes than this a :class:`Cutter` is faster than arrays."""
+TOLERANCE = 1e-6
+"""Arrays and single numbers may round differently; closer than this to a limit, a :class:`Cutter` decides."""
 
 
 @dataclass(frozen=True)
 class TripRules:
-    """When a trip is over."""
+    """When a trip ends."""
 
-    stay: float | None = 1200.0  # seconds within a circle that end a trip; None: a stay ends nothing
+    stay: float | None = 1200.0  # seconds within a circle that end a trip; None: stays do not end trips
     stay_radius: float = 150.0  # metres, of that circle
-    longest: float = 3 * 86_400.0  # seconds after which a trip ends in any case
-    faults: FaultRules = field(default_factory=FaultRules)  # with the gap that ends a trip
+    longest: float = 3 * 86_400.0  # seconds after which every trip ends
+    faults: FaultRules = field(default_factory=FaultRules)  # includes the gap that ends a trip
 
     def __post_init__(self) -> None:
         if not ((self.stay is None or self.stay > 0) and self.stay_radius > 0 and self.longest > 0):
@@ -47,18 +52,18 @@ class TripRules:
 
 
 class Cut(NamedTuple):
-    """What a fix means for the trips of its agent."""
+    """What a fix changes for the trips of its agent."""
 
     fault: int = GOOD
-    ended: str = ""  # why the trip before this fix is over: gap or elsewhere
-    start: Fix | None = None  # the fix that a new trip begins with: this one, or the last one at rest
+    ended: str = ""  # why the trip before this fix ended: gap or elsewhere
+    start: Fix | None = None  # the first fix of a new trip: this one, or the last one at rest
     last: str = ""  # why this fix is the last of its trip: stay or long
-    resting: bool = False  # whether the agent rests, and the fix is of no trip
-    breaks: bool = False  # whether a gap or a jump before this fix breaks the path of a trip that goes on
+    resting: bool = False  # True if the agent rests, so that the fix belongs to no trip
+    breaks: bool = False  # True if a gap or a jump before this fix breaks the path of the current trip
 
 
 class Anchor:
-    """Where the agent has been staying: since when, around which place, and the middle of its fixes there."""
+    """A possible stay: its first time and place, and the mean of its fixes."""
 
     __slots__ = ("place", "rows", "since", "sum")
 
@@ -68,18 +73,18 @@ class Anchor:
 
     @property
     def centre(self) -> Place:
-        """The middle of the fixes there."""
+        """Returns the mean of the fixes."""
         return self.sum[0] / self.rows, self.sum[1] / self.rows
 
     def add(self, at: Place) -> None:
-        """One more fix there."""
+        """Adds a fix."""
         self.sum, self.rows = (self.sum[0] + at[0], self.sum[1] + at[1]), self.rows + 1
 
 
 class Cutter:
-    """The rule, one fix of one agent at a time; times must not run backwards.
+    """Cuts the fixes of one agent, one fix at a time; times must not run backwards.
 
-    Metres are counted around the first fix of each trip, so that a trip depends on its own fixes alone.
+    It measures metres around the first fix of each trip, so that a trip depends only on its own fixes.
 
     >>> cutter = Cutter(TripRules())
     >>> cutter.update(0.0, 45.0, 7.0).start
@@ -88,7 +93,7 @@ class Cutter:
     'stay'
     >>> cutter.update(1300.0, 45.001, 7.0).resting
     True
-    >>> cutter.update(1400.0, 45.01, 7.0).start                   # it leaves: the trip begins where it rested
+    >>> cutter.update(1400.0, 45.01, 7.0).start                   # the agent leaves: the trip begins where it rested
     (1300.0, 45.001, 7.0)
     """
 
@@ -96,14 +101,14 @@ class Cutter:
 
     def __init__(self, rules: TripRules) -> None:
         self.rules = rules
-        self.start: Fix | None = None  # of the trip that is open, or that the agent rests after
+        self.start: Fix | None = None  # of the open trip, or of the trip before the rest
         self.rest: Fix | None = None  # the last fix at rest
         self.projection: Projection
         self.filter: FaultFilter
         self.anchor: Anchor
 
     def begin(self, fix: Fix) -> None:
-        """A trip begins with this fix."""
+        """Begins a trip with this fix."""
         self.start, self.rest = fix, None
         self.projection = Projection(fix[1], fix[2])
         self.filter = FaultFilter(self.rules.faults)
@@ -112,7 +117,7 @@ class Cutter:
         self.anchor = Anchor(fix[0], at)
 
     def update(self, time: float, lat: float, lon: float, *, named: bool = False) -> Cut:
-        """Take in the next fix; where trips are ``named``, names end them and nothing else does."""
+        """Takes the next fix; if trips are ``named``, only names end them."""
         fix = (time, lat, lon)
         if self.start is None:
             self.begin(fix)
@@ -133,7 +138,7 @@ class Cutter:
         return Cut(last=self._over(fix, at))
 
     def save(self, snapshot: Snapshot) -> None:
-        """Put all that it holds into a snapshot."""
+        """Puts its state into a snapshot."""
         snapshot.put_many(self.start or ())
         snapshot.put_many(self.rest or ())
         if self.start is not None:
@@ -144,7 +149,7 @@ class Cutter:
             snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take up what was saved."""
+        """Restores a saved state."""
         start, rest = _triples(snapshot), _triples(snapshot)
         if not start:
             return
@@ -157,18 +162,18 @@ class Cutter:
         self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
 
     def _at_rest(self, rest: Fix, fix: Fix, at: Place) -> Cut:
-        """A good fix while the agent rests: still there, or leaving."""
+        """Handles a good fix while the agent rests: it stays, or it leaves."""
         x, y = self.anchor.centre
         if math.hypot(at[0] - x, at[1] - y) <= self.rules.stay_radius:
             self.rest = fix
             return Cut(resting=True)
-        # The trip begins where the agent was last seen at rest, as a recording that starts there would.
+        # The trip begins at the last fix at rest, as a recording that starts there would.
         self.begin(rest)
         cut = self.update(*fix)
         return cut if cut.start is not None else cut._replace(start=rest)
 
     def _over(self, fix: Fix, at: Place) -> str:
-        """Why the trip is over with this fix; empty if it is not."""
+        """Returns why the trip ends with this fix; empty text if it does not."""
         rules, anchor, time = self.rules, self.anchor, fix[0]
         x, y = anchor.place
         if math.hypot(at[0] - x, at[1] - y) > rules.stay_radius:
@@ -190,10 +195,10 @@ def _triples(snapshot: Snapshot) -> list[Fix]:
 
 
 def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
-    """The trips in trajectories of raw fixes; each is named by the time of its first fix, as live.
+    """Cuts trajectories of raw fixes into trips; the time of its first fix names a trip, as in the live feed.
 
-    Fixes at rest between two trips are of none. The last of them is the first of the next trip. Faulty fixes (repeated
-    times, teleports) stay in their trip, where scoring tells them apart.
+    Fixes at rest between two trips belong to neither; the last of them begins the next trip. Faulty fixes (repeated
+    times, teleports) stay in their trip; scoring finds them again.
 
     >>> time = [0, 60, 120, 9000, 9060]
     >>> life = Trajectories.from_fixes(time=time, lat=[45, 45.01, 45.02, 45.1, 45.11], lon=[7] * 5, agent="ana")
@@ -205,9 +210,9 @@ def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
 
 
 def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = None) -> Grouped:
-    """The same of those trajectories that are ``raw``; the others stay as they are.
+    """Cuts the trajectories that are ``raw``; the others stay as they are.
 
-    The columns are taken out of ``fixes`` one after the other, so that no more than one of them is there twice.
+    It takes the columns out of ``fixes`` one after the other, so that at most one is in memory twice.
     """
     rules = rules or TripRules()
     kept = _Kept(fixes.columns)
@@ -223,25 +228,61 @@ def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = No
 
 
 class _Kept:
-    """Which rows are in trips: some are in none, and the last fix at rest may end one trip and begin another."""
+    """Collects the rows of trips: some belong to none, and the last fix at rest may end one trip and begin another."""
 
     def __init__(self, columns: Mapping[str, Array]) -> None:
         self._columns = columns
-        self._times = bytearray(len(columns["time"]))  # how often each row is kept
+        self._times = bytearray(len(columns["time"]))  # how many trips hold each row
         self.n_rows = 0
-        self.starts: list[int] = []  # where each trip begins among the rows that are kept
-        self.of: list[int] = []  # the trajectory that each trip is of
+        self.starts: list[int] = []  # where each trip begins among the kept rows
+        self.of: list[int] = []  # the trajectory of each trip
 
     def add(self, trajectory: int, first: int, end: int, rules: TripRules | None) -> None:
-        """The trips in a trajectory, from its first row to its end; without rules all of it is one."""
+        """Adds the trips of a trajectory, from its first row to its end; without rules it is one trip."""
         n_before = len(self.starts)
         if rules is None:
-            self.starts.append(self.n_rows)
-            self._times[first:end] = b"\1" * (end - first)
-            self.n_rows += end - first
+            self._keep_all(first, end)
         else:
-            self._cut(first, end, rules)
+            time = self._columns["time"][first:end]
+            # A silence longer than the gap ends trips and stays whatever came before, so these parts are independent.
+            starts = first + np.flatnonzero(np.diff(time) > rules.faults.gap) + 1
+            for low, high in pairwise((first, *starts.tolist(), end)):
+                if self._is_one_trip(low, high, rules):
+                    self._keep_all(low, high)
+                else:
+                    self._cut(low, high, rules)
         self.of += [trajectory] * (len(self.starts) - n_before)
+
+    def _keep_all(self, first: int, end: int) -> None:
+        self.starts.append(self.n_rows)
+        self._times[first:end] = b"\1" * (end - first)
+        self.n_rows += end - first
+
+    def _is_one_trip(self, first: int, end: int, rules: TripRules) -> bool:
+        """Returns True if the arrays show that a :class:`Cutter` would cut nothing here; False if it has to look.
+
+        It would not if the trip is short enough, no fix can be a teleport, and no fix is near the place where the agent
+        was ``stay`` seconds before: two fixes of a stay are at most twice its radius apart.
+        """
+        if not FEWEST_ROWS <= end - first <= ROWS:
+            return False
+        time, lat, lon = (np.asarray(self._columns[name][first:end], np.float64) for name in FIX_COLUMNS)
+        if time[-1] - time[0] >= rules.longest:
+            return False
+        east, north = Projection(lat[0], lon[0]).to_metres(lat, lon).T
+        later = np.diff(time, prepend=-np.inf) > 0
+        if not later.all():  # repeated times are faults, which change nothing
+            time, east, north = time[later], east[later], north[later]
+        reach = (1.0 - TOLERANCE) * rules.faults.top_speed * np.diff(time)
+        if (np.hypot(np.diff(east), np.diff(north)) > reach).any():
+            return False
+        if rules.stay is None or time[-1] - time[0] < rules.stay:
+            return True
+        before = np.searchsorted(time, time - rules.stay + TOLERANCE * rules.stay, side="right") - 1
+        rows = np.flatnonzero(before >= 0)
+        before = before[rows]
+        distance = np.hypot(east[rows] - east[before], north[rows] - north[before])
+        return bool((distance > (2.0 + TOLERANCE) * rules.stay_radius).all())
 
     def _cut(self, first: int, end: int, rules: TripRules) -> None:
         cutter, times, n, rest = Cutter(rules), self._times, self.n_rows, first
@@ -266,7 +307,7 @@ class _Kept:
             yield from zip(*(self._columns[name][here].tolist() for name in FIX_COLUMNS), strict=True)
 
     def rows_of(self, values: Array) -> Array:
-        """The values of the rows that are kept."""
+        """Returns the values of the kept rows."""
         found = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
         times = np.frombuffer(self._times, np.uint8)
         n = 0

@@ -1,4 +1,4 @@
-"""Writers: tables to Parquet, CSV, JSON lines or GeoJSON, by the name's ending; part by part, whole or not at all."""
+"""Writes tables as Parquet, CSV, JSON lines or GeoJSON, by the file's suffix; part by part, whole or not at all."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ FORMATS = {
     ".geojson": "geojson",
 }
 STREAMS = ("csv", "jsonl", "geojson")
-"""The formats that can go to standard output."""
+"""The formats that astray can write to standard output."""
 
 HELD_BYTES = 128 << 20
-"""How much of a Parquet file is held in memory before it goes to the disk in a part of its own."""
+"""The size in memory at which rows of a Parquet file go to the disk as a separate part."""
 
 Write = Callable[[pl.DataFrame, Trajectories | None], None]
-"""Adds some rows. GeoJSON draws rows that have no lat and lon by their trips, one a row; other formats do without."""
+"""Adds some rows. For rows without lat and lon, GeoJSON draws the trips, one per row; other formats ignore them."""
 
 
 def format_of(path: Path) -> str:
-    """The format that a name asks for by its ending.
+    """Returns the format of a file by its suffix.
 
     >>> format_of(Path("scores.csv")), format_of(Path("scores.PARQUET"))
     ('csv', 'parquet')
@@ -49,19 +49,19 @@ def format_of(path: Path) -> str:
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         reason = f"tables are written as {', '.join(FORMATS)}"
-        raise AstrayError(reason, place=path, remedy="give a name that ends so")
+        raise AstrayError(reason, place=path, remedy="give a name with one of these suffixes")
     return kind
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file that could not be written, before the work is done."""
+    """Raises an error about a file that could not be written, before the work begins."""
     format_of(path)
     atomic.check_target(path)
 
 
 @contextlib.contextmanager
 def table_writer(path: Path | None, to: str = "csv") -> Iterator[Write]:
-    """What adds rows to a file; it appears under its name when the block ends well, whole, and not before.
+    """Yields a function that adds rows to a file; the file appears when the block ends without an error.
 
     Without a path the rows go to standard output, in the format ``to`` (one of :data:`STREAMS`).
 
@@ -99,15 +99,15 @@ def table_writer(path: Path | None, to: str = "csv") -> Iterator[Write]:
 
 
 def write_table(frame: pl.DataFrame, path: Path, trips: Trajectories | None = None) -> None:
-    """Write one table to a file, whole or not at all."""
+    """Writes one table to a file, whole or not at all."""
     with table_writer(path) as write:
         write(frame, trips)
 
 
 def fixes_and_trips(trips: Trajectories, path: Path | None) -> pl.DataFrame:
-    """Trajectories as the table that suits a file: one row a fix, or for GeoJSON one a trip, which is a line.
+    """Returns trajectories as the table for a file: one row per fix, or for GeoJSON one per trip, which is a line.
 
-    Readers of this package make the same trajectories of it again.
+    astray reads the same trajectories from it again.
     """
     if path is not None and format_of(path) == "geojson":
         return pl.DataFrame({"agent": trips.agent_ids, "trajectory": trips.trajectory_ids, **trips.context})
@@ -139,7 +139,7 @@ def _jsonl(file: BinaryIO) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _parquet(file: BinaryIO) -> Iterator[Write]:
-    """Row groups cannot be added to a Parquet file, so what does not fit into memory waits in parts beside it."""
+    """Writes Parquet. Its files cannot grow, so what does not fit into memory waits in parts beside the file."""
     held: list[pl.DataFrame] = []
     parts: list[Path] = []
     size = 0
@@ -190,7 +190,7 @@ def _geojson(file: BinaryIO) -> Iterator[Write]:
 
 
 def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[str, Any]]:
-    """A point for each row that has a place, or for each trip its line."""
+    """Yields a point for each row with a place, or the line of each trip."""
     if {"lat", "lon"} <= set(frame.columns):
         lat, lon = frame["lat"].round(7).to_list(), frame["lon"].round(7).to_list()
         for x, y, row in zip(lon, lat, _textual(frame.drop("lat", "lon")).iter_rows(named=True), strict=True):
@@ -206,7 +206,7 @@ def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[
     for i, row in enumerate(_textual(frame).iter_rows(named=True)):
         a, b = trips.offsets[i : i + 2].tolist()
         line = places[a:b].tolist()
-        if b - a == 1:  # a line has two ends
+        if b - a == 1:  # a line needs two points
             yield _feature("Point", line[0], row | {"time": clock[a]})
         else:
             yield _feature("LineString", line, row | {"coordTimes": clock[a:b]})
@@ -217,16 +217,16 @@ def _feature(kind: str, coordinates: list[Any], properties: dict[str, Any]) -> d
 
 
 def _in_cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """No text that a spreadsheet would take for a formula; a name may begin with =."""
+    """Escapes text that a spreadsheet would take for a formula; a name may begin with =."""
     texts = [column for column in frame if column.dtype == pl.String]
     risky = [column for column in texts if column.str.contains("^[=+@-]").any()]
     return frame.with_columns(column.map_elements(in_a_cell, return_dtype=pl.String) for column in risky)
 
 
 def _textual(frame: pl.DataFrame) -> pl.DataFrame:
-    """Date-times as ISO 8601, and no number that is not one: what every reader of text understands.
+    """Converts date-times to ISO 8601 and NaN to null, which every reader of text understands.
 
-    They have the offset of the column ``zone``, where there is one; else they are in UTC.
+    Times have the offset of the column ``zone`` if there is one; else they are in UTC.
     """
     frame = frame.with_columns(pl.col(pl.Float64, pl.Float32).fill_nan(None))
     if "zone" in frame.columns:

@@ -1,4 +1,4 @@
-"""Time zones: what clocks show where a trip was made. Everywhere inside, times are seconds since 1970 in UTC."""
+"""Time zones: what clocks show where a trip was made. Inside astray, times are seconds since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 BY_LONGITUDE, AS_IN_THE_FILE = "by longitude", "as in the file"
-QUARTER = 900  # seconds: clocks are changed at a quarter of an hour
-_CALENDAR = 2.5e11  # seconds before and after 1970 that a calendar has room for
+QUARTER = 900  # seconds: clocks change at quarters of an hour
+_CALENDAR = 2.5e11  # the calendar of Python covers this many seconds before and after 1970
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
 @dataclass(frozen=True)
 class Zone:
-    """A time zone: its name, and how it was found if nobody gave it.
+    """A time zone: its name, and how astray found it if the user did not give it.
 
     >>> Zone.of("Europe/Lisbon").iso(1372636858.0), Zone.of("UTC+5:30, as in the file").iso(0.0)
     ('2013-07-01T01:00:58+01:00', '1970-01-01T05:30:00+05:30')
@@ -44,7 +44,7 @@ class Zone:
 
     @classmethod
     def of(cls, text: str) -> Zone:
-        """The zone that a text names; refused if there is no such."""
+        """Returns the zone that a text names; an unknown name is an error."""
         name, _, how = text.partition(", ")
         fixed = _fixed_offset(name)
         if fixed is not None:
@@ -57,11 +57,11 @@ class Zone:
         return f"{self.name}, {self.how}" if self.how else self.name
 
     def offset(self, time: float) -> float:
-        """Seconds that its clocks are ahead of UTC at a time."""
+        """Returns the seconds by which its clocks are ahead of UTC at a time."""
         return _offset(self.name, math.floor(time / QUARTER)) if abs(time) < _CALENDAR else 0.0
 
     def offsets(self, times: Array) -> Floats:
-        """The same of many times.
+        """Returns the offsets of many times.
 
         >>> (Zone("Europe/Lisbon").offsets(np.array([1.7e9, 1.72e9])) / 3600).tolist()
         [0.0, 1.0]
@@ -70,11 +70,11 @@ class Zone:
         return np.full(len(times), fixed) if fixed is not None else zone_offsets(self.name, times)
 
     def clock(self, time: float) -> datetime:
-        """A time as its clocks and calendars show it."""
+        """Returns a time as its clocks and calendars show it."""
         return datetime.fromtimestamp(float(time), timezone(timedelta(seconds=self.offset(time))))
 
     def iso(self, time: float) -> str:
-        """A time as text with its offset."""
+        """Returns a time as text with its offset."""
         return moment(time, self.offset(time))
 
 
@@ -82,20 +82,20 @@ UTC_ZONE = Zone("UTC")
 
 
 def by_longitude(lon: float) -> Zone:
-    """The zone of a place by the sun: a whole hour for every 15 degrees."""
+    """Returns the zone of a place by the sun: one hour for every 15 degrees."""
     return Zone(_fixed_name(3600.0 * round(lon / 15.0)), BY_LONGITUDE)
 
 
 def by_place(lat: float, lon: float) -> Zone:
-    """The zone of a place, if ``timezonefinder`` is installed (``astray[timezone]``); else by its longitude."""
+    """Returns the zone of a place: from ``timezonefinder`` (``astray[timezone]``) if installed, else by longitude."""
     finder = _finder()
     name = None if finder is None else finder.timezone_at(lat=lat, lng=(lon + 180.0) % 360.0 - 180.0)
-    # On the sea there are no zones but those of the longitude.
+    # At sea there are only the zones by longitude.
     return by_longitude(lon) if name is None or name.startswith("Etc/") or not is_known(name) else Zone(name)
 
 
 def home_of(trips: Trajectories) -> Zone:
-    """The zone in which most of some trips were made: by their middle, or else by the offsets that they came with."""
+    """Returns the zone of most trips: by their central place, or else by the offsets in their files."""
     middle = Projection.centred_on(trips.columns["lat"], trips.columns["lon"])
     found, own = by_place(middle.lat, middle.lon), _own_offsets(trips)
     known = own[np.isfinite(own)]
@@ -106,9 +106,9 @@ def home_of(trips: Trajectories) -> Zone:
 
 
 def zones_of(trips: Trajectories, given: Zone | None = None, homes: Mapping[str, Zone] | None = None) -> list[Zone]:
-    """In which zone each trip is told: the given one; else its file's own; else that of its agent, or of its place.
+    """Returns the zone of each trip: the given one; else that of its file; else that of its agent, or of its place.
 
-    A file's own offset has the name of the agent's zone, if clocks show the same there.
+    A file's offset gets the name of the agent's zone if clocks show the same there.
     """
     if given is not None:
         return [given] * len(trips)
@@ -126,14 +126,14 @@ def zones_of(trips: Trajectories, given: Zone | None = None, homes: Mapping[str,
 
 
 def _own_offsets(trips: Trajectories) -> Floats:
-    """The offset that came with each trip; not a number where none did."""
+    """Returns the offset that the file gave for each trip; NaN if it gave none."""
     if UTC_OFFSET not in trips.columns:
         return np.full(len(trips), np.nan)
     return np.asarray(trips.columns[UTC_OFFSET][trips.offsets[:-1]], np.float64)
 
 
 def standard_offset(name: str, time: float) -> float:
-    """Seconds that a zone's clocks are ahead of UTC in the winter of a year, the one in which ``time`` lies.
+    """Returns the offset of a zone without daylight saving time, in the year of ``time``.
 
     >>> standard_offset("Europe/Lisbon", 1.72e9), standard_offset("Australia/Sydney", 1.72e9) / 3600
     (0.0, 10.0)
@@ -144,7 +144,7 @@ def standard_offset(name: str, time: float) -> float:
 
 @lru_cache(1024)
 def is_known(name: str) -> bool:
-    """Whether a name is in the database of zones.
+    """Returns True if a name is in the zone database.
 
     >>> is_known("Asia/Tokyo"), is_known("Mars/Base"), is_known("")
     (True, False, False)
@@ -156,7 +156,7 @@ def is_known(name: str) -> bool:
 
 
 def local_text(moments: pl.Series, zones: pl.Series) -> pl.Series:
-    """Date-times in UTC as ISO 8601 with the offset of a zone, one a row.
+    """Returns date-times in UTC as ISO 8601 with the offset of each row's zone.
 
     >>> moments = pl.Series([0, 0]).cast(pl.Datetime("us", "UTC"))
     >>> local_text(moments, pl.Series(["Asia/Tokyo", "UTC-3, by longitude"])).to_list()
@@ -174,13 +174,13 @@ def local_text(moments: pl.Series, zones: pl.Series) -> pl.Series:
 
 
 def _written(offset: float) -> str:
-    """An offset as ISO 8601 writes it, to the minute."""
+    """Returns an offset as ISO 8601 writes it, to the minute."""
     hours, minutes = divmod(round(abs(offset) / 60), 60)
     return f"{'-' if offset < 0 else '+'}{hours:02}:{minutes:02}"
 
 
 def _fixed_name(offset: float) -> str:
-    """The name of a fixed offset.
+    """Returns the name of a fixed offset.
 
     >>> _fixed_name(19800.0), _fixed_name(-10800.0), _fixed_name(0.0)
     ('UTC+5:30', 'UTC-3', 'UTC+0')
@@ -204,7 +204,7 @@ def _offset(name: str, quarter: int) -> float:
 
 @lru_cache(maxsize=1)
 def _finder() -> Any:
-    # It would take up numba where that is installed, for a second and 120 MB, though its own compiled code is as fast.
+    # timezonefinder would import numba if installed, which takes a second and 120 MB; its compiled code is as fast.
     hidden = "numba" not in sys.modules
     if hidden:
         sys.modules["numba"] = None  # type: ignore[assignment]

@@ -1,37 +1,35 @@
 """Readers: files to trajectories.
 
-:func:`read` recognises the format and reads the whole; :func:`iter_read` streams what does not fit into
-memory. What cannot be used is refused with its file, row and remedy, or, with ``skip_bad=True``, left out,
-counted and listed in a :class:`Report`.
+:func:`read` recognises the format and reads everything; :func:`iter_read` streams what does not fit into memory. Bad
+data raise an error with file, row and remedy; with ``skip_bad=True`` they are skipped, counted and listed in a
+:class:`Report`. The formats are listed in ``formats.toml``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from astray.core.errors import Call, DataError, Place
-from astray.core.settings import FORMATS
+from astray.core.errors import Call, DataError, Option, Place
+from astray.core.fixes import candidates
 from astray.core.trajectories import Trajectories
-from astray.readers import garmin_fit, geojson, gpx, jsonlines, kml, nmea, takeout, tcx
-from astray.readers.assembling import in_trips, look_over
-from astray.readers.frames import as_table
-from astray.readers.geolife import read_geolife
+from astray.readers.formats import FORMATS, group_by_format, reader_of, recognise_file
+from astray.readers.geolife import GeolifeOptions, read_geolife
+from astray.readers.input_files import OpenFiles, PathOrPaths, find_files, open_files, shown
 from astray.readers.porto import PortoOptions, iter_porto, read_porto
-from astray.readers.positions import FixOptions, read_positions
-from astray.readers.recognise import by_format, format_of, has_positions, recognise, recognised_formats
-from astray.readers.refusals import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
-from astray.readers.sources import Asked, Opened, opened, shown
+from astray.readers.position_files import FixOptions
+from astray.readers.read_report import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
+from astray.readers.reader import InputFile, Request
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
+from astray.readers.table_files import open_table
+from astray.readers.trip_building import report_odd_trips
 
 __all__ = [
     "FORMATS",
     "Assumption",
     "FixOptions",
+    "GeolifeOptions",
     "PortoOptions",
     "ReadWarning",
     "Report",
@@ -48,21 +46,11 @@ __all__ = [
     "recognised_formats",
 ]
 
-_POSITIONS = {
-    "gpx": partial(read_positions, gpx.positions, "line"),
-    "kml": partial(read_positions, kml.positions, "line"),
-    "tcx": partial(read_positions, tcx.positions, "line"),
-    "fit": partial(read_positions, garmin_fit.positions, "record", in_utc=True),
-    "nmea": partial(read_positions, nmea.positions, "line", in_utc=True),
-    "geojson": partial(read_positions, geojson.positions, "feature"),
-    "jsonlines": partial(read_positions, jsonlines.positions, "line"),
-    "takeout": partial(read_positions, takeout.positions, "entry", owner=takeout.owner, in_utc=True),
-}
-"""How files are read that are no tables."""
+_TABLE_NAMES = {"csv": "table", "parquet": "table"}
 
 
 def read(
-    path: Asked | Any,
+    path: PathOrPaths | Any,
     format: str | None = None,
     *,
     skip_bad: bool = False,
@@ -71,33 +59,33 @@ def read(
     trips: str | None = None,
     **options: Any,
 ) -> Trajectories:
-    """Read trajectories from files of any known format.
+    """Reads trajectories from files of any known format.
 
     Parameters
     ----------
     path
         A file, a folder, a pattern such as ``tracks/*.gpx``, or a list of them: tables (CSV, Parquet, GeoParquet,
-        Feather, also of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183, GeoJSON (also of
+        Feather; also those of Movebank, Traccar and MarineCadastre), GPX, KML, TCX, FIT, NMEA 0183, GeoJSON (also of
         Overland), JSON lines (also of OwnTracks), Google's location history, GeoLife's folder ``Data``, Porto's
-        ``train.csv``. All may be packed (zip, gzip, bzip2, xz, Zstandard). Files of several formats are read each in
-        its own. Or a table in memory, of polars, pandas, pyarrow, GeoPandas, MovingPandas or trackintel.
+        ``train.csv``. All may be compressed (zip, gzip, bzip2, xz, Zstandard). Files of several formats are read
+        together. Or a table in memory, of polars, pandas, pyarrow, GeoPandas, MovingPandas or trackintel.
     format
         One of :data:`FORMATS`; recognised by default.
     skip_bad
-        Leave out rows and files that cannot be used, instead of refusing the whole.
+        Skip rows and files that cannot be used, instead of raising an error.
     report
-        An empty :class:`Report` that receives what was left out and supposed. Without one it is said in a
-        :class:`ReadWarning`; nothing is dropped in silence.
+        An empty :class:`Report` that receives what was skipped and assumed. Without one, a :class:`ReadWarning` tells
+        it; nothing is dropped in silence.
     progress
-        Called as ``progress(done, total)`` now and then (in bytes, rows or files), at the end with
+        Called as ``progress(done, total)`` now and then (in bytes, rows or files), and at the end with
         ``done == total``.
     trips
-        ``"as-given"``: as the file names them, and where it names none, all fixes of an agent are one. ``"cut"``: cut
-        at gaps and stays, as the live feed does it (see :mod:`astray.core.trips`). By default only those are cut that
-        the file does not name; the report says how many trips that made.
+        ``"as-given"``: trips as the file names them; if it names none, all fixes of an agent are one trip. ``"cut"``:
+        cut at gaps and stays, as the live feed does (see :mod:`astray.core.trips`). By default only fixes without a
+        trip name are cut; the report tells how many trips that made.
     **options
-        Of the format: ``users``, ``cache`` for GeoLife; the fields of :class:`PortoOptions`,
-        :class:`TableOptions`, :class:`FixOptions` for the others.
+        The options of the format: the fields of :class:`GeolifeOptions`, :class:`PortoOptions`, :class:`TableOptions`,
+        and of :class:`FixOptions` for the others.
 
     Examples
     --------
@@ -118,60 +106,27 @@ def read(
     >>> folder.cleanup()
     """
     if not isinstance(path, (str, PathLike, list, tuple)):
-        _check_names(options, ["table"])
-        table = as_table(path)
-        return read_frame(table, skip_bad=skip_bad, report=report, trips=trips, options=TableOptions(**options))
-    with Intake(skip_bad, report) as intake, opened(path, intake) as given:
-        groups = _chosen(path, given, format, options)
-        _check_names(options, groups)
+        _check_options(options, ["table"])
+        return read_frame(path, skip_bad=skip_bad, report=report, trips=trips, options=TableOptions(**options))
+    with Intake(skip_bad, report) as intake, open_files(path, intake) as given:
+        groups = _choose_format(path, given, format, options)
+        _check_options(options, groups)
         if len(groups) > 1:
             groups = _without_other_tables(groups, options, intake)
         sets = []
-        for i, (kind, files) in enumerate(groups.items()):
-            told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report}
-            told["progress"] = share_of(progress, i, len(groups))
-            mine = {name: value for name, value in options.items() if name in _names_of(kind)}
-            sets.append(_read_as(kind, files, mine, trips, intake, told))
+        for i, (name, files) in enumerate(groups.items()):
+            request = Request(_options_of(name, options), intake, share_of(progress, i, len(groups)), trips)
+            sets.append(reader_of(name).read(files, request))
         found = Trajectories.concat(sets)
         given.rename(intake.report)
         if trips is None:
-            look_over(found, intake)
-        intake.supposed_trips = bool(intake.report.cut) and trips is None
+            report_odd_trips(found, intake)
+        intake.warn_of_cut = bool(intake.report.cut) and trips is None
         return found
 
 
-def _read_as(
-    kind: str, files: list[Path], options: dict[str, Any], trips: str | None, intake: Intake, told: dict[str, Any]
-) -> Trajectories:
-    """Files of one format."""
-    if kind == "geolife":
-        people = Trajectories.concat(read_geolife(file, **told, **options) for file in files)
-        return in_trips(people._grouped(), trips, intake)
-    if kind == "porto":
-        return in_trips(read_porto(*files, options=PortoOptions(**options), **told)._grouped(), trips, intake)
-    if kind == "table":
-        return read_table(*files, options=TableOptions(**options), trips=trips, **told)
-    if kind == "takeout":
-        files = takeout.chosen(files, intake)
-    return _POSITIONS[kind](files, options=FixOptions(**options), trips=trips, **told)
-
-
-def _without_other_tables(
-    groups: dict[str, list[Path]], options: Mapping[str, Any], intake: Intake
-) -> dict[str, list[Path]]:
-    """Files by format, without the tables that hold no positions: exports have them beside the tracks."""
-    if "table" not in groups or "lat" in options or "names" in options:
-        return groups
-    tables = [file for file in groups["table"] if has_positions(file)]
-    for file in groups["table"]:
-        if file not in tables:
-            intake.leave_out(file, None, "a table without latitude and longitude, among files of other formats")
-    others = {kind: files for kind, files in groups.items() if kind != "table"}
-    return others | ({"table": tables} if tables else {})
-
-
 def iter_read(
-    path: Asked,
+    path: PathOrPaths,
     batch_rows: int = 1_000_000,
     format: str | None = None,
     *,
@@ -181,64 +136,92 @@ def iter_read(
     trips: str | None = None,
     **options: Any,
 ) -> Iterator[Trajectories]:
-    """Stream a table or a Porto file in batches of whole trajectories of about ``batch_rows`` fixes.
+    """Streams a table or a Porto file in batches of whole trajectories of about ``batch_rows`` fixes.
 
-    A table must be grouped by agent and trajectory; one that is not is refused at the row where that shows
-    (see :func:`iter_table`). The other formats are small enough to be read whole, and refused here.
+    A table must be grouped by agent and trajectory; otherwise the row where that shows is an error (see
+    :func:`iter_table`). Files of other formats are small enough to be read whole, and are an error here.
     """
-    with Intake(skip_bad, report) as intake, opened(path, intake) as given:
-        groups = _chosen(path, given, format, options)
-        _check_names(options, groups)
-        kind, files = next(iter(groups.items()))
-        if len(groups) > 1 or len(files) > 1 or files[0].is_dir():
+    with Intake(skip_bad, report) as intake, open_files(path, intake) as given:
+        groups = _choose_format(path, given, format, options)
+        _check_options(options, groups)
+        name, files = next(iter(groups.items()))
+        if len(groups) > 1 or len(files) > 1 or files[0].path.is_dir():
             remedy = ("stream the files one by one, or use ", Call("read"))
             raise DataError("several files where one was expected", place=Place(shown(path)), remedy=remedy)
-        told: dict[str, Any] = {"skip_bad": skip_bad, "report": intake.report, "progress": progress}
-        if kind == "table":
-            table = TableOptions(**options)
-            yield from iter_table(files[0], batch_rows, options=table, trips=trips, **told)
-        elif kind == "porto":
-            porto = PortoOptions(**options)
-            batch = max(1, batch_rows // 50)  # a Porto trip has about 50 fixes
-            for some in iter_porto(files[0], batch, options=porto, **told):
-                yield in_trips(some._grouped(), trips, intake)
-        else:
-            raise DataError(f"{kind} is not streamed", place=Place(shown(path)), remedy=("use ", Call("read")))
+        stream = reader_of(name).stream
+        if stream is None:
+            reason = f"files of the format {name} cannot be streamed"
+            raise DataError(reason, place=Place(shown(path)), remedy=("use ", Call("read")))
+        yield from stream(files[0], batch_rows, Request(_options_of(name, options), intake, progress, trips))
         given.rename(intake.report)
-        intake.supposed_trips = bool(intake.report.cut) and trips is None
+        intake.warn_of_cut = bool(intake.report.cut) and trips is None
 
 
-def _chosen(path: Asked, given: Opened, format: str | None, options: Mapping[str, Any]) -> dict[str, list[Path]]:
-    """The files by their format; of a format that is asked for, those that are of it."""
+def recognise(path: PathOrPaths) -> str:
+    """Returns the format of a file, of a folder or of several files, one of :data:`astray.readers.FORMATS`."""
+    found = recognised_formats(path)
+    if len(found) > 1:
+        kinds = " and ".join(found)
+        raise DataError(
+            f"it holds {kinds} files", place=Place(shown(path)), remedy=("choose with ", Option("format", found[0]))
+        )
+    return found[0]
+
+
+def recognised_formats(path: PathOrPaths) -> list[str]:
+    """Returns the formats of all files, sorted by name."""
+    return list(group_by_format(find_files(path)))
+
+
+def _choose_format(
+    path: PathOrPaths, given: OpenFiles, format: str | None, options: Mapping[str, Any]
+) -> dict[str, list[InputFile]]:
+    """Returns the files by format; if the caller names a format, only the files of that format."""
     if format is None:
-        # Who gives the names of the columns knows that it is a table without a header line.
-        return {"table": given.files} if options.get("names") else by_format(given.files)
-    kind = {"csv": "table", "parquet": "table"}.get(format, format)
-    if kind not in FORMATS:
+        # A caller who gives the names of the columns knows that it is a table without a header line.
+        return {"table": list(map(InputFile, given.files))} if options.get("names") else group_by_format(given.files)
+    name = _TABLE_NAMES.get(format, format)
+    if name not in FORMATS:
         remedy = f"give one of {', '.join(FORMATS)}, or leave it out"
         raise DataError(f"format={format!r} is unknown", remedy=remedy)
     if len(given.files) == 1:
-        return {kind: given.files}
-    alike = ("table", "porto") if kind in ("table", "porto") else (kind,)
-    files = [file for file in given.files if format_of(file, alone=False) in alike]
+        return {name: [InputFile(given.files[0])]}
+    alike = ("table", "porto") if name in ("table", "porto") else (name,)
+    recognised = (recognise_file(file, alone=False) for file in given.files)
+    files = [file for found, file in recognised if found in alike]
     if not files:
         raise DataError(
-            f"there are no {kind} files", place=Place(shown(path)), remedy="leave the format out, or give others"
+            f"there are no {name} files", place=Place(shown(path)), remedy="leave the format out, or give others"
         )
-    return {kind: files}
+    return {name: files}
 
 
-def _names_of(format: str) -> list[str]:
-    """The options of a format."""
-    if format == "geolife":
-        return ["users", "cache"]
-    kind: type = {"porto": PortoOptions, "table": TableOptions}.get(format, FixOptions)
-    return [field.name for field in fields(kind)]
+def _without_other_tables(
+    groups: dict[str, list[InputFile]], options: Mapping[str, Any], intake: Intake
+) -> dict[str, list[InputFile]]:
+    """Skips tables without positions among files of other formats: exports have them beside the tracks."""
+    if "table" not in groups or "lat" in options or "names" in options:
+        return groups
+    kept = []
+    for file in groups["table"]:
+        table = file.table or open_table(file.path)
+        if {"lat", "lon"} <= candidates(table.names).keys():
+            kept.append(file._replace(table=table))
+        else:
+            intake.skip(file.path, None, "a table without latitude and longitude, among files of other formats")
+    others = {name: files for name, files in groups.items() if name != "table"}
+    return others | ({"table": kept} if kept else {})
 
 
-def _check_names(given: Mapping[str, Any], formats: Iterable[str]) -> None:
-    """Refuse an option that none of the formats has."""
-    known = list(dict.fromkeys(name for format in formats for name in _names_of(format)))
+def _options_of(format: str, given: Mapping[str, Any]) -> Any:
+    """Returns the options of a format, without those that only other formats have."""
+    reader = reader_of(format)
+    return reader.options(**{name: value for name, value in given.items() if name in reader.option_names})
+
+
+def _check_options(given: Mapping[str, Any], formats: Iterable[str]) -> None:
+    """Raises an error about an option that none of the formats has."""
+    known = list(dict.fromkeys(name for format in formats for name in reader_of(format).option_names))
     for name in given:
         if name not in known:
             reason = f"the option {name!r} means nothing for the format {' or '.join(formats)}"

@@ -1,30 +1,31 @@
-"""Delimited text (CSV and its cousins), as blocks of text columns with the row number of each record."""
+"""Delimited text (CSV and the like) as a table: finds the delimiter and the header, and parses blocks of rows."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError, Option, Place
 from astray.core.fixes import REQUIRED, Fault
 from astray.core.times import POLARS_ERRORS
-from astray.readers.line_blocks import BLOCK_BYTES, blocks_of_lines, decoded, only_returns, opening
-from astray.readers.refusals import Intake, Progress
+from astray.readers.column_roles import header_score
+from astray.readers.read_report import Intake, Progress
+from astray.readers.table_blocks import Block
+from astray.readers.text_files import BLOCK_BYTES, blocks_of_lines, decoded, ends_lines_with_returns
 
 DELIMITERS = (",", ";", "\t", "|", " ")
 
-LOOKED_FOR = 20
-"""Among so many lines the column names are looked for: reports have a title and notes above them."""
+HEADER_LINES = 20
+"""The column names are searched in this many lines: reports have a title and notes above them."""
 
-_SEPARATOR = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # what spreadsheet programs write above the column names
+_SEPARATOR = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # spreadsheet programs write it above the column names
 
 
 @dataclass(frozen=True)
@@ -35,40 +36,31 @@ class Dialect:
     names: tuple[str, ...]
     header_lines: int
     encoding: str | None
-    above: int = 0  # lines above the column names that are no part of the table
+    lines_above: int = 0  # lines above the column names that are not part of the table
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some records of a file: the wanted columns as they stand there, and the row number of each record."""
-
-    frame: pl.DataFrame
-    rows: NDArray[np.int64]
-
-
-def selected(block: Block, names: Sequence[str], wanted: Mapping[str, int]) -> Block:
-    """The wanted columns, by their positions among ``names``, under the names that they are wanted by."""
-    return Block(block.frame.select(pl.col(names[i]).alias(key) for key, i in wanted.items()), block.rows)
-
-
-def sniff(
+def open_delimited(
     path: Path,
-    score: Callable[[Sequence[str]], int],
+    head: bytes,
     *,
-    head: bytes | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
     names: Sequence[str] | None = None,
-) -> Dialect:
-    """Find the delimiter and the column names: the split of a line whose names score best.
+) -> DelimitedTable:
+    """Finds the delimiter and the header in the beginning of a file; ``names`` are the columns if it has no header.
 
-    That is the first line, unless a line below it, and not itself, names time, latitude and longitude.
-    ``head`` is the beginning of the file, if it is at hand; ``names`` are the columns of one without a header line.
+    The header is the first line, unless a later line, and not the first, names time, latitude and longitude.
     """
+    return DelimitedTable(path, _sniff(path, head, delimiter, encoding, names))
+
+
+def _sniff(
+    path: Path, head: bytes, delimiter: str | None, encoding: str | None, names: Sequence[str] | None
+) -> Dialect:
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii()):
         raise DataError(f"delimiter={delimiter!r} cannot be used", remedy='give one character such as "," or ";"')
-    begun = decoded(path, opening(path) if head is None else head, encoding).lstrip("\ufeff")
-    lines = begun.split("\r" if only_returns(begun.encode("utf-8", "replace")) else "\n")
+    begun = decoded(path, head, encoding).lstrip("\ufeff")
+    lines = begun.split("\r" if ends_lines_with_returns(begun.encode("utf-8", "replace")) else "\n")
     blank = next((i for i, line in enumerate(lines) if line.strip()), None)
     if blank is None:
         raise DataError(
@@ -83,14 +75,14 @@ def sniff(
     if names is not None:
         best = max(splits, key=lambda choice: (len(splits[choice]) == len(names), len(splits[choice])))
         return Dialect(best, tuple(names), blank, encoding, above)
-    best = _best(splits, score)
-    if score(splits[best]) < len(REQUIRED):
-        for i in range(blank + 1, min(blank + LOOKED_FOR, len(lines))):
+    best = _best(splits)
+    if header_score(splits[best]) < len(REQUIRED):
+        for i in range(blank + 1, min(blank + HEADER_LINES, len(lines))):
             below = {choice: _fields(lines[i].rstrip("\r"), choice) for choice in choices}
-            found = _best(below, score)
-            if score(below[found]) >= len(REQUIRED):
+            found = _best(below)
+            if header_score(below[found]) >= len(REQUIRED):
                 return Dialect(found, tuple(name.strip() for name in below[found]), i + 1, encoding, above + i - blank)
-        if score(splits[best]) == 0 and any(sum(map(_is_number, split)) >= 2 for split in splits.values()):
+        if header_score(splits[best]) == 0 and any(sum(map(_is_number, split)) >= 2 for split in splits.values()):
             raise DataError(
                 f"the first line is data, not column names ({first[:60]})",
                 place=Place(str(path), blank + 1),
@@ -99,9 +91,9 @@ def sniff(
     return Dialect(best, tuple(name.strip() for name in splits[best]), blank + 1, encoding, above)
 
 
-def _best(splits: Mapping[str, Sequence[str]], score: Callable[[Sequence[str]], int]) -> str:
-    """The delimiter that gives the most names that are known, then the most names; a space only if it is better."""
-    return max(splits, key=lambda choice: (score(splits[choice]), choice != " ", len(splits[choice])))
+def _best(splits: Mapping[str, Sequence[str]]) -> str:
+    """Returns the delimiter that gives the most known names, then the most names; a space only if it gives more."""
+    return max(splits, key=lambda choice: (header_score(splits[choice]), choice != " ", len(splits[choice])))
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -119,47 +111,71 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def blocks(
-    path: Path,
-    dialect: Dialect,
-    wanted: Mapping[str, int],
-    intake: Intake,
-    *,
-    progress: Progress | None = None,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Block]:
-    """The records of a file, block by block; ``wanted`` maps names in the result to positions in the file.
+@dataclass(frozen=True)
+class DelimitedTable:
+    """A delimited text file whose dialect is known; its rows are numbered by lines."""
 
-    Rows with more fields than the header are refused or left out here; fields that are absent are null.
-    """
-    line, skip = 1, dialect.header_lines
-    for text in blocks_of_lines(path, intake, encoding=dialect.encoding, block_bytes=block_bytes, progress=progress):
-        start = 0
-        while skip and start < len(text):
-            start = text.index(b"\n", start) + 1
-            skip, line = skip - 1, line + 1
-        body = text[start:].removeprefix(b"\xef\xbb\xbf")
-        if not body.strip():
+    path: Path
+    dialect: Dialect
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Returns the names of the columns."""
+        return self.dialect.names
+
+    @property
+    def lines_above(self) -> int:
+        """Returns the number of lines above the column names that are not part of the table."""
+        return self.dialect.lines_above
+
+    def blocks(
+        self,
+        wanted: Mapping[str, int],
+        intake: Intake,
+        *,
+        progress: Progress | None = None,
+        max_rows: int | None = None,
+    ) -> Iterator[Block]:
+        """Yields the rows in order; ``wanted`` maps the names in the result to positions in :attr:`names`.
+
+        A row with more fields than the header is bad data; missing fields are null.
+        """
+        for block in self._parsed_blocks(wanted, intake, progress):
+            step = max_rows or max(block.frame.height, 1)
+            for start in range(0, block.frame.height, step):
+                here = slice(start, start + step)
+                yield Block(block.frame[here], block.rows[here])
+
+    def _parsed_blocks(self, wanted: Mapping[str, int], intake: Intake, progress: Progress | None) -> Iterator[Block]:
+        path, dialect = self.path, self.dialect
+        line, skip = 1, dialect.header_lines
+        encoding, size = dialect.encoding, self.block_bytes
+        for text in blocks_of_lines(path, intake, encoding=encoding, block_bytes=size, progress=progress):
+            start = 0
+            while skip and start < len(text):
+                start = text.index(b"\n", start) + 1
+                skip, line = skip - 1, line + 1
+            body = text[start:].removeprefix(b"\xef\xbb\xbf")
+            if not body.strip():
+                line += body.count(b"\n")
+                continue
+            frame, rows = _parse(path, body, dialect, wanted, line)
             line += body.count(b"\n")
-            continue
-        block = _parse(path, body, dialect, wanted, line)
-        line += body.count(b"\n")
-        frame, rows = block.frame, block.rows
-        blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
-        if blank.any():
-            intake.report.note(f"{path}: blank rows were passed over")
-        ragged = Fault(
-            frame["more"].is_not_null().to_numpy(),
-            f"more fields than the {len(dialect.names)} columns",
-            "quote fields that contain the delimiter, and mind decimal commas",
-        )
-        good = intake.sift(path, rows, [ragged]) & ~blank
-        kept = frame.drop("more")
-        yield Block(kept, rows) if good.all() else Block(kept.filter(good), rows[good])
+            blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
+            if blank.any():
+                intake.report.note(f"{path}: blank rows were passed over")
+            too_long = Fault(
+                frame["more"].is_not_null().to_numpy(),
+                f"more fields than the {len(dialect.names)} columns",
+                "quote fields that contain the delimiter, and mind decimal commas",
+            )
+            good = intake.good_rows(path, rows, [too_long]) & ~blank
+            yield Block(frame.drop("more"), rows).filter(good)
 
 
 def _parse(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
-    """Parse whole lines: by polars where its answer can be trusted row for row, else by the csv module."""
+    """Parses whole lines with polars if it gives one row a line, else with the csv module."""
     n = len(dialect.names)
     marks = [f"c{i}" for i in range(n)] + ["more"]
     quoted = b'"' in body
@@ -174,15 +190,15 @@ def _parse(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int],
             truncate_ragged_lines=True,
         )
     except POLARS_ERRORS:
-        return _parse_slowly(path, body, dialect, wanted, line)
+        return _parse_with_csv(path, body, dialect, wanted, line)
     if frame.height != lines:
-        return _parse_slowly(path, body, dialect, wanted, line)
+        return _parse_with_csv(path, body, dialect, wanted, line)
     chosen = {name: frame[f"c{i}"] for name, i in wanted.items()}
     return Block(pl.DataFrame({**chosen, "more": frame["more"]}), np.arange(line, line + lines))
 
 
-def _parse_slowly(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
-    """Parse with the csv module, which knows the line of every record (quotations may hold line breaks)."""
+def _parse_with_csv(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
+    """Parses with the csv module, which knows the line of every record (quoted fields may hold line breaks)."""
     lines = io.StringIO(body.decode("utf-8", "replace"), newline="\n")
     reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
     n = len(dialect.names)
@@ -198,5 +214,5 @@ def _parse_slowly(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str
             begin = line + reader.line_num
     except csv.Error as error:
         place = Place(str(path), line + reader.line_num - 1)
-        raise DataError(str(error), place=place, remedy="mend the quotation marks and line ends there") from error
+        raise DataError(str(error), place=place, remedy="repair the quotation marks and line ends there") from error
     return Block(pl.DataFrame(values, schema=dict.fromkeys(values, pl.String)), np.asarray(rows, np.int64))

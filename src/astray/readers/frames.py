@@ -1,6 +1,6 @@
-"""Tables in memory: of polars, pandas and pyarrow, GeoPandas, MovingPandas and trackintel.
+"""Converts tables in memory (polars, pandas, pyarrow, GeoPandas, MovingPandas, trackintel) to polars.
 
-None of these libraries is needed here: objects are known by what they have, not by their class.
+This module imports none of these libraries but polars: it recognises objects by their attributes.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from astray.core.fixes import candidates
 from astray.core.grouping import as_polars
 
 DEGREES = 4326
-"""The EPSG number of longitude and latitude."""
+"""The EPSG code of longitude and latitude in degrees."""
 
 
 def as_table(given: Any) -> pl.DataFrame:
-    """Any of these objects as a polars data frame with a row a fix.
+    """Returns any of these objects as a polars data frame with a row per fix.
 
-    A GeoDataFrame's points (also trackintel's positionfixes) become lat and lon, converted to degrees if need be. Of
-    MovingPandas a Trajectory, or all of a TrajectoryCollection, are read under their ids. An index of pandas that is
-    named, or holds date-times, becomes a column.
+    The points of a GeoDataFrame (also trackintel's positionfixes) become lat and lon, converted to degrees.
+    A Trajectory of MovingPandas keeps its id, also inside a TrajectoryCollection. A pandas index that has a name or
+    holds date-times becomes a column.
     """
     if hasattr(given, "trajectories") and not hasattr(given, "columns"):
         return pl.concat([as_table(one) for one in given.trajectories], how="diagonal_relaxed")
     if hasattr(given, "df") and hasattr(given, "id"):
         return _labelled(as_table(given.df), trajectory=given.id, agent=getattr(given, "obj_id", None))
     if hasattr(given, "crs") and hasattr(given, "geometry"):
-        return _of_points(given)
+        return _from_points(given)
     if hasattr(given, "index") and hasattr(given, "reset_index"):
-        return _of_pandas(given)
+        return _from_pandas(given)
     return as_polars(given)
 
 
 def _labelled(table: pl.DataFrame, **labels: object) -> pl.DataFrame:
-    """The table with one label for all rows, in place of columns that may hold it."""
+    """Returns the table with one label for all rows, in place of columns that may hold it."""
     for role, label in labels.items():
         if label is not None:
             names = table.columns
@@ -45,20 +45,20 @@ def _labelled(table: pl.DataFrame, **labels: object) -> pl.DataFrame:
     return table
 
 
-def _of_points(given: Any) -> pl.DataFrame:
+def _from_points(given: Any) -> pl.DataFrame:
     if given.crs is not None and not getattr(given.crs, "is_geographic", True):
         given = given.to_crs(DEGREES)
     points = given.geometry
     try:
         lon, lat = points.x.to_numpy(), points.y.to_numpy()
     except (ValueError, AttributeError) as error:
-        remedy = "give one point a row (frame.explode, or the vertices of its lines)"
+        remedy = "give one point per row (frame.explode, or the vertices of its lines)"
         raise DataError(f"the geometry is not points ({error})", remedy=remedy) from error
-    table = _of_pandas(given.drop(columns=[points.name]))
+    table = _from_pandas(given.drop(columns=[points.name]))
     return table.with_columns(pl.Series("lat", lat), pl.Series("lon", lon))
 
 
-def _of_pandas(given: Any) -> pl.DataFrame:
+def _from_pandas(given: Any) -> pl.DataFrame:
     index = given.index
     is_time = getattr(getattr(index, "dtype", None), "kind", "") == "M"
     if is_time and index.name is None:
@@ -68,5 +68,5 @@ def _of_pandas(given: Any) -> pl.DataFrame:
         given = given.reset_index()
     try:
         return as_polars(given)
-    except ImportError:  # pandas hands its tables over by pyarrow, if that is there
+    except ImportError:  # pandas passes its tables through pyarrow, which may be missing
         return pl.DataFrame({str(name): pl.Series(given[name].to_numpy(), strict=False) for name in given.columns})

@@ -1,7 +1,6 @@
-"""FIT, the files of Garmin's and others' devices, decoded by fitdecode: one trajectory a file.
+"""FIT, the files of Garmin and other devices, decoded by fitdecode: each file is a trajectory.
 
-By the FIT protocol and the profile of the FIT SDK: ``record`` messages hold ``timestamp`` and, in semicircles,
-``position_lat`` and ``position_long``.
+By the FIT SDK, ``record`` messages hold ``timestamp`` and, in semicircles, ``position_lat`` and ``position_long``.
 """
 
 from __future__ import annotations
@@ -14,36 +13,36 @@ from pathlib import Path
 from typing import Any
 
 from astray.core.errors import DataError, Place
-from astray.readers.positions import Position
-from astray.readers.refusals import Intake, Progress, refusing
+from astray.readers.position_files import Position, position_reader
+from astray.readers.read_report import Intake, Progress, raising_data_errors
 
 DEGREES = 180.0 / 2**31
-"""Of a semicircle."""
+"""One semicircle in degrees."""
 
-_OF_DECODING = (struct.error, ValueError, TypeError, LookupError, AssertionError, OverflowError)
-"""What fitdecode raises of damaged files beside its own errors."""
+_DECODING_ERRORS = (struct.error, ValueError, TypeError, LookupError, AssertionError, OverflowError)
+"""What fitdecode raises for damaged files beside its own errors."""
 
 _KINDS = ("activity", "segment", None)
 
 
 def is_fit(head: bytes) -> bool:
-    """Whether a file begins as FIT does."""
+    """Returns True if a file begins as FIT does."""
     return len(head) >= 12 and head[8:12] == b".FIT"
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The records of a file that have a position; the others (a pause, a hall) are left out and counted.
+    """Yields the records of a file that have a position; the others (a pause, indoors) are skipped and counted.
 
-    Several FIT files may be joined in one; those that are no recordings are passed over. Of a damaged file, what comes
-    before the damage is read if bad data are to be left out.
+    Several FIT files may be joined in one; those that are not recordings are ignored. If bad data are skipped, the
+    records before the damage in a damaged file are read.
     """
     fitdecode = _decoder()
     row, kinds = 0, []
-    # What the checksum has proved whole is read, though devices put fields of their own into it.
+    # The checksum proves the file whole; devices add fields of their own, which fitdecode would reject.
     lenient = {"check_crc": True, "error_handling": fitdecode.ErrorHandling.IGNORE}
     try:
         with (
-            refusing(file, "the file could not be read", "check it"),
+            raising_data_errors(file, "the file could not be read", "check it"),
             fitdecode.FitReader(str(file), **lenient) as messages,
         ):
             for message in messages:
@@ -57,23 +56,23 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
                 names = ("position_lat", "position_long", "timestamp")
                 lat, lon, time = (message.get_value(name, fallback=None) for name in names)
                 if not isinstance(lat, int) or not isinstance(lon, int):
-                    intake.leave_out(file, row, "a record without a position", unit="record")
+                    intake.skip(file, row, "a record without a position", unit="record")
                     continue
                 seconds = time.timestamp() if isinstance(time, datetime) else time
                 yield Position(row, None, file.stem, seconds, lat * DEGREES, lon * DEGREES)
-    except (fitdecode.FitError, *_OF_DECODING) as error:
+    except (fitdecode.FitError, *_DECODING_ERRORS) as error:
         if isinstance(error, DataError):
             raise
-        intake.break_off(
+        intake.stop_at_damage(
             DataError(
                 f"the FIT file is damaged ({str(error)[:80] or type(error).__name__})",
                 place=Place(str(file), row, "after record"),
                 remedy="copy the file from the device again",
             ),
-            something_before=row > 0,
+            found_before=row > 0,
         )
     if not row and kinds and not set(kinds) & set(_KINDS):
-        raise DataError(f"a FIT file of type {kinds[0]}, which is no recording", remedy="give an activity")
+        raise DataError(f"a FIT file of type {kinds[0]}, which is not a recording", remedy="give an activity")
     if not row:
         raise DataError("no records in it", remedy="give an activity that was recorded outdoors")
 
@@ -84,3 +83,6 @@ def _decoder() -> Any:
     except ImportError as error:
         remedy = "pip install 'astray[fit]', or export the file as GPX"
         raise DataError("FIT files need fitdecode, which is not installed", remedy=remedy) from error
+
+
+READER = position_reader(positions, "record", lambda sample: is_fit(sample.head), (".fit",), in_utc=True)

@@ -1,8 +1,7 @@
 """GeoLife GPS Trajectories: a folder per person, a ``.plt`` file per trajectory.
 
-A ``.plt`` file has six header lines and then ``lat,lon,0,altitude,days,date,time`` (GMT) to the line. The
-files are small and many, so some megabytes of them at a time are put one after the other and parsed at
-once.
+A ``.plt`` file has six header lines, then lines of ``lat,lon,0,altitude,days,date,time`` (GMT). The files are many and
+small, so the reader joins some megabytes of them and parses these at once.
 """
 
 from __future__ import annotations
@@ -25,14 +24,16 @@ from astray.core.fixes import Fault, place_faults
 from astray.core.grouping import sort_by_time
 from astray.core.times import POLARS_ERRORS
 from astray.core.trajectories import Trajectories
-from astray.readers import cache as caching
-from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing
+from astray.readers import geolife_cache
+from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors
+from astray.readers.reader import InputFile, Reader, Request
+from astray.readers.trip_building import build_trips
 
 HEADER_LINES = 6
 FIRST_YEAR = 1_167_609_600  # 2007-01-01: GeoLife was collected from April 2007 on
 WORKERS = 2
 GROUP_BYTES = 16 << 20
-_VERSION = 2  # of what is kept in a cache; raise it when the parsed values would differ
+_VERSION = 2  # of the cache; raise it if the parsed values change
 
 _COLUMNS = ("lat", "lon", "zero", "altitude", "days", "date", "clock", "more")
 _SCHEMA = {name: pl.Float64 if name in ("lat", "lon") else pl.String for name in _COLUMNS}
@@ -51,7 +52,7 @@ class _Plt:
 
 @dataclass(frozen=True)
 class _Parsed:
-    """The rows of some files, one after the other, and what is wrong with some of them."""
+    """The rows of some files, one after the other, and their faults."""
 
     files: Sequence[_Plt]
     broken: dict[int, DataError]
@@ -60,6 +61,14 @@ class _Parsed:
     lat: NDArray[np.float64]
     lon: NDArray[np.float64]
     faults: Sequence[Fault]
+
+
+@dataclass(frozen=True)
+class GeolifeOptions:
+    """How GeoLife is read; see :func:`read_geolife`."""
+
+    users: str | int | Iterable[str | int] | None = None
+    cache: FilePath | None = None
 
 
 def read_geolife(
@@ -71,41 +80,51 @@ def read_geolife(
     report: Report | None = None,
     progress: Progress | None = None,
 ) -> Trajectories:
-    """Read a GeoLife folder (its ``Data``, one person's folder, or one ``.plt`` file).
+    """Reads a GeoLife folder (its ``Data``, one person's folder, or one ``.plt`` file).
 
-    Agents are the persons' folders, trajectories the files' names. Altitudes are not kept.
+    The names of the persons' folders are the agents, the names of the files the trajectories. Altitudes are dropped.
 
     Parameters
     ----------
     users
         Only these persons: ``["000", "128"]``, ``[0, 128]`` or ``"128"``.
     cache
-        A Parquet file to keep the result in. It is used as long as names, sizes and times of the source files
-        are what they were, and written anew otherwise; what was left out is kept with it and said again.
+        A Parquet file that stores the result. It is used as long as the names, sizes and times of the source files do
+        not change, and written again otherwise; it includes the report of what was skipped.
     """
     with Intake(skip_bad, report) as intake:
-        chosen = [users] if isinstance(users, (str, int)) else users
-        files = _listed(Path(path), None if chosen is None else [_user(user) for user in chosen])
-        if cache is None:
-            return _parsed(files, intake, progress)
-        target = Path(cache)
-        caching.refuse_unusable(target)
-        key = _key(files, skip_bad)
-        trips = caching.load(target, key, intake)
-        if trips is None:
-            # What this reading says is kept with it, apart from what the report may hold of earlier ones.
-            fresh = Intake(skip_bad, Report())
-            trips = _parsed(files, fresh, progress)
-            caching.save(target, key, trips, fresh)
-            intake.report.update(fresh.report.to_dict())
-        elif progress is not None:
-            total = sum(file.size for file in files)
-            progress(total, total)
-        return trips
+        return _read_folder(Path(path), Request(GeolifeOptions(users, cache), intake, progress))
+
+
+def _read_folder(path: Path, request: Request) -> Trajectories:
+    (users, cache), intake, progress = (request.options.users, request.options.cache), request.intake, request.progress
+    chosen = [users] if isinstance(users, (str, int)) else users
+    files = _list_files(path, None if chosen is None else [_user(user) for user in chosen])
+    if cache is None:
+        return _parse_files(files, intake, progress)
+    target = Path(cache)
+    geolife_cache.refuse_folder(target)
+    key = _key(files, intake.skip_bad)
+    trips = geolife_cache.load(target, key, intake)
+    if trips is None:
+        # The cache stores the report of this reading, without what the report may hold of earlier ones.
+        fresh = Intake(intake.skip_bad, Report())
+        trips = _parse_files(files, fresh, progress)
+        geolife_cache.save(target, key, trips, fresh)
+        intake.report.update(fresh.report.to_dict())
+    elif progress is not None:
+        total = sum(file.size for file in files)
+        progress(total, total)
+    return trips
+
+
+def _read(files: Sequence[InputFile], request: Request) -> Trajectories:
+    people = Trajectories.concat(_read_folder(file.path, request) for file in files)
+    return build_trips(people._grouped(), request.trips, request.intake)
 
 
 def is_geolife(path: Path) -> bool:
-    """Whether a folder or file looks like GeoLife."""
+    """Returns True for a folder with GeoLife's layout, and for a ``.plt`` file."""
     if path.is_file():
         return path.suffix.lower() == ".plt"
     return any(True for _ in _folders(path))
@@ -116,7 +135,7 @@ def _user(name: str | int) -> str:
 
 
 def _folders(path: Path) -> Iterator[tuple[str, Path]]:
-    """The persons' names and the folders with their ``.plt`` files."""
+    """Yields the persons' names and the folders with their ``.plt`` files."""
     if path.name == "Trajectory" or any(path.glob("*.plt")):
         yield (path.resolve().parent.name if path.name == "Trajectory" else path.resolve().name), path
     elif (path / "Trajectory").is_dir():
@@ -128,8 +147,8 @@ def _folders(path: Path) -> Iterator[tuple[str, Path]]:
                 yield person.name, person / "Trajectory"
 
 
-def _listed(path: Path, users: list[str] | None) -> list[_Plt]:
-    with refusing(path, "the folder could not be listed", "check it"):
+def _list_files(path: Path, users: list[str] | None) -> list[_Plt]:
+    with raising_data_errors(path, "the folder could not be listed", "check it"):
         if not path.is_dir():
             parent = path.resolve().parent
             agent = parent.parent.name if parent.name == "Trajectory" else parent.name
@@ -155,19 +174,19 @@ def _listed(path: Path, users: list[str] | None) -> list[_Plt]:
 
 
 def _key(files: Sequence[_Plt], skip_bad: bool) -> str:
-    """A fingerprint of what would be parsed and how."""
+    """Returns a fingerprint of the files and of how they are parsed."""
     content = [[file.agent, file.path.name, file.size, file.modified] for file in files]
     return hashlib.sha256(json.dumps([_VERSION, skip_bad, content]).encode()).hexdigest()
 
 
-def _parsed(files: Sequence[_Plt], intake: Intake, progress: Progress | None) -> Trajectories:
+def _parse_files(files: Sequence[_Plt], intake: Intake, progress: Progress | None) -> Trajectories:
     groups = _groups(files)
     total, done = sum(file.size for file in files), 0
     columns: dict[str, list[NDArray[np.float64]]] = {"time": [], "lat": [], "lon": []}
     kept: list[_Plt] = []
     lengths: list[NDArray[np.int64]] = []
     for parsed in _in_parallel(groups):
-        good, counts = _sifted(parsed, intake)
+        good, counts = _good_rows(parsed, intake)
         for name, values in (("time", parsed.time), ("lat", parsed.lat), ("lon", parsed.lon)):
             columns[name].append(values if good is None else values[good])
         kept += [file for file, count in zip(parsed.files, counts.tolist(), strict=True) if count]
@@ -176,16 +195,16 @@ def _parsed(files: Sequence[_Plt], intake: Intake, progress: Progress | None) ->
         if progress is not None:
             progress(done, total)
     if not kept:
-        raise intake.nothing(files[0].path, "fix")
+        raise intake.nothing_usable(files[0].path, "fix")
     offsets = np.r_[0, np.cumsum(np.concatenate(lengths))]
-    # One column at a time, each freed as it is joined: the peak is the result and a third.
+    # One column at a time, each freed as it is joined: the peak is 4/3 of the result.
     arrays = {name: np.concatenate(columns.pop(name)) for name in ("time", "lat", "lon")}
     sort_by_time(arrays, offsets)
     for i in np.flatnonzero(arrays["time"][offsets[:-1]] < FIRST_YEAR).tolist():
         intake.report.assume(
             kept[i].path,
-            "dated before GeoLife began, so the logger's clock had been reset; the trajectory is kept, its hours "
-            "mean nothing",
+            "dated before GeoLife began, so the logger's clock had been reset; the trajectory is kept, but its times "
+            "are wrong",
         )
     return Trajectories(arrays, offsets, [file.agent for file in kept], [file.path.stem for file in kept])
 
@@ -203,7 +222,7 @@ def _groups(files: Sequence[_Plt]) -> list[list[_Plt]]:
 
 
 def _in_parallel(groups: list[list[_Plt]]) -> Iterator[_Parsed]:
-    """Parse groups on a few threads, in order, never far ahead of the taker, and stop when that stops."""
+    """Parses groups on a few threads, in order, never far ahead of the consumer, and stops when the consumer stops."""
     pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="geolife")
     waiting: deque[Future[_Parsed]] = deque()
     try:
@@ -218,7 +237,7 @@ def _in_parallel(groups: list[list[_Plt]]) -> Iterator[_Parsed]:
 
 
 def _parse(files: Sequence[_Plt]) -> _Parsed:
-    """Read and parse some files at once."""
+    """Reads and parses some files at once."""
     broken: dict[int, DataError] = {}
     bodies: list[bytes] = []
     lengths = np.zeros(len(files), np.int64)
@@ -231,12 +250,12 @@ def _parse(files: Sequence[_Plt]) -> _Parsed:
             lengths[i] = bodies[-1].count(b"\n")
     frame = _table(bodies)
     if frame is None or frame.height != lengths.sum():
-        # Some file is no text, or its rows are not its lines; one file at a time finds it.
+        # A file is not text, or has rows that are not lines; parse one file at a time to find it.
         if len(files) > 1:
             return _joined(files, [_parse([file]) for file in files])
         broken[0] = DataError("the file is not text", place=Place(str(files[0].path)), remedy="fetch it again")
         frame, lengths = pl.DataFrame(schema=_SCHEMA), np.zeros(1, np.int64)
-    # A number cut short is still a number, so the length of the text decides whether date and time are whole.
+    # A truncated number is still a number, so the length of the text shows whether date and time are whole.
     whole = (frame["date"].str.len_bytes() == 10) & (frame["clock"].str.len_bytes() == 8) & frame["more"].is_null()
     stamps = (frame["date"] + " " + frame["clock"]).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="ms")
     time = stamps.dt.epoch("s").cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -248,7 +267,7 @@ def _parse(files: Sequence[_Plt]) -> _Parsed:
 
 
 def _table(bodies: Sequence[bytes]) -> pl.DataFrame | None:
-    """All lines as one table, or None if they cannot be parsed together."""
+    """Returns all lines as one table, or None if polars cannot parse them together."""
     try:
         return pl.read_csv(
             b"".join([",".join(_COLUMNS).encode() + b"\n", *bodies]),
@@ -279,8 +298,8 @@ def _joined(files: Sequence[_Plt], parts: Sequence[_Parsed]) -> _Parsed:
 
 
 def _body(path: Path) -> bytes:
-    """The lines after the header, each with its end."""
-    with refusing(path, "the file could not be read", "check it"), open(path, "rb") as file:
+    """Returns the lines after the header, each with its line end."""
+    with raising_data_errors(path, "the file could not be read", "check it"), open(path, "rb") as file:
         content = file.read()
     if not content.strip():
         reason = f"the file is empty ({len(content)} bytes)"
@@ -300,10 +319,10 @@ def _body(path: Path) -> bytes:
     return body + b"\n"
 
 
-def _sifted(parsed: _Parsed, intake: Intake) -> tuple[NDArray[np.bool_] | None, NDArray[np.int64]]:
-    """Which rows are good (None: all), and how many of each file; the others are refused or left out."""
+def _good_rows(parsed: _Parsed, intake: Intake) -> tuple[NDArray[np.bool_] | None, NDArray[np.int64]]:
+    """Returns a mask of the good rows (None: all are good) and their number in each file."""
     for i, error in parsed.broken.items():
-        with intake.sparing_the_rest(parsed.files[i].path, of=2):
+        with intake.skipping_bad_file(parsed.files[i].path, n_files=2):
             raise error
     counts = parsed.lengths.copy()
     bad = np.logical_or.reduce([fault.rows for fault in parsed.faults])
@@ -317,6 +336,14 @@ def _sifted(parsed: _Parsed, intake: Intake) -> tuple[NDArray[np.bool_] | None, 
             Fault(f.rows[here], f.reason, f.remedy, None if f.values is None else f.values[here]) for f in parsed.faults
         ]
         lines = np.arange(parsed.lengths[i]) + HEADER_LINES + 1
-        good[here] = intake.sift(parsed.files[i].path, lines, faults)
+        good[here] = intake.good_rows(parsed.files[i].path, lines, faults)
         counts[i] = good[here].sum()
     return good, counts
+
+
+READER = Reader(
+    recognises=lambda sample: sample.name.suffix.lower() == ".plt",
+    read=_read,
+    options=GeolifeOptions,
+    claims=is_geolife,
+)

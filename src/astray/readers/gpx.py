@@ -1,6 +1,6 @@
-"""GPX 1.0 and 1.1 (topografix.com/GPX/1/1/gpx.xsd): one trajectory a track, its segments joined.
+"""GPX 1.0 and 1.1 (topografix.com/GPX/1/1/gpx.xsd): each track is a trajectory, with its segments joined.
 
-Segments mark where reception was lost; a track is a trip all the same, unless trips are to be cut.
+Segments mark where reception was lost; the track is still one trip, unless trips are to be cut.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from astray.core.errors import DataError
-from astray.readers.markup import Document, Point
-from astray.readers.positions import Position, of_tracks
-from astray.readers.refusals import Intake, Progress
+from astray.readers.position_files import Position, position_reader, positions_of_tracks
+from astray.readers.read_report import Intake, Progress
+from astray.readers.xml_tracks import Point, TrackDocument
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The track points of a file; a trajectory is named as its file, with a number behind if that holds several."""
+    """Yields the track points of a file; a trajectory has the name of its file, numbered if there are several."""
     document = _Gpx(file)
-    document.walk(intake)
+    document.parse(intake)
     tracks = [track for track in document.tracks if track]
     if not tracks:
         raise DataError("no track points (<trkpt>)", remedy="routes and waypoints are not read, record a track")
     if all(point.time is None for track in tracks for point in track):
         remedy = "export the track with times (a route drawn on a map has none)"
         raise DataError("the track points have no <time>", remedy=remedy)
-    return of_tracks(file, tracks)
+    return positions_of_tracks(file, tracks)
 
 
-class _Gpx(Document):
+class _Gpx(TrackDocument):
     root = "gpx"
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -39,3 +39,7 @@ class _Gpx(Document):
     def end(self, name: str, text: str) -> None:
         if name == "time" and self.path[-1:] == ["trkpt"] and self.tracks and self.tracks[-1]:
             self.tracks[-1][-1].time = text
+
+
+# Unknown XML is taken for GPX, whose reader names the element that it expected.
+READER = position_reader(positions, "line", lambda sample: sample.xml_root in ("gpx", ""), (".gpx",))

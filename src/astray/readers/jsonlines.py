@@ -1,7 +1,7 @@
-"""JSON lines: one fix a line, as the live feed takes them, or a list of fixes; also those of OwnTracks and Traccar.
+"""JSON lines: one fix per line, as the live feed takes them, or a list of fixes; also those of OwnTracks and Traccar.
 
-Before the JSON of a line may stand what OwnTracks' Recorder puts into its store (``rec/ana/phone/2024-05.rec``: the
-time and the kind of message), or the topic, as ``mosquitto_sub -v`` writes it.
+A line may begin with what OwnTracks' Recorder writes into its store (``rec/ana/phone/2024-05.rec``: the time and the
+kind of message), or with the topic, as ``mosquitto_sub -v`` writes it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from astray.core.errors import DataError
-from astray.core.fixes import label, parts
-from astray.readers import geojson, jsontext
-from astray.readers.columns import marked_bad
-from astray.readers.line_blocks import blocks_of_lines, decoded, opening
-from astray.readers.positions import Position
-from astray.readers.refusals import Intake, Progress
+from astray.core.fixes import no_location, optional_label, split_fix
+from astray.readers import geojson
+from astray.readers.column_roles import marked_bad
+from astray.readers.json_files import iter_list
+from astray.readers.position_files import Position, position_reader
+from astray.readers.read_report import Intake, Progress
+from astray.readers.text_files import decoded, first_bytes, numbered_lines
 
 SUFFIXES = (".jsonl", ".ndjson", ".geojsonl", ".rec")
 STORE = ".rec"
@@ -29,78 +30,71 @@ _BEFORE = re.compile(r"(?:[0-9-]{10}T[0-9:.]+Z\s+[^{\n]*|(?P<topic>[^\s{\"',;]+/
 
 
 def is_jsonlines(path: Path, text: str) -> bool:
-    """Whether the beginning of a file is a list, or its first line is an object by itself, and not GeoJSON."""
+    """Returns True if the text begins as a list, or if its first line is a whole object and not GeoJSON."""
     if path.suffix.lower() in SUFFIXES or _LIST.match(text) or _BEFORE.match(text):
-        return True
+        return bool(text)
     first, end, more = text.partition("\n")
     try:
-        said = json.loads(first)
+        entry = json.loads(first)
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and ("_type" in said or bool(more.strip()) or (bool(end) and "type" not in said))
+    return isinstance(entry, dict) and ("_type" in entry or bool(more.strip()) or (bool(end) and "type" not in entry))
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The fixes of JSON lines: ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
+    """Yields the fixes of JSON lines: ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
 
-    The names that tables use are understood. Of OwnTracks the messages of ``_type`` location are read: ``tst`` is the
-    time, and the agent is what the ``topic`` says (``owntracks/ana/phone`` is ana/phone), else the ``tid``; other
-    messages are left out and counted, and encrypted ones are refused. So are positions that Traccar marks as not valid.
+    The reader knows the names that tables use. Of OwnTracks it reads the messages of ``_type`` location: ``tst`` is the
+    time, and the agent comes from the ``topic`` (``owntracks/ana/phone`` is ana/phone), else from the ``tid``; it skips
+    other messages, and positions that Traccar marks as not valid. An encrypted message is an error.
     """
-    is_list = _LIST.match(decoded(file, opening(file), None).lstrip("\ufeff")) is not None
+    is_list = _LIST.match(decoded(file, first_bytes(file), None).lstrip("\ufeff")) is not None
     unit = "entry" if is_list else "line"
-    found = enumerate(jsontext.entries(file, _LIST), start=1) if is_list else _lines(file, intake, progress)
-    for row, said in found:
+    lines = ((row, line) for row, line in numbered_lines(file, intake, progress) if line.strip())
+    for row, written in enumerate(iter_list(file, _LIST), start=1) if is_list else lines:
         try:
-            said = _object(_with_topic(file, said))
-            if said.get("_type", "location") != "location":
-                intake.leave_out(file, row, f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
-            elif reason := marked_bad(said):
-                intake.leave_out(file, row, reason, unit=unit)
-            elif said.get("type") in _GEOJSON or isinstance(said.get("locations"), list):  # or what Overland sends
-                for feature in geojson.features(said):
+            entry = _object(_with_topic(file, written))
+            if reason := no_location(entry):
+                intake.skip(file, row, reason)
+            elif reason := marked_bad(entry):
+                intake.skip(file, row, reason, unit=unit)
+            elif entry.get("type") in _GEOJSON or isinstance(entry.get("locations"), list):  # Overland sends the latter
+                for feature in geojson.features(entry):
                     yield from geojson.fixes(feature, row, f"{file.stem}-{row}")
             else:
-                yield _position(said, row)
+                yield _position(entry, row)
         except DataError as error:
             intake.refuse(file, row, error.reason, error.remedy, unit=unit)
 
 
-def _lines(file: Path, intake: Intake, progress: Progress | None) -> Iterator[tuple[int, str]]:
-    row = 0
-    for block in blocks_of_lines(file, intake, progress=progress):
-        for text in block.decode("utf-8").removeprefix("\ufeff").splitlines():
-            row += 1
-            if text.strip():
-                yield row, text
-
-
-def _with_topic(file: Path, said: Any) -> Any:
-    """A line; with the topic, that is whose message it is, where that stands before it or in the path of the store."""
-    before = _BEFORE.match(said) if isinstance(said, str) else None
+def _with_topic(file: Path, written: Any) -> Any:
+    """Returns a line, with the topic (it names the sender) if that precedes the JSON or is in the store's path."""
+    before = _BEFORE.match(written) if isinstance(written, str) else None
     if before is None:
-        return said
-    said = _object(said[before.end() :])
+        return written
+    entry = _object(written[before.end() :])
     user, device = file.resolve().parts[-3:-1] if file.suffix == STORE else ("", "")
     topic = before["topic"] or f"owntracks/{user}/{device}"
-    return {"topic": topic, **said} if before["topic"] or user else said
+    return {"topic": topic, **entry} if before["topic"] or user else entry
 
 
-def _object(said: Any) -> dict[str, Any]:
-    if isinstance(said, str):
+def _object(written: Any) -> dict[str, Any]:
+    if isinstance(written, str):
         try:
-            said = json.loads(said)
+            written = json.loads(written)
         except (ValueError, RecursionError) as error:
             raise DataError(f"not JSON ({str(error)[:80]})", remedy="write the line again") from error
-    if not isinstance(said, dict):
+    if not isinstance(written, dict):
         raise DataError("not a JSON object", remedy='write a fix as {"time": 0, "lat": 45, "lon": 7}')
-    if said.get("_type") == "encrypted":
+    if written.get("_type") == "encrypted":
         raise DataError("an encrypted message of OwnTracks", remedy="decrypt it first")
-    return said
+    return written
 
 
-def _position(said: Mapping[str, Any], row: int) -> Position:
-    found, _ = parts(said)
-    agent = None if found.get("agent") in (None, "") else label("agent", found["agent"])
-    trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
-    return Position(row, agent, trip, found.get("time"), found.get("lat"), found.get("lon"))
+def _position(entry: Mapping[str, Any], row: int) -> Position:
+    fix = split_fix(entry)
+    agent, trip = optional_label("agent", fix.agent), optional_label("trajectory", fix.trajectory)
+    return Position(row, agent or None, trip, fix.time, fix.lat, fix.lon)
+
+
+READER = position_reader(positions, "line", lambda sample: is_jsonlines(sample.name, sample.text), SUFFIXES)

@@ -1,6 +1,6 @@
-"""KML: tracks with times (gx:Track, or Track of KML 2.3), and placemarks that are points with a time stamp.
+"""KML: tracks with times (gx:Track, or Track in KML 2.3), and placemarks that are points with a time stamp.
 
-The schemas are those of the Open Geospatial Consortium (KML 2.2 and 2.3) and Google's extension ``gx``.
+The schemas are KML 2.2 and 2.3 of the Open Geospatial Consortium, and Google's extension ``gx``.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from astray.core.errors import DataError
-from astray.readers.markup import Document
-from astray.readers.positions import Position, track_names
-from astray.readers.refusals import Intake, Progress
+from astray.readers.position_files import Position, position_reader, track_names
+from astray.readers.read_report import Intake, Progress
+from astray.readers.xml_tracks import TrackDocument
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The fixes of a file: a placemark with tracks is a trajectory; points with time stamps are cut into trips.
+    """Yields the fixes of a file: a placemark with tracks is a trajectory; points with time stamps are cut into trips.
 
-    Lines and areas, which have no time for each vertex, are left out and counted.
+    The reader skips and counts lines and areas, which have no time for each vertex.
     """
     document = _Kml(file)
-    document.walk(intake)
+    document.parse(intake)
     for mark in document.marks:
         if mark.drawn:
             reason = f"a {mark.drawn} without a time for each vertex"
-            intake.leave_out(file, mark.line, reason, unit="line")
+            intake.skip(file, mark.line, reason, unit="line")
     tracks = [mark for mark in document.marks if mark.coords]
     points = [mark for mark in document.marks if mark.point is not None and not mark.coords]
     if not tracks and not any(mark.stamp for mark in points):
@@ -37,34 +37,34 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
             intake.refuse(file, mark.line, reason, remedy, unit="line")
             continue
         for when, (line, coord) in zip(mark.whens, mark.coords, strict=True):
-            # An empty coordinate is where the receiver had none at that time.
+            # A coordinate is empty if the receiver had no position at that time.
             if coord:
                 yield Position(line, None, name, when, *_degrees(coord))
     for mark in points:
         if mark.stamp is None:
-            intake.leave_out(file, mark.line, "a point without a time", unit="line")
+            intake.skip(file, mark.line, "a point without a time", unit="line")
             continue
         yield Position(mark.line, None, "", mark.stamp, *_degrees((mark.point or "").replace(",", " ").split()))
 
 
 def _degrees(parts: list[str]) -> tuple[str | None, str | None]:
-    """Latitude and longitude, which stand in the other order."""
+    """Returns latitude and longitude; KML writes longitude first."""
     return (parts[1], parts[0]) if len(parts) >= 2 else (None, None)
 
 
 @dataclass
 class _Mark:
-    """What one placemark holds."""
+    """The contents of one placemark."""
 
     line: int
     whens: list[str] = field(default_factory=list)
     coords: list[tuple[int, list[str]]] = field(default_factory=list)
     stamp: str | None = None
     point: str | None = None
-    drawn: str = ""  # a geometry that is not read
+    drawn: str = ""  # a geometry without times
 
 
-class _Kml(Document):
+class _Kml(TrackDocument):
     root = "kml"
 
     def __init__(self, file: Path) -> None:
@@ -94,3 +94,6 @@ class _Kml(Document):
                 mark.stamp = text
             case "coordinates" if around == "point":
                 mark.point = text
+
+
+READER = position_reader(positions, "line", lambda sample: sample.xml_root == "kml", (".kml",))

@@ -1,6 +1,6 @@
-"""NMEA 0183, as receivers write it: positions with their date (RMC), and positions of the same second (GGA) between.
+"""NMEA 0183, as receivers write it: positions with a date (RMC), and positions with a time of day only (GGA).
 
-Field order as in the standard: ``$--RMC,hhmmss.ss,A,ddmm.mm,N,dddmm.mm,E,knots,course,ddmmyy,...*hh`` and
+The fields, as in the standard: ``$--RMC,hhmmss.ss,A,ddmm.mm,N,dddmm.mm,E,knots,course,ddmmyy,...*hh`` and
 ``$--GGA,hhmmss.ss,ddmm.mm,N,dddmm.mm,E,quality,...*hh``.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from astray.core.errors import DataError, Place
-from astray.readers.line_blocks import blocks_of_lines
-from astray.readers.positions import Position
-from astray.readers.refusals import Intake, Progress
+from astray.readers.position_files import Position, position_reader
+from astray.readers.read_report import Intake, Progress
+from astray.readers.text_files import numbered_lines
 
 _SENTENCE = re.compile(r"\$(?P<body>[A-Z]{2}(?P<kind>[A-Z]{3}),[^*$\r\n]*)(?:\*(?P<sum>[0-9A-Fa-f]{2}))?")
 _CLOCK = re.compile(r"([0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)")
@@ -26,16 +26,16 @@ HALF_A_DAY = timedelta(hours=12)
 
 
 def is_nmea(text: str) -> bool:
-    """Whether the beginning of a file is NMEA 0183: whole sentences stand in its first lines."""
+    """Returns True if the first lines of a file contain a whole NMEA 0183 sentence."""
     lines = text.splitlines()[:20]
     return any(_SENTENCE.search(line) or line.startswith("!AI") for line in lines)
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The fixes of a log, which are cut into trips; those that the receiver marks as void are left out and counted.
+    """Yields the fixes of a log, which are cut into trips; fixes that the receiver marks as void are skipped.
 
-    RMC alone has the date. A GGA counts where no RMC of its time stands in the log; its date is that of the RMC before
-    or behind it, whose time of day is nearer.
+    Only RMC has the date. A GGA counts if the log has no RMC of the same time; its date comes from the RMC before or
+    after it, whichever is nearer in time of day.
     """
     seen = list(_sentences(file, intake, progress))
     dated = [one.moment for one in seen if one.moment is not None]
@@ -54,18 +54,18 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
 class _Fix(NamedTuple):
     line: int
     clock: timedelta  # since midnight
-    moment: datetime | None  # where the sentence has a date
+    moment: datetime | None  # None if the sentence has no date
     lat: float
     lon: float
 
 
 def _dated(clock: timedelta, around: Sequence[datetime]) -> datetime:
-    """When a time of day was, between two moments."""
+    """Returns the moment of a time of day, given the dated moments around it."""
     return min(((_near(moment, clock), moment) for moment in around), key=lambda pair: abs(pair[0] - pair[1]))[0]
 
 
 def _near(moment: datetime, clock: timedelta) -> datetime:
-    """The time of day on the date that brings it nearest to a moment."""
+    """Returns the time of day on the date that is nearest to a moment."""
     found = moment.replace(hour=0, minute=0, second=0, microsecond=0) + clock
     if found - moment > HALF_A_DAY:
         return found - timedelta(days=1)
@@ -73,37 +73,34 @@ def _near(moment: datetime, clock: timedelta) -> datetime:
 
 
 def _sentences(file: Path, intake: Intake, progress: Progress | None) -> Iterator[_Fix]:
-    line = 0
-    for block in blocks_of_lines(file, intake, progress=progress):
-        for text in block.decode("utf-8").splitlines():
-            line += 1
-            if text.startswith("!AI"):
-                reason, remedy = "AIS messages (AIVDM)", "decode them to a table with mmsi, time, lat and lon first"
-                raise DataError(reason, place=Place(str(file), line, "line"), remedy=remedy)
-            found = _SENTENCE.search(text)
-            if found is None or found["kind"] not in ("RMC", "GGA"):
-                continue
-            try:
-                _check_sum(found)
-                fields = found["body"].split(",")
-                fix = _rmc(line, fields) if found["kind"] == "RMC" else _gga(line, fields)
-            except DataError as error:
-                intake.refuse(file, line, error.reason, error.remedy, unit="line")
-                continue
-            if fix is None:
-                intake.leave_out(file, line, "the receiver had no fix (void)", unit="line")
-            else:
-                yield fix
+    for line, text in numbered_lines(file, intake, progress):
+        if text.startswith("!AI"):
+            reason, remedy = "AIS messages (AIVDM)", "decode them to a table with mmsi, time, lat and lon first"
+            raise DataError(reason, place=Place(str(file), line, "line"), remedy=remedy)
+        found = _SENTENCE.search(text)
+        if found is None or found["kind"] not in ("RMC", "GGA"):
+            continue
+        try:
+            _check_sum(found)
+            fields = found["body"].split(",")
+            fix = _rmc(line, fields) if found["kind"] == "RMC" else _gga(line, fields)
+        except DataError as error:
+            intake.refuse(file, line, error.reason, error.remedy, unit="line")
+            continue
+        if fix is None:
+            intake.skip(file, line, "the receiver had no fix (void)", unit="line")
+        else:
+            yield fix
 
 
 def _check_sum(sentence: re.Match[str]) -> None:
     if sentence["sum"] is not None and reduce(xor, sentence["body"].encode()) != int(sentence["sum"], 16):
-        raise DataError("the checksum is wrong", remedy="delete the line, which was damaged on its way")
+        raise DataError("the checksum is wrong", remedy="delete the line, which is damaged")
 
 
 def _rmc(line: int, fields: Sequence[str]) -> _Fix | None:
     if len(fields) < 10:
-        raise DataError("an RMC sentence that is cut off", remedy="delete the line")
+        raise DataError("a truncated RMC sentence", remedy="delete the line")
     if fields[2] != "A":
         return None
     clock = _time_of_day(fields[1])
@@ -112,13 +109,13 @@ def _rmc(line: int, fields: Sequence[str]) -> _Fix | None:
         day, month, year = (int(fields[9][i : i + 2]) for i in (0, 2, 4))
         date = datetime(year + (1900 if year >= 80 else 2000), month, day, tzinfo=UTC)
     except ValueError as error:
-        raise DataError(f"a date that is none ({fields[9][:20]})", remedy="correct the line") from error
+        raise DataError(f"an invalid date ({fields[9][:20]})", remedy="correct the line") from error
     return _Fix(line, clock, date + clock, _angle(fields[3], fields[4]), _angle(fields[5], fields[6]))
 
 
 def _gga(line: int, fields: Sequence[str]) -> _Fix | None:
     if len(fields) < 7:
-        raise DataError("a GGA sentence that is cut off", remedy="delete the line")
+        raise DataError("a truncated GGA sentence", remedy="delete the line")
     if fields[6] in ("0", ""):
         return None
     return _Fix(line, _time_of_day(fields[1]), None, _angle(fields[2], fields[3]), _angle(fields[4], fields[5]))
@@ -127,18 +124,21 @@ def _gga(line: int, fields: Sequence[str]) -> _Fix | None:
 def _time_of_day(text: str) -> timedelta:
     found = _CLOCK.fullmatch(text)
     if found is None:
-        raise DataError(f"a time that is none ({text[:20]})", remedy="correct the line")
+        raise DataError(f"an invalid time ({text[:20]})", remedy="correct the line")
     return timedelta(hours=int(found[1]), minutes=int(found[2]), seconds=float(found[3]))
 
 
 def _angle(text: str, side: str) -> float:
-    """Degrees of ddmm.mm and N, S, E or W.
+    """Returns the degrees of ddmm.mm and N, S, E or W.
 
     >>> round(_angle("4807.038", "N"), 4), round(_angle("00833.914", "W"), 4)
     (48.1173, -8.5652)
     """
     found = _ANGLE.fullmatch(text)
     if found is None or side not in ("N", "S", "E", "W"):
-        raise DataError(f"a position that is none ({text[:20]} {side[:2]})", remedy="correct the line")
+        raise DataError(f"an invalid position ({text[:20]} {side[:2]})", remedy="correct the line")
     degrees = int(found[1]) + float(found[2]) / 60.0
     return -degrees if side in "SW" else degrees
+
+
+READER = position_reader(positions, "line", lambda sample: is_nmea(sample.text), (".nmea", ".nma"), in_utc=True)

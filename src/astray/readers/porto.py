@@ -1,4 +1,4 @@
-"""Porto taxi trips (ECML/PKDD 2015): one trip a row, its route a JSON text of [lon, lat] every 15 seconds."""
+"""Porto taxi trips (ECML/PKDD 2015): a trip per row, its route a JSON list of [lon, lat] every 15 seconds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from astray.core.errors import DataError, Place
 from astray.core.fixes import Fault, place_faults, plain, without_null_words
 from astray.core.times import POLARS_ERRORS
 from astray.core.trajectories import Trajectories
-from astray.readers import columnar, delimited
-from astray.readers.refusals import FilePath, Intake, Progress, Report, share_of
+from astray.readers.column_roles import is_porto
+from astray.readers.read_report import FilePath, Intake, Progress, Report, share_of
+from astray.readers.reader import InputFile, Reader, Request
+from astray.readers.table_blocks import Block
+from astray.readers.table_files import open_table
+from astray.readers.trip_building import build_trips
 
 SECONDS_BETWEEN_FIXES = 15.0
 CONTEXT = ("CALL_TYPE", "ORIGIN_CALL", "ORIGIN_STAND", "DAY_TYPE")
 NEEDED = ("TRIP_ID", "TAXI_ID", "TIMESTAMP", "POLYLINE")
-_ALL = (*NEEDED, "MISSING_DATA", *CONTEXT)
+BATCH = 20_000  # trips read at a time
+FIXES_PER_TRIP = 50  # about
 
 
 @dataclass(frozen=True)
@@ -31,20 +36,15 @@ class PortoOptions:
     Parameters
     ----------
     keep_missing
-        Keep trips marked ``MISSING_DATA``. Fixes are lacking somewhere in them, so the times after that place
-        are too early; by default such trips are left out and counted.
+        Keep trips marked ``MISSING_DATA``. Some of their fixes are missing, so later times are too early; by default
+        the reader skips and counts such trips.
     delimiter, encoding
-        Of text files; found by looking at the file.
+        For text files; by default found in the file.
     """
 
     keep_missing: bool = False
     delimiter: str | None = None
     encoding: str | None = None
-
-
-def is_porto(names: Sequence[str]) -> bool:
-    """Whether a table's columns are those of the Porto data."""
-    return {"TRIP_ID", "POLYLINE"} <= {plain(name).upper() for name in names}
 
 
 def read_porto(
@@ -55,17 +55,10 @@ def read_porto(
     progress: Progress | None = None,
     options: PortoOptions | None = None,
 ) -> Trajectories:
-    """Read whole Porto files, CSV or Parquet. See :func:`iter_porto`."""
-    files = [Path(p) for p in (path, *more)]
-    parts: list[Trajectories] = []
+    """Reads whole Porto files, CSV or Parquet. See :func:`iter_porto`."""
     with Intake(skip_bad, report) as intake:
-        for i, file in enumerate(files):
-            with intake.sparing_the_rest(file, of=len(files)):
-                share = share_of(progress, i, len(files))
-                parts += iter_porto(file, skip_bad=skip_bad, report=intake.report, progress=share, options=options)
-        if not parts:
-            raise intake.nothing(files[0], "trip")
-        return Trajectories.concat(parts)
+        files = [InputFile(Path(p)) for p in (path, *more)]
+        return _read(files, Request(options or PortoOptions(), intake, progress))
 
 
 def iter_porto(
@@ -77,43 +70,48 @@ def iter_porto(
     progress: Progress | None = None,
     options: PortoOptions | None = None,
 ) -> Iterator[Trajectories]:
-    """Read a Porto file, CSV or Parquet, at most ``batch`` trips at a time.
+    """Reads a Porto file, CSV or Parquet, at most ``batch`` trips at a time.
 
-    The agent is TAXI_ID, the trajectory TRIP_ID; CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND and DAY_TYPE are
-    context, empty text where they are null. Trips without a fix (``[]``) and trips marked MISSING_DATA are
-    left out and counted in the report; a column that is null throughout removes nothing. A TRIP_ID that a
-    spreadsheet turned into 1.37E+018 is restored: it is TIMESTAMP, 6 and TAXI_ID written one after the
-    other.
+    The agent is TAXI_ID, the trajectory TRIP_ID; CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND and DAY_TYPE are context, empty
+    text where they are null. The reader skips and counts trips without a fix (``[]``) and trips marked MISSING_DATA; a
+    column that is null throughout removes nothing. A TRIP_ID that a spreadsheet turned into 1.37E+018 is restored: it
+    is TIMESTAMP, 6 and TAXI_ID written one after the other.
     """
-    options = options or PortoOptions()
+    with Intake(skip_bad, report) as intake:
+        yield from _batches(InputFile(Path(path)), batch, Request(options or PortoOptions(), intake, progress))
+
+
+def _read(files: Sequence[InputFile], request: Request) -> Trajectories:
+    parts: list[Trajectories] = []
+    for i, file in enumerate(files):
+        with request.intake.skipping_bad_file(file.path, n_files=len(files)):
+            share = share_of(request.progress, i, len(files))
+            parts += _batches(file, BATCH, request._replace(progress=share))
+    if not parts:
+        raise request.intake.nothing_usable(files[0].path, "trip")
+    return build_trips(Trajectories.concat(parts)._grouped(), request.trips, request.intake)
+
+
+def _stream(file: InputFile, batch_rows: int, request: Request) -> Iterator[Trajectories]:
+    for trips in _batches(file, max(1, batch_rows // FIXES_PER_TRIP), request):
+        yield build_trips(trips._grouped(), request.trips, request.intake)
+
+
+def _batches(file: InputFile, batch: int, request: Request) -> Iterator[Trajectories]:
     if batch < 1:
         raise DataError(f"batch={batch} cannot be used", remedy="give at least 1")
-    file = Path(path)
-    n_trips = 0
-    with Intake(skip_bad, report) as intake:
-        for block in _blocks(file, batch, options, intake, progress):
-            for start in range(0, block.frame.height, batch):
-                here = slice(start, start + batch)
-                trips = _trips(file, delimited.Block(block.frame[here], block.rows[here]), options, intake)
-                if trips is not None:
-                    n_trips += len(trips)
-                    yield trips
-        if not n_trips:
-            raise intake.nothing(file, "trip")
-
-
-def _blocks(
-    file: Path, batch: int, options: PortoOptions, intake: Intake, progress: Progress | None
-) -> Iterator[delimited.Block]:
-    if columnar.columnar(file):
-        names = columnar.column_names(file)
-        return columnar.blocks(file, names, _positions(file, names), n_rows=batch, progress=progress)
-    dialect = delimited.sniff(file, _score, delimiter=options.delimiter, encoding=options.encoding)
-    return delimited.blocks(file, dialect, _positions(file, dialect.names), intake, progress=progress)
-
-
-def _score(names: Sequence[str]) -> int:
-    return len({plain(name).upper() for name in names} & set(_ALL))
+    path, options, intake, n_trips = file.path, request.options, request.intake, 0
+    table = file.table
+    if table is None or options.delimiter is not None or options.encoding is not None:
+        table = open_table(path, delimiter=options.delimiter, encoding=options.encoding)
+    wanted = _positions(path, table.names)
+    for block in table.blocks(wanted, intake, progress=request.progress, max_rows=batch):
+        trips = _trips(path, block, options, intake)
+        if trips is not None:
+            n_trips += len(trips)
+            yield trips
+    if not n_trips:
+        raise intake.nothing_usable(path, "trip")
 
 
 def _positions(file: Path, names: Sequence[str]) -> dict[str, int]:
@@ -122,26 +120,26 @@ def _positions(file: Path, names: Sequence[str]) -> dict[str, int]:
     if missing:
         remedy = f"Porto's columns are {', '.join(NEEDED)}, ..."
         raise DataError(f"the column {missing[0]} is missing", place=Place(str(file), 1), remedy=remedy)
-    return {name: have[name] for name in _ALL if name in have}
+    return {name: have[name] for name in (*NEEDED, "MISSING_DATA", *CONTEXT) if name in have}
 
 
-def _trips(file: Path, block: delimited.Block, options: PortoOptions, intake: Intake) -> Trajectories | None:
-    """The good trips of some rows, or None if there are none."""
-    frame, rows = block.frame, block.rows
+def _trips(file: Path, block: Block, options: PortoOptions, intake: Intake) -> Trajectories | None:
+    """Returns the good trips of some rows, or None if there are none."""
+    frame, rows = block
     text = {name: without_null_words(frame[name]) for name in frame.columns if name != "POLYLINE"}
     route = frame["POLYLINE"].cast(pl.String).str.strip_chars()
     if "MISSING_DATA" in text and not options.keep_missing:
-        lacking = text["MISSING_DATA"].str.to_lowercase().is_in(["true", "1"]).fill_null(False)
+        incomplete = text["MISSING_DATA"].str.to_lowercase().is_in(["true", "1"]).fill_null(False)
     else:
-        lacking = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True)
+        incomplete = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True)
     empty = route.is_in(["[]", "[[]]"]).fill_null(False)
     for mask, reason in (
-        (lacking, "MISSING_DATA: fixes are lacking in this trip"),
-        (empty & ~lacking, "a trip without fixes"),
+        (incomplete, "MISSING_DATA: fixes are missing in this trip"),
+        (empty & ~incomplete, "a trip without fixes"),
     ):
         for i in mask.arg_true().to_list():
-            intake.leave_out(file, int(rows[i]), reason)
-    left = ~(lacking | empty)
+            intake.skip(file, int(rows[i]), reason)
+    left = ~(incomplete | empty)
     if not left.all():
         text = {name: values.filter(left) for name, values in text.items()}
         route, rows = route.filter(left), rows[left.to_numpy()]
@@ -166,8 +164,8 @@ def _trips(file: Path, block: delimited.Block, options: PortoOptions, intake: In
     lon, lat, lengths, unreadable = parse_polylines(route)
     remedy = "restore the POLYLINE from the original file (spreadsheets cut long cells)"
     faults.append(Fault(unreadable, "POLYLINE is not a JSON list of [lon, lat]", remedy, route))
-    faults += [_of_trips(fault, lengths) for fault in place_faults(lat, lon)]
-    good = intake.sift(file, rows, faults)
+    faults += [_trips_with(fault, lengths) for fault in place_faults(lat, lon)]
+    good = intake.good_rows(file, rows, faults)
     if not good.any():
         return None
     if not good.all():
@@ -183,8 +181,8 @@ def _trips(file: Path, block: delimited.Block, options: PortoOptions, intake: In
     )
 
 
-def _of_trips(fault: Fault, lengths: NDArray[np.int64]) -> Fault:
-    """The same fault told of trips: those with a fix that has it."""
+def _trips_with(fault: Fault, lengths: NDArray[np.int64]) -> Fault:
+    """Returns the fault for whole trips: those with at least one faulty fix."""
     trip = np.repeat(np.arange(len(lengths)), lengths)
     bad = np.zeros(len(lengths), dtype=np.bool_)
     bad[trip[fault.rows]] = True
@@ -192,7 +190,7 @@ def _of_trips(fault: Fault, lengths: NDArray[np.int64]) -> Fault:
 
 
 def _restored_ids(file: Path, text: dict[str, pl.Series], intake: Intake) -> pl.Series:
-    """TRIP_IDs, with those that a spreadsheet wrote as powers of ten made again of TIMESTAMP and TAXI_ID."""
+    """Returns the TRIP_IDs; those that a spreadsheet wrote as powers of ten are rebuilt from TIMESTAMP and TAXI_ID."""
     trip = text["TRIP_ID"]
     mangled = trip.str.contains(r"^[0-9][.,]?[0-9]*[eE]\+?[0-9]+$").fill_null(False)
     if not mangled.any():
@@ -215,9 +213,9 @@ def _restored_ids(file: Path, text: dict[str, pl.Series], intake: Intake) -> pl.
 def parse_polylines(
     route: pl.Series,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Longitudes and latitudes of all routes, the number of fixes of each, and which could not be read.
+    """Returns the longitudes and latitudes of all routes, the number of fixes of each, and a mask of unreadable ones.
 
-    All routes become one two-column table, a fix a line, which is parsed at once. If one is not written as
+    All routes become one two-column table, a fix per line, which polars parses at once. If a route is not written as
     expected, each is parsed by itself.
 
     >>> routes = pl.Series(["[[-8.6,41.1],[-8.7,41.2]]", "[[-8.5, 41.0]", None])
@@ -263,7 +261,7 @@ def _parse_singly(
 
 
 def _fixes_of(text: str | None) -> NDArray[np.float64] | None:
-    """One route, or None if it is not a list of pairs of numbers."""
+    """Returns one route, or None if it is not a list of pairs of numbers."""
     try:
         pairs = json.loads(text or "")
     except (ValueError, RecursionError):
@@ -277,3 +275,12 @@ def _fixes_of(text: str | None) -> NDArray[np.float64] | None:
         return np.array(pairs, dtype=np.float64)
     except OverflowError:
         return None
+
+
+READER = Reader(
+    recognises=lambda sample: sample.table is not None and is_porto(sample.table.names),
+    read=_read,
+    stream=_stream,
+    options=PortoOptions,
+    is_table=True,
+)

@@ -1,16 +1,17 @@
-"""Tables of fixes (CSV and its cousins, Parquet, Arrow) whose columns go by many names."""
+"""Tables of fixes (CSV and the like, Parquet, Arrow, data frames) whose columns have many possible names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.core.dates import is_time_of_day, join_dates_and_times
 from astray.core.errors import Call, DataError, Option, Part, Place
 from astray.core.fixes import (
     as_labels,
@@ -25,41 +26,43 @@ from astray.core.grouping import KEYS, Grouped, run_starts
 from astray.core.text import harmless, number_of
 from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
-from astray.readers import columnar, delimited
-from astray.readers.assembling import Fixes, in_trips
-from astray.readers.columns import MARKS, Roles, is_false, like_ids, marks, position, recognised, resolve
-from astray.readers.datetimes import is_time_of_day, joined
-from astray.readers.refusals import FilePath, Intake, Progress, Report, refusing, share_of
+from astray.readers.column_roles import MARKS, Roles, is_false, like_ids, marks, position, resolve
+from astray.readers.frames import as_table
+from astray.readers.parquet import ARROW, PARQUET
+from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
+from astray.readers.reader import InputFile, Reader, Request
+from astray.readers.table_blocks import Block, FrameTable, Table
+from astray.readers.table_files import open_table
+from astray.readers.trip_building import FixCollector, build_trips
 
-AGAIN = 5
-"""So many rows, on average, have each value of a column that may tell agents apart."""
+ROWS_PER_AGENT = 5
+"""A column may distinguish agents only if each of its values occurs in at least this many rows on average."""
 
-TABLE = Path("the table")
-"""What a table in memory is called in messages."""
+FRAME = Path("the table")
+"""The name of a table in memory, for messages."""
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is to be read; everything has a default that looks at the file.
+    """How a table is read; every option has a default that depends on the file.
 
     Parameters
     ----------
     time, date, lat, lon, agent, trajectory
-        The column that plays the part; by default found by its name (``lng``, ``uid``, ``tst``,
-        ``trip_id``, ...). A column of dates counts where the one of times holds times of day. Without an
-        agent column the file's name is the agent; without a trajectory column the fixes of each agent are
-        cut into trips.
+        The name of the column; by default one of the usual names (``lng``, ``uid``, ``tst``, ``trip_id``, ...). The
+        date column counts if the time column holds times of day. Without an agent column, the file's name is the
+        agent; without a trajectory column, astray cuts the fixes of each agent into trips.
     one_agent
-        Whether, without an agent column, all fixes of a file are one agent's, though a column that is not used looks
-        as if it told several apart; otherwise that is refused.
+        Accept that all fixes belong to one agent although an unused column looks as if it distinguished several; by
+        default that is an error.
     context, columns
-        Further columns to keep: one value a trajectory (as text if the file is text), and one number a fix.
+        Further columns to keep: one value for each trajectory (text if the file is text), and one number for each fix.
     time_unit, time_zone, time_format, date_order
         See :class:`astray.core.times.Clock`.
     delimiter, encoding, names
-        Of text files only. ``names`` are the columns of a file without a header line.
+        For text files only. ``names`` are the columns of a file without a header line.
     zero_ok
-        Whether a fix at exactly (0, 0) is meant.
+        Accept fixes at exactly (0, 0).
     """
 
     time: str | None = None
@@ -82,7 +85,7 @@ class TableOptions:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Columns to keep beside the fixes: their name while reading to their name in the file."""
+        """Returns the further columns: their names while reading, mapped to their names in the file."""
         return {f"column {name}": name for name in self.columns} | {f"context {name}": name for name in self.context}
 
 
@@ -95,47 +98,26 @@ def read_table(
     trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Trajectories:
-    """Read tables of fixes, in any order of rows, into one set of trajectories; ``trips`` as for :func:`read`."""
-    options = options or TableOptions()
-    files = [Path(p) for p in (path, *more)]
-    found = _collected(options)
+    """Reads tables of fixes, with rows in any order, into one set of trajectories; ``trips`` as for :func:`read`."""
     with Intake(skip_bad, report) as intake:
-        for i, file in enumerate(files):
-            with intake.sparing_the_rest(file, of=len(files)):
-                for fixes, _ in _fixes(file, options, intake, share_of(progress, i, len(files))):
-                    found.add(fixes)
-        if not len(found):
-            raise intake.nothing(files[0], "fix")
-        with refusing(files[0], "its columns and those of the other files differ", "convert them to one type"):
-            _say_what_varies(str(files[0]), found, options, intake)
-            return in_trips(_grouped(found, options), trips, intake)
+        files = [InputFile(Path(p)) for p in (path, *more)]
+        return _read(files, Request(options or TableOptions(), intake, progress, trips))
 
 
 def read_frame(
-    table: pl.DataFrame,
+    table: Any,
     *,
     skip_bad: bool = False,
     report: Report | None = None,
     trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Trajectories:
-    """Read a table in memory as a file is read; its first row is row 0, and an agent that it does not name is empty."""
-    options = options or TableOptions()
-    names, rows = table.columns, np.arange(table.height)
+    """Reads a table in memory as if it were a file; its first row is row 0, and an unnamed agent is empty text."""
+    frame = as_table(table)
     with Intake(skip_bad, report) as intake:
-        parts = _good(
-            TABLE,
-            "",
-            names,
-            lambda wanted: iter([delimited.selected(delimited.Block(table, rows), names, wanted)]),
-            options,
-            intake,
-        )
-        found = _collected(options, *(fixes for fixes, _ in parts))
-        if not len(found):
-            raise intake.nothing(TABLE, "fix")
-        _say_what_varies(str(TABLE), found, options, intake)
-        return in_trips(_grouped(found, options), trips, intake)
+        request = Request(options or TableOptions(), intake, None, trips)
+        found = _collector(request.options, *(fixes for fixes, _ in _good_fixes(FRAME, "", FrameTable(frame), request)))
+        return _trips(FRAME, found, request)
 
 
 def iter_table(
@@ -148,71 +130,92 @@ def iter_table(
     trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Iterator[Trajectories]:
-    """Read a table that is grouped by agent and trajectory, a batch of whole trajectories at a time.
+    """Reads a table that is grouped by agent and trajectory, in batches of whole trajectories.
 
-    Memory is bounded by ``batch_rows`` and the longest trajectory, whatever the size of the file. A file in
-    which a trajectory goes on after another one has begun is refused where that is seen: sort it, or read
-    it whole.
+    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that goes on
+    after another one has begun is an error at that row: sort the file, or read it whole.
     """
-    options = options or TableOptions()
+    with Intake(skip_bad, report) as intake:
+        yield from _stream(
+            InputFile(Path(path)), batch_rows, Request(options or TableOptions(), intake, progress, trips)
+        )
+
+
+def _read(files: Sequence[InputFile], request: Request) -> Trajectories:
+    found, n = _collector(request.options), len(files)
+    for i, file in enumerate(files):
+        with request.intake.skipping_bad_file(file.path, n_files=n):
+            for fixes, _ in _fixes(file, request._replace(progress=share_of(request.progress, i, n))):
+                found.add(fixes)
+    return _trips(files[0].path, found, request)
+
+
+def _trips(file: Path, found: FixCollector, request: Request) -> Trajectories:
+    intake = request.intake
+    if not len(found):
+        raise intake.nothing_usable(file, "fix")
+    with raising_data_errors(file, "its columns and those of the other files differ", "convert them to one type"):
+        _report_varied_context(str(file), found, request.options, intake)
+        return build_trips(_grouped(found, request.options), request.trips, intake)
+
+
+def _stream(file: InputFile, batch_rows: int, request: Request) -> Iterator[Trajectories]:
     if batch_rows < 1:
         raise DataError(f"batch_rows={batch_rows} cannot be used", remedy="give at least 1")
-    file = Path(path)
     seen: set[int] = set()
     held: list[tuple[pl.DataFrame, NDArray[np.int64]]] = []
     n_held, n_batches = 0, 0
-    with Intake(skip_bad, report) as intake:
-        for part in _fixes(file, options, intake, progress):
-            held.append(part)
-            n_held += part[0].height
-            if n_held < batch_rows:
-                continue
-            fixes, rows = _joined(held)
-            cut = int(run_starts(fixes.select(KEYS))[-1])
-            held, n_held = [(fixes[cut:], rows[cut:])], fixes.height - cut
-            if cut:
-                n_batches += 1
-                yield in_trips(_batch(file, fixes[:cut], rows[:cut], seen, options), trips, intake)
-        if n_held:
+    for part in _fixes(file, request):
+        held.append(part)
+        n_held += part[0].height
+        if n_held < batch_rows:
+            continue
+        fixes, rows = _joined(held)
+        cut = int(run_starts(fixes.select(KEYS))[-1])
+        held, n_held = [(fixes[cut:], rows[cut:])], fixes.height - cut
+        if cut:
             n_batches += 1
-            yield in_trips(_batch(file, *_joined(held), seen, options), trips, intake)
-        if not n_batches:
-            raise intake.nothing(file, "fix")
+            yield _batch(file.path, fixes[:cut], rows[:cut], seen, request)
+    if n_held:
+        n_batches += 1
+        yield _batch(file.path, *_joined(held), seen, request)
+    if not n_batches:
+        raise request.intake.nothing_usable(file.path, "fix")
 
 
 @dataclass
 class _Source:
-    """One table that has been looked at: where its columns are, and how its times are written."""
+    """Checks the rows of one table; remembers how its times are written."""
 
     file: Path
-    owner: str  # of fixes whose agent no column tells
+    owner: str  # the agent of all fixes if no column names the agents
     roles: Roles
     clock: Clock
     options: TableOptions
-    looked: bool = field(default=False)
-    dated: bool | None = None  # whether a column of dates counts; as soon as some times were seen
+    checked_swap: bool = field(default=False)
+    has_times_of_day: bool | None = None  # known after the first block; then the date column counts
 
-    def checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-        """The good fixes of a block (agent, trajectory, time, lat, lon), and the rows they stood in."""
-        with refusing(self.file, "a column could not be converted", "store numbers, text or date-times"):
+    def checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        """Returns the good fixes of a block (agent, trajectory, time, lat, lon) and their row numbers."""
+        with raising_data_errors(self.file, "a column could not be converted", "store numbers, text or date-times"):
             return self._checked(block, intake)
 
-    def _checked(self, block: delimited.Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-        block = self._unmarked(block, intake)
+    def _checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        block = self._without_marked(block, intake)
         frame, file, roles = block.frame, self.file, self.roles.positions
         lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
-        if not self.looked:
+        if not self.checked_swap:
             refuse_swapped(lat, lon)
-            self.looked = True
+            self.checked_swap = True
         moments = self._moments(frame)
         seconds, time_faults = self.clock.seconds(moments)
         ahead = self.clock.offsets(moments, seconds)
-        # Only empty text is no label: an agent may be called NA.
+        # Only empty text is a missing label: an agent may be called NA.
         labels = {role: without_null_words(as_labels(frame[role]), [""]) for role in KEYS if role in roles}
         faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
         faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
         faults += time_faults
-        good = intake.sift(file, block.rows, faults)
+        good = intake.good_rows(file, block.rows, faults)
         n = frame.height
         agent = labels.get("agent", pl.repeat(self.owner, n, dtype=pl.String, eager=True))
         data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
@@ -225,50 +228,41 @@ class _Source:
         return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
 
     def _moments(self, frame: pl.DataFrame) -> pl.Series:
-        """The times; with the dates beside them, if they are times of day."""
+        """Returns the times, joined with the dates if they are times of day."""
         if "date" not in frame.columns:
             return frame["time"]
-        if self.dated is None:
-            self.dated = is_time_of_day(frame["time"])
-        return joined(frame["date"], frame["time"]) if self.dated else frame["time"]
+        if self.has_times_of_day is None:
+            self.has_times_of_day = is_time_of_day(frame["time"])
+        return join_dates_and_times(frame["date"], frame["time"]) if self.has_times_of_day else frame["time"]
 
-    def _unmarked(self, block: delimited.Block, intake: Intake) -> delimited.Block:
-        """The rows that no column marks as not to be used; the others are left out and counted."""
+    def _without_marked(self, block: Block, intake: Intake) -> Block:
+        """Skips the rows that a column marks as not to be used."""
         for mark, reason in MARKS.items():
-            if f"mark {mark}" not in block.frame.columns:
-                continue
-            bad = is_false(block.frame[f"mark {mark}"])
-            intake.leave_out_all(self.file, block.rows[bad], reason)
-            block = delimited.Block(block.frame.filter(~bad), block.rows[~bad])
+            if f"mark {mark}" in block.frame.columns:
+                bad = is_false(block.frame[f"mark {mark}"])
+                intake.skip_rows(self.file, block.rows[bad], reason)
+                block = block.filter(~bad)
         return block
 
 
-def _fixes(
-    file: Path, options: TableOptions, intake: Intake, progress: Progress | None
-) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
-    """The good fixes of one table, block by block."""
-    if columnar.columnar(file):
-        names = columnar.column_names(file)
-        stored = partial(columnar.blocks, file, names, progress=progress)
-        return _good(file, harmless(file.stem), names, stored, options, intake)
-    dialect = delimited.sniff(
-        file, recognised, delimiter=options.delimiter, encoding=options.encoding, names=options.names
-    )
-    if dialect.above:
-        intake.report.note(f"{file}: passed over {number_of(dialect.above, 'line')} above the column names")
-    written = partial(delimited.blocks, file, dialect, intake=intake, progress=progress)
-    return _good(file, harmless(file.stem), dialect.names, written, options, intake)
+def _fixes(file: InputFile, request: Request) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
+    """Yields the good fixes of one table, block by block, with their row numbers."""
+    options = request.options
+    how = {"delimiter": options.delimiter, "encoding": options.encoding, "names": options.names}
+    table = file.table
+    if table is None or any(given is not None for given in how.values()):
+        table = open_table(file.path, **how)
+    if table.lines_above:
+        lines = number_of(table.lines_above, "line")
+        request.intake.report.note(f"{file.path}: passed over {lines} above the column names")
+    return _good_fixes(file.path, harmless(file.path.stem), table, request)
 
 
-def _good(
-    file: Path,
-    owner: str,
-    names: Sequence[str],
-    blocks_of: Callable[[Mapping[str, int]], Iterator[delimited.Block]],
-    options: TableOptions,
-    intake: Intake,
+def _good_fixes(
+    file: Path, owner: str, table: Table, request: Request
 ) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
-    """The good fixes of a table whose columns have these names; ``owner`` is the agent where no column is."""
+    """Yields the good fixes of an open table; ``owner`` is the agent if no column names the agents."""
+    options, intake, names = request.options, request.intake, table.names
     asked = {role: getattr(options, role) for role in ("time", "date", "lat", "lon", "agent", "trajectory")}
     roles = resolve(file, names, asked, list(options.kept.values()))
     wanted = dict(roles.positions) | {f"mark {mark}": i for mark, i in marks(names).items()}
@@ -287,29 +281,30 @@ def _good(
             intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
-    told: dict[str, set[object]] = {name: set() for name in suspects}
+    values: dict[str, set[object]] = {name: set() for name in suspects}
     n = 0
-    for block in blocks_of(wanted):
+    for block in table.blocks(wanted, intake, progress=request.progress):
         n += block.frame.height
-        _refuse_merging(file, block.frame, told, n)
+        _refuse_several_agents(file, block.frame, values, n)
         fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
-    intake.take_times(file, clock)
+    intake.record_times(file, clock)
 
 
-def _refuse_merging(file: Path, frame: pl.DataFrame, told: dict[str, set[object]], rows: int) -> None:
-    """Refuse to take all fixes for one agent's where a column looks as if it told several apart.
+def _refuse_several_agents(file: Path, frame: pl.DataFrame, values: dict[str, set[object]], rows: int) -> None:
+    """Raises an error if a column that looks like an identifier has several values, but no agent column is known.
 
-    ``told`` are the values of such columns so far, in so many ``rows``: the second agent of a table that is sorted may
-    come late. A column that has many values in its first rows already tells no agents apart, and is let go; so is one
-    of numbers that has no name, as pandas writes its index.
+    ``values`` collects the values of such columns over the first ``rows`` rows, because the second agent of a sorted
+    table may come late. A column with too many values does not distinguish agents and is dropped; so is a column of
+    numbers without a name, which is the index that pandas writes.
     """
-    for name in list(told):
-        told[name].update(frame[f"suspect {name}"].unique())
-        n = len(told[name])
-        if n > rows / AGAIN or (not name and all(isinstance(value, str) and value.isdigit() for value in told[name])):
-            del told[name]
+    for name in list(values):
+        values[name].update(frame[f"suspect {name}"].unique())
+        n = len(values[name])
+        is_index = not name and all(isinstance(value, str) and value.isdigit() for value in values[name])
+        if n > rows / ROWS_PER_AGENT or is_index:
+            del values[name]
         elif n > 1:
             meant: tuple[str | Part, ...] = ("name that column, and pass ", Option("agent", "NAME"))
             if name:
@@ -330,8 +325,8 @@ def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.Dat
     return pl.concat([fixes for fixes, _ in parts], how="diagonal"), np.concatenate([rows for _, rows in parts])
 
 
-def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], options: TableOptions) -> Grouped:
-    """Trajectories of a batch, none of which may have been seen before."""
+def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], request: Request) -> Trajectories:
+    """Returns the trips of a batch; a trajectory that an earlier batch held is an error."""
     starts = run_starts(fixes.select(KEYS))
     heads = fixes.select(KEYS)[starts]
     for i, key in enumerate(heads.hash_rows().to_list()):
@@ -344,31 +339,42 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    return _grouped(_collected(options, fixes), options)
+    grouped = _grouped(_collector(request.options, fixes), request.options)
+    return build_trips(grouped, request.trips, request.intake)
 
 
-def _collected(options: TableOptions, *fixes: pl.DataFrame) -> Fixes:
-    """Fixes, collected with the context that is to be kept; more may be added."""
-    found = Fixes([key for key in options.kept if key.startswith("context ")])
+def _collector(options: TableOptions, *fixes: pl.DataFrame) -> FixCollector:
+    """Returns a collector that keeps the context that is asked for, and holds these fixes."""
+    found = FixCollector([key for key in options.kept if key.startswith("context ")])
     for some in fixes:
         found.add(some)
     return found
 
 
-def _say_what_varies(place: str, fixes: Fixes, options: TableOptions, intake: Intake) -> None:
-    """Record context of which trajectories have several values."""
-    for key, count in fixes.varied().items() if options.context else ():
+def _report_varied_context(place: str, fixes: FixCollector, options: TableOptions, intake: Intake) -> None:
+    """Records the context columns with several values in one trajectory."""
+    for key, count in fixes.varied_context().items() if options.context else ():
         name = options.kept[key]
         intake.report.varied[name] = count
         intake.report.assume(
-            place, f"{name!r} is not the same all along {count:,} trajectories; that of the first fix is taken"
+            place, f"{name!r} has several values in {count:,} trajectories; the value of the first fix counts"
         )
 
 
-def _grouped(fixes: Fixes, options: TableOptions) -> Grouped:
-    """Trajectories under the names that their columns have in the file."""
+def _grouped(fixes: FixCollector, options: TableOptions) -> Grouped:
+    """Returns the trajectories, their columns under the names in the file."""
     found, kept = fixes.grouped(), options.kept
     columns = {kept.get(name, name): found.columns.pop(name) for name in list(found.columns)}
     if UTC_OFFSET in columns and not (np.abs(columns[UTC_OFFSET]) > 0).any():
-        del columns[UTC_OFFSET]  # it says nothing
+        del columns[UTC_OFFSET]  # programs write +00:00 for any place
     return found._replace(columns=columns, context={kept[name]: values for name, values in found.context.items()})
+
+
+READER = Reader(
+    recognises=lambda sample: True,
+    read=_read,
+    stream=_stream,
+    options=TableOptions,
+    suffixes=(".csv", ".tsv", ".txt", *PARQUET, *ARROW),
+    is_table=True,
+)

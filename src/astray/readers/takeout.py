@@ -1,6 +1,6 @@
 """Google's location history: Takeout's Records.json and monthly files, and the Timeline.json that a phone exports.
 
-Google publishes no schema. The fields used here are those of its exports: ``locations`` with ``latitudeE7`` (Records),
+Google publishes no schema. This reader uses the fields of its exports: ``locations`` with ``latitudeE7`` (Records),
 ``timelineObjects`` with ``activitySegment`` (Semantic Location History), ``semanticSegments`` with ``timelinePath``
 (Timeline.json of Android), and a list of the same segments (location-history.json of iOS).
 """
@@ -14,51 +14,51 @@ from typing import Any
 
 from astray.core.errors import DataError
 from astray.core.times import moment, seconds_of
-from astray.readers import jsontext
-from astray.readers.positions import Position
-from astray.readers.refusals import Intake, Progress
+from astray.readers.json_files import iter_list, load_json
+from astray.readers.position_files import Position, position_reader
+from astray.readers.read_report import Intake, Progress
 
 BESIDE = ("Settings.json", "Timeline Edits.json", "Tombstones.csv", "Encrypted Backups.txt", "archive_browser.html")
-"""Files that Takeout puts beside the history, and which hold none."""
+"""Files that Takeout puts beside the history."""
 
 _OWN_FOLDERS = re.compile(r"Takeout|.*Location History.*|[0-9]{4}|Timeline", re.IGNORECASE)
 _KEYS = re.compile(r'"(timelineObjects|semanticSegments|rawSignals|latitudeE7|timelinePath|topCandidate)"\s*:')
 _RECORDS = re.compile(r'^\s*\{\s*"locations"\s*:\s*\[')
 _POINT = re.compile(r"(?:geo:)?\s*(-?[0-9.]+)\s*°?\s*,\s*(-?[0-9.]+)\s*°?")
-_AHEAD = re.compile(r"T.*([+-])([0-9]{2}):?([0-9]{2})$")
+_OFFSET = re.compile(r"T.*([+-])([0-9]{2}):?([0-9]{2})$")
 E7 = 1e7
 
 
 def is_takeout(text: str) -> bool:
-    """Whether the beginning of a JSON file is a location history of Google."""
+    """Returns True if a JSON file begins as a location history of Google."""
     return _KEYS.search(text) is not None and '"FeatureCollection"' not in text
 
 
-def owner(file: Path) -> str:
-    """Whose history it is: the name of the folder above those that Takeout makes."""
+def agent_of(file: Path) -> str:
+    """Returns the name of the folder above those that Takeout makes."""
     folders = [folder.name for folder in file.resolve().parents]
     return next((name for name in folders if name and not _OWN_FOLDERS.fullmatch(name)), folders[0])
 
 
-def chosen(files: Sequence[Path], intake: Intake) -> list[Path]:
-    """The records where there are some, else the monthly files, which tell the same a second time."""
+def select_files(files: Sequence[Path], intake: Intake) -> list[Path]:
+    """Returns Records.json of each person who has one, else the monthly files, which hold the same data."""
     records = [file for file in files if file.name == "Records.json"]
-    owners = {owner(file) for file in records}
-    kept = [file for file in files if file in records or owner(file) not in owners]
+    agents = {agent_of(file) for file in records}
+    kept = [file for file in files if file in records or agent_of(file) not in agents]
     for file in files:
         if file not in kept:
-            intake.leave_out(file, None, "Records.json beside it holds the same, in more detail")
+            intake.skip(file, None, "Records.json beside it holds the same, in more detail")
     return kept
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The fixes of a history: of an activity segment one trip, all others are cut into trips."""
+    """Yields the fixes of a history: an activity segment is one trip, all other fixes are cut into trips."""
     with open(file, encoding="utf-8-sig", errors="replace") as stream:
         is_records = _RECORDS.match(stream.read(4096)) is not None
     if is_records:
         yield from _records(file, intake)
         return
-    document = jsontext.loaded(file)
+    document = load_json(file)
     if isinstance(document, list):
         yield from _each(file, document, "entry", intake, _segment)
     elif isinstance(document, dict) and isinstance(document.get("timelineObjects"), list):
@@ -71,15 +71,15 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
         yield from _each(file, document["rawSignals"], "entry", intake, _signal)
     else:
         remedy = "give Records.json, a monthly file or Timeline.json"
-        raise DataError("no location history of Google in it", remedy=remedy)
+        raise DataError("it holds no location history of Google", remedy=remedy)
 
 
 def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Iterator[Position]:
-    """The positions of each entry; those that cannot be understood are refused by their number."""
+    """Yields the positions of each entry; an entry of another form is bad data."""
     for row, entry in enumerate(found, start=1):
         try:
             if not isinstance(entry, dict):
-                raise DataError("an entry that is no object", remedy="export the history again")
+                raise DataError("an entry that is not an object", remedy="export the history again")
             some = list(read(row, entry))
         except DataError as error:
             intake.refuse(file, row, error.reason, error.remedy, unit=unit)
@@ -88,14 +88,14 @@ def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Itera
             intake.refuse(file, row, "an entry of another form", "export the history again", detail=detail, unit=unit)
         else:
             if not some:
-                intake.leave_out(file, row, _without(entry), unit=unit)
+                intake.skip(file, row, _why_empty(entry), unit=unit)
             yield from some
 
 
-def _without(entry: Mapping[str, Any]) -> str:
-    """Why an entry has no fixes."""
+def _why_empty(entry: Mapping[str, Any]) -> str:
+    """Returns why an entry has no fixes."""
     if "placeVisit" in entry or "visit" in entry:
-        return "a visit, which is no way"
+        return "a visit, not a movement"
     return "an entry without positions and times"
 
 
@@ -105,11 +105,11 @@ def _records(file: Path, intake: Intake) -> Iterator[Position]:
             lat, lon = _e7(entry["latitudeE7"]), _e7(entry["longitudeE7"])
             yield Position(row, None, "", _time(entry, "timestamp"), lat, lon)
 
-    return _each(file, jsontext.entries(file, _RECORDS), "entry", intake, read)
+    return _each(file, iter_list(file, _RECORDS), "entry", intake, read)
 
 
 def _month(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
-    """An activity segment: where it began, the places on its way that have times, where it ended."""
+    """Yields the start, the end and the points with times of an activity segment."""
     segment = entry.get("activitySegment")
     if not segment:
         return
@@ -123,32 +123,32 @@ def _month(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
 
 
 def _segment(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
-    """A segment of a phone's timeline: the places on its way, and where an activity began and ended."""
-    ahead = _ahead(entry)
+    """Yields the points of a segment of a phone's timeline, and the start and end of its activity."""
+    offset = _utc_offset(entry)
     for point in entry.get("timelinePath") or []:
         if "time" in point:
             time = seconds_of(point["time"])
         else:
             time = seconds_of(entry["startTime"]) + 60.0 * float(point["durationMinutesOffsetFromStartTime"])
-        yield Position(row, None, "", time, *_place(point["point"]), ahead)
+        yield Position(row, None, "", time, *_place(point["point"]), offset)
     activity = entry.get("activity")
     if activity:
         for which in ("start", "end"):
             if activity.get(which):
-                yield Position(row, None, "", seconds_of(entry[f"{which}Time"]), *_place(activity[which]), ahead)
+                yield Position(row, None, "", seconds_of(entry[f"{which}Time"]), *_place(activity[which]), offset)
 
 
-def _ahead(entry: Mapping[str, Any]) -> float | None:
-    """Seconds that the phone's clock was ahead of UTC; None if the entry does not say it.
+def _utc_offset(entry: Mapping[str, Any]) -> float | None:
+    """Returns the seconds that the phone's clock was ahead of UTC; None if the entry does not tell.
 
-    >>> _ahead({"startTime": "2024-06-01T08:00:00.000+01:00"}), _ahead({"startTime": "2024-06-01T08:00:00Z"})
+    >>> _utc_offset({"startTime": "2024-06-01T08:00:00.000+01:00"}), _utc_offset({"startTime": "2024-06-01T08:00:00Z"})
     (3600.0, None)
     """
     minutes = entry.get("startTimeTimezoneUtcOffsetMinutes")
     if minutes is not None:
         return 60.0 * float(minutes)
-    said = _AHEAD.search(str(entry.get("startTime", "")))
-    return None if said is None else float(f"{said[1]}1") * (3600.0 * int(said[2]) + 60.0 * int(said[3]))
+    written = _OFFSET.search(str(entry.get("startTime", "")))
+    return None if written is None else float(f"{written[1]}1") * (3600.0 * int(written[2]) + 60.0 * int(written[3]))
 
 
 def _signal(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
@@ -158,12 +158,12 @@ def _signal(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
 
 
 def _time(entry: Mapping[str, Any], name: str) -> float:
-    """A time as new exports write it (text), or as old ones do (text of milliseconds)."""
+    """Returns a time, as new exports write it (ISO 8601) or as old ones do (milliseconds)."""
     return seconds_of(entry[name]) if name in entry else float(entry[f"{name}Ms"]) / 1e3
 
 
 def _e7(value: int) -> float:
-    """Degrees of ten-millionths; some old exports let negative ones overflow.
+    """Returns degrees from ten-millionths of degrees; in some old exports negative numbers overflowed.
 
     >>> _e7(411456789), _e7(4208967296)
     (41.1456789, -8.6)
@@ -171,14 +171,25 @@ def _e7(value: int) -> float:
     return (value - 2**32 if value > 180 * E7 else value) / E7
 
 
-def _place(said: Any) -> tuple[float, float]:
-    """Latitude and longitude of a text, or of a place that holds it.
+def _place(given: Any) -> tuple[float, float]:
+    """Returns latitude and longitude from a text, or from an object that holds it.
 
     >>> _place("48.8583°, 2.2945°"), _place("geo:48.8583,-2.2945"), _place({"latLng": "1.5°, 2.5°"})
     ((48.8583, 2.2945), (48.8583, -2.2945), (1.5, 2.5))
     """
-    text = said.get("latLng", "") if isinstance(said, dict) else str(said)
+    text = given.get("latLng", "") if isinstance(given, dict) else str(given)
     found = _POINT.fullmatch(text)
     if found is None:
-        raise DataError(f"a place that is none ({text[:40]})", remedy="export the history again")
+        raise DataError(f"an invalid place ({text[:40]})", remedy="export the history again")
     return float(found[1]), float(found[2])
+
+
+READER = position_reader(
+    positions,
+    "entry",
+    lambda sample: sample.is_json and is_takeout(sample.text),
+    agent_of=agent_of,
+    in_utc=True,
+    select_files=select_files,
+    ignored_files=BESIDE,
+)

@@ -1,4 +1,4 @@
-"""TCX, Garmin's Training Center Database (TrainingCenterDatabasev2.xsd): a trajectory an activity, its laps joined."""
+"""TCX, Garmin's Training Center format (TrainingCenterDatabasev2.xsd): each activity is a trajectory, laps joined."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from astray.core.errors import DataError
-from astray.readers.markup import Document, Point
-from astray.readers.positions import Position, of_tracks
-from astray.readers.refusals import Intake, Progress
+from astray.readers.position_files import Position, position_reader, positions_of_tracks
+from astray.readers.read_report import Intake, Progress
+from astray.readers.xml_tracks import Point, TrackDocument
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """The track points of recorded activities; those without a position (a pause, a hall) are left out and counted.
+    """Yields the track points of recorded activities; points without a position (a pause, indoors) are skipped.
 
-    A course is a plan, not something that was done, and is not read.
+    A course is a plan, not a recording, and is not read.
     """
     document = _Tcx(file)
-    document.walk(intake)
+    document.parse(intake)
     for point in (point for activity in document.tracks for point in activity if point.lat is None):
-        intake.leave_out(file, point.line, "a track point without a position", unit="line")
+        intake.skip(file, point.line, "a track point without a position", unit="line")
     placed = ([point for point in activity if point.lat is not None] for activity in document.tracks)
     recorded = [activity for activity in placed if activity]
     if not recorded:
-        remedy = "courses and activities in a hall are not read; export an activity recorded outdoors"
+        remedy = "courses and indoor activities are not read; export an activity recorded outdoors"
         raise DataError("no recorded activity with positions", remedy=remedy)
-    return of_tracks(file, recorded)
+    return positions_of_tracks(file, recorded)
 
 
-class _Tcx(Document):
+class _Tcx(TrackDocument):
     root = "TrainingCenterDatabase"
 
-    _point: Point | None = None  # the one that is being read
+    _point: Point | None = None  # the current one
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "activity":
@@ -52,3 +52,6 @@ class _Tcx(Document):
                 self._point.lat = text
             case "longitudedegrees":
                 self._point.lon = text
+
+
+READER = position_reader(positions, "line", lambda sample: sample.xml_root == "TrainingCenterDatabase", (".tcx",))

@@ -1,4 +1,4 @@
-"""Messages: fixes as JSON lines, checked. What cannot be used is refused with a reason; nothing raises."""
+"""Messages of the live feed: fixes as JSON lines, checked. A bad message gives a :class:`Refused`, not an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from astray.core.errors import DataError
-from astray.core.fixes import REQUIRED, label, parts, place
+from astray.core.fixes import Refused as Refused
+from astray.core.fixes import label, no_location, optional_label, parts, place, split_fix
 from astray.core.projection import Place
 from astray.core.times import seconds_of
 from astray.runtime.fix import read_fix
@@ -20,34 +21,27 @@ KINDS = ("fix", "end", "clock")
 
 
 class Message(NamedTuple):
-    """A line that was understood."""
+    """A message that can be used."""
 
-    kind: str  # 'fix', 'end' (the agent's trip is over) or 'clock' (what time it is, for those who are silent)
+    kind: str  # 'fix', 'end' (the agent's trip is over) or 'clock' (the time, which ends trips of silent agents)
     agent: str | None
     time: float
     lat: float
     lon: float
     context: Mapping[str, Any]
-    trip: str = ""  # its name, where the feed names trips
-    destination: Place | None = None  # where the trip is meant to end (lat, lon), where the feed knows that
-
-
-class Refused(NamedTuple):
-    """A line that was not, and why."""
-
-    reason: str
-    agent: str | None = None
+    trip: str = ""  # its name, if the feed names trips
+    destination: Place | None = None  # where the trip is meant to end (lat, lon), if the feed knows it
 
 
 def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
-    """One line of JSON.
+    """Parses one line of JSON.
 
-    A fix has ``time`` (seconds since 1970, or ms, us, ns by their magnitude, or ISO 8601 text; where it names no zone,
-    it is of ``time_zone``, or else UTC), ``lat``, ``lon`` and ``agent``; ``trip`` where the feed names trips, and
-    ``destination`` ([lat, lon]) where it knows where the trip is meant to end. The names that tables use (``lng``,
-    ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood, and further entries are kept as
-    context. ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, by which the trips
-    of agents that have been silent for too long are over.
+    A fix has ``time`` (seconds since 1970; or ms, us, ns, recognised by magnitude; or ISO 8601 text, in ``time_zone``
+    or else UTC if it names no zone), ``lat``, ``lon`` and ``agent``; ``trip`` if the feed names trips; and
+    ``destination`` ([lat, lon]) if it knows where the trip is meant to end. The names that tables use (``lng``,
+    ``user_id``, ``timestamp``, ...) and the locations of OwnTracks work, too; further entries are kept as context.
+    ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, which ends the trips of
+    agents that have been silent for too long.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
     Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='', destination=None)
@@ -62,7 +56,7 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
         return Refused("the line is empty")
     try:
         text = line if isinstance(line, str) else line.decode()
-        said = _DECODER.decode(text.removeprefix("\ufeff"))  # a mark that some programs put before the first line
+        said = _DECODER.decode(text.removeprefix("\ufeff"))  # the byte-order mark that some programs write
     except (ValueError, RecursionError) as error:
         return Refused(f"not JSON: {str(error).splitlines()[0]:.100}")
     if not isinstance(said, dict):
@@ -71,7 +65,7 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
 
 
 def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
-    """One JSON object that is read already, as :func:`parse` understands it; what it has taken is gone from it.
+    """Checks a JSON object that is already decoded, as :func:`parse` does; removes what it uses from the object.
 
     >>> understood({"type": "end", "agent": "a"}).kind
     'end'
@@ -79,26 +73,26 @@ def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | 
     kind = said.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
-    if said.get("_type", "location") != "location":
-        return Refused(f"a message of OwnTracks that is no location ({said['_type']!s:.20})")
+    if reason := no_location(said):
+        return Refused(reason)
     goal = said.pop("destination", None)
-    found, context = parts(said)
     agent: str | None = None
     try:
-        agent = None if found.get("agent") is None else label("agent", found["agent"])
+        fix = split_fix(said)
+        agent = None if fix.agent is None else label("agent", fix.agent)
         if kind == "end":
-            return Message(kind, agent, math.nan, math.nan, math.nan, context)
+            return Message(kind, agent, math.nan, math.nan, math.nan, fix.others)
         if kind == "clock":
-            return Message(kind, agent, seconds_of(found.get("time"), time_zone), math.nan, math.nan, context)
-        time, lat, lon = read_fix(tuple(found.get(role) for role in REQUIRED), time_zone)
-        trip = "" if found.get("trajectory") in (None, "") else label("trajectory", found["trajectory"])
-        return Message(kind, agent, time, lat, lon, context, trip, None if goal is None else _destination(goal))
+            return Message(kind, agent, seconds_of(fix.time, time_zone), math.nan, math.nan, fix.others)
+        time, lat, lon = read_fix((fix.time, fix.lat, fix.lon), time_zone)
+        trip, destination = optional_label("trajectory", fix.trajectory), None if goal is None else _destination(goal)
+        return Message(kind, agent, time, lat, lon, fix.others, trip, destination)
     except DataError as error:
         return Refused(error.reason, agent)
 
 
 def _destination(given: object) -> Place:
-    """A destination, checked as a fix is.
+    """Checks a destination as if it were a fix.
 
     >>> _destination([45, 7]), _destination({"lat": 45, "lng": 7})
     ((45.0, 7.0), (45.0, 7.0))
@@ -107,12 +101,12 @@ def _destination(given: object) -> Place:
         found = parts(given)[0]
         given = [found.get("lat"), found.get("lon")]
     if not isinstance(given, list) or len(given) != 2:
-        raise DataError(f"the destination {given!r:.60} is no place", remedy="give it as [lat, lon]")
+        raise DataError(f"the destination {given!r:.60} is not a place", remedy="give it as [lat, lon]")
     return place(*given)
 
 
 def bounded(lines: Iterable[Line]) -> Iterator[Line]:
-    """Lines of an open file or any iterable; of a line that is too long only the beginning is ever held.
+    """Yields the lines of an open file or any iterable; keeps only the beginning of a line that is too long.
 
     >>> import io
     >>> [len(line) for line in bounded(io.BytesIO(b"short\\n" + b"x" * 1_000_000 + b"\\nshort\\n"))]

@@ -1,4 +1,4 @@
-"""What a reader says: what it refused, what it left out, and what it took for granted."""
+"""Decides what happens to bad data (raise an error, or skip and count it) and reports what was skipped or assumed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Progress: TypeAlias = Callable[[int, int], None]
 WHOLE_FILE = "a whole file could not be read"
 
 LISTED = 1000
-"""How many skipped places of each reason a report lists; all of them are counted."""
+"""A report lists at most this many skipped places for each reason; it counts all of them."""
 
 
 class ReadWarning(UserWarning):
-    """Something was left out or taken for granted while reading; pass ``report=`` to receive it as data."""
+    """Warns that a reader skipped or assumed something; pass ``report=`` to get the details as data instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One place that was left out; ``row`` counts as a spreadsheet does, None is the whole file."""
+    """A place that a reader skipped. ``row`` is numbered as a spreadsheet does; None means the whole file."""
 
     file: str
     row: int | None
@@ -47,7 +47,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What a file did not say and its reader had to suppose, and what to do if that is wrong."""
+    """Something that the file does not say and the reader assumed, and what to do if the assumption is wrong."""
 
     file: str
     reason: str
@@ -57,38 +57,38 @@ class Assumption:
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """The whole in words; ``spelling`` says how an option is given."""
+        """Returns the full text; ``spelling`` writes each option the way the reader of the text would give it."""
         return sentence(self.file, self.reason, self.remedy, spelling)
 
 
 @dataclass
 class Report:
-    """What happened while reading: pass an empty one as ``report=`` and look at it afterwards.
+    """Records what a reader skipped, assumed and found. Pass an empty one as ``report=`` and look at it afterwards.
 
     Attributes
     ----------
     counts
-        Reason to number of places (rows, trips, files) that were left out for it.
+        For each reason, the number of places (rows, trips, files) that the reader skipped.
     skipped
-        The places themselves, the first 1000 of each reason.
+        The skipped places, at most 1000 for each reason.
     assumptions
-        What the data did not say and the reader had to suppose; worth checking.
+        What the data do not say and the reader assumed; worth checking.
     cut
-        How many trips were cut from fixes that name none.
+        The number of trips that were cut from fixes without a trip name.
     refused
-        How many of those left out would have been refused without ``skip_bad``.
+        The number of skipped places that would have raised an error without ``skip_bad``.
     columns, unused
-        Of tables: which column plays which part, and those that play none.
+        For tables: the column used for each role, and the columns that were not used.
     times
         How the times are written.
     names_no_zone
-        Whether some of the times name no zone.
+        True if some times have no time zone.
     named_after
-        Agents that the data do not name: each has the name of its "file" or "folder".
+        Agents that the data do not name, mapped to what they were named after: "file" or "folder".
     varied
-        Further columns of tables, of which a trajectory has one value, to the number of trajectories with several.
+        For each context column with several values in one trajectory, the number of such trajectories.
     notes
-        What was recognised or repaired without doubt.
+        What the reader recognised or repaired without doubt.
 
     Examples
     --------
@@ -115,38 +115,38 @@ class Report:
 
     @property
     def n_skipped(self) -> int:
-        """How many places were left out in all."""
+        """Returns the number of skipped places."""
         return sum(self.counts.values())
 
     def add(self, place: Skipped, kind: str) -> None:
-        """Count one place left out for a reason of this kind, and list it unless the list is full."""
+        """Counts one place skipped for this kind of reason, and lists it unless the list is full."""
         self.add_all(iter([place]), 1, kind)
 
     def add_all(self, places: Iterator[Skipped], count: int, kind: str) -> None:
-        """Count places left out for a reason of this kind, and list as many as the list still takes."""
+        """Counts places skipped for this kind of reason, and lists as many as the list still takes."""
         before = self.counts.get(kind, 0)
         self.counts[kind] = before + count
         self.skipped.extend(islice(places, max(LISTED - before, 0)))
 
     def assume(self, file: object, reason: str, remedy: Remedy = "") -> None:
-        """Record a supposition about a file, once."""
+        """Records an assumption about a file, once."""
         assumption = Assumption(str(file), reason, remedy)
         if assumption not in self.assumptions:
             self.assumptions.append(assumption)
 
     def note(self, text: str) -> None:
-        """Record a fact, once."""
+        """Records a fact, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def rename(self, name: Callable[[str], str]) -> None:
-        """Change the names of files everywhere."""
+        """Applies ``name`` to every text that may contain a file name."""
         self.skipped = [replace(s, file=name(s.file), reason=name(s.reason)) for s in self.skipped]
         self.assumptions = [replace(a, file=name(a.file), reason=name(a.reason)) for a in self.assumptions]
         self.notes = [name(text) for text in self.notes]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Returns plain values for JSON."""
         rows = [[s.file, s.row, s.reason, s.unit] for s in self.skipped]
         return {
             "counts": self.counts,
@@ -157,7 +157,7 @@ class Report:
         }
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Add what another report said, given as :meth:`to_dict` gave it."""
+        """Adds the contents of another report, given as the result of :meth:`to_dict`."""
         for kind, count in values["counts"].items():
             self.counts[str(kind)] = self.counts.get(str(kind), 0) + int(count)
         self.skipped.extend(Skipped(*row) for row in values["skipped"])
@@ -168,14 +168,14 @@ class Report:
         self.refused += int(values["refused"])
 
     def left_out(self) -> list[str]:
-        """How many were left out for each reason, in words."""
+        """Returns one line for each reason, with its count."""
         return [f"{count:,} left out: {kind}" for kind, count in self.counts.items()]
 
     def __str__(self) -> str:
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """The whole in words; ``spelling`` says how an option is given."""
+        """Returns the full text; ``spelling`` writes each option the way the reader of the text would give it."""
         lines = self.left_out()
         if self.cut:
             remedy = ("pass ", Option("trips", "as-given"), " to keep all fixes of an agent together")
@@ -188,17 +188,17 @@ class Report:
 
 
 class Intake:
-    """The rule of one reading (refuse what is bad, or leave it out) and its record.
+    """Handles bad data during one call of a reader: raises an error, or (``skip_bad``) skips it and records that.
 
-    Without a report to write to, what was left out or supposed is said in a :class:`ReadWarning` at the end.
+    If the caller gave no report, the end of the context emits a :class:`ReadWarning` about what was skipped or assumed.
     """
 
     def __init__(self, skip_bad: bool, report: Report | None) -> None:
         self.skip_bad = skip_bad
         self.report = Report() if report is None else report
-        self.supposed_trips = False
-        self._first: DataError | None = None  # what was wrong with the first file that could not be read
-        self._remedy: Remedy = ""  # for the first row that was left out
+        self.warn_of_cut = False
+        self._first_bad_file: DataError | None = None
+        self._first_remedy: Remedy = ""  # of the first skipped row
         self._warn = report is None
 
     def __enter__(self) -> Intake:
@@ -207,23 +207,23 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        said = self.report.counts or self.report.assumptions or self.supposed_trips
+        said = self.report.counts or self.report.assumptions or self.warn_of_cut
         if error is None and self._warn and said:
             warnings.warn(str(self.report), ReadWarning, stacklevel=3)
 
-    def take_times(self, file: object, clock: Clock) -> None:
-        """Record how the times of a file are written, and what had to be supposed about them."""
+    def record_times(self, file: object, clock: Clock) -> None:
+        """Records how the times of a file are written, and what was assumed about them."""
         self.report.times = clock.told()
         self.report.names_no_zone |= clock.naive
         for remark in clock.remarks():
             self.report.assume(file, *remark)
 
-    def leave_out(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
-        """Leave something out that is no error of the file, but say so."""
+    def skip(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
+        """Skips and records something that is not an error in the file."""
         self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
 
-    def leave_out_all(self, file: object, rows: NDArray[np.int64], reason: str) -> None:
-        """The same of many rows."""
+    def skip_rows(self, file: object, rows: NDArray[np.int64], reason: str) -> None:
+        """Skips and records many rows for one reason."""
         if len(rows):
             self.report.add_all((Skipped(str(file), row, reason) for row in rows.tolist()), len(rows), reason)
 
@@ -237,11 +237,11 @@ class Intake:
         detail: str = "",
         unit: str = "row",
     ) -> None:
-        """Refuse the reading because of one place, or leave that place out."""
+        """Raises an error about one place, or skips that place if bad data are skipped."""
         if self.skip_bad:
-            self._remedy = self._remedy or remedy
+            self._first_remedy = self._first_remedy or remedy
             self.report.refused += 1
-            self.leave_out(file, row, reason, detail=detail, unit=unit)
+            self.skip(file, row, reason, detail=detail, unit=unit)
             return
         raise DataError(
             reason + detail,
@@ -249,35 +249,35 @@ class Intake:
             remedy=joined(remedy, (", or pass ", Option("skip_bad", True), " to leave it out")),
         )
 
-    def break_off(self, error: DataError, something_before: bool) -> None:
-        """Refuse a file that is broken somewhere, or leave out the rest of it, if something stands before that."""
-        if not self.skip_bad or not something_before:
+    def stop_at_damage(self, error: DataError, found_before: bool) -> None:
+        """Raises the error, or skips the rest of the file if bad data are skipped and something was found before."""
+        if not self.skip_bad or not found_before:
             raise error
         place = error.place if isinstance(error.place, Place) else Place(str(error.place))
         self.report.refused += 1
-        self.leave_out(place.file, place.row, "the rest of a broken file", detail=f": {error.reason}", unit=place.unit)
+        self.skip(place.file, place.row, "the rest of a broken file", detail=f": {error.reason}", unit=place.unit)
 
-    def nothing(self, file: object, what: str) -> DataError:
-        """The refusal of a file in which nothing usable was found, or of the first of several such files."""
-        first = self._first
+    def nothing_usable(self, file: object, what: str) -> DataError:
+        """Returns the error for a file without usable data, or for the first of several such files."""
+        first = self._first_bad_file
         if first is not None:
             n = self.report.counts[WHOLE_FILE]
             reason = first.reason if n == 1 else f"{first.reason} (none of {n:,} files can be read)"
             return DataError(reason, place=first.place, remedy=first.remedy)
         why = "; ".join(self.report.left_out()) or "it is empty, or has column names alone"
-        remedy = self._remedy or "look at the file, and at the options"
+        remedy = self._first_remedy or "look at the file, and at the options"
         if self.report.skipped:
             skipped = self.report.skipped[0]
             detail = skipped.reason.removeprefix(next(iter(self.report.counts)))
             why += f", first {Place(skipped.file, skipped.row, skipped.unit)}{detail}"
         return DataError(f"no usable {what} ({why})", place=Place(str(file)), remedy=remedy)
 
-    def sift(
+    def good_rows(
         self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
     ) -> NDArray[np.bool_]:
-        """Refuse the rows with faults, or leave them out; returns which rows are good.
+        """Returns a mask of the rows without faults; raises an error about the others, or skips them.
 
-        A row is charged with the first of its faults. ``rows`` gives the number of each row in its file.
+        A row with several faults is counted under the first. ``rows`` holds the number of each row in its file.
         """
         good = np.ones(len(rows), dtype=np.bool_)
         for fault in faults:
@@ -287,7 +287,7 @@ class Intake:
             good[bad] = False
             if self.skip_bad:
                 places = (Skipped(str(file), int(rows[i]), fault.reason + fault.detail(i), unit) for i in bad.tolist())
-                self._remedy = self._remedy or fault.remedy
+                self._first_remedy = self._first_remedy or fault.remedy
                 self.report.refused += len(bad)
                 self.report.add_all(places, len(bad), fault.reason)
             else:
@@ -297,22 +297,22 @@ class Intake:
         return good
 
     @contextmanager
-    def sparing_the_rest(self, file: object, of: int) -> Iterator[None]:
-        """Where bad data are left out, leave out one file ``of`` many; the only one is refused, by its name."""
+    def skipping_bad_file(self, file: object, n_files: int) -> Iterator[None]:
+        """Skips the file if the block raises a DataError, bad data are skipped, and it is not the only file."""
         try:
             yield
         except DataError as error:
             error.place = error.place or Place(str(file))
-            if not self.skip_bad or of == 1:
+            if not self.skip_bad or n_files == 1:
                 raise
-            self._first = self._first or error
+            self._first_bad_file = self._first_bad_file or error
             skipped = Skipped(str(file), None, error.reason)
             self.report.refused += 1
             self.report.add(skipped, kind=WHOLE_FILE)
 
 
 def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
-    """The progress of file ``i`` as a share of that of all ``n`` files."""
+    """Returns a progress function for file ``i`` that reports its share of the progress of all ``n`` files."""
     if progress is None or n == 1:
         return progress
 
@@ -323,8 +323,8 @@ def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
 
 
 @contextmanager
-def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
-    """Turn what the operating system and polars raise about a file into one typed refusal, which names the file."""
+def raising_data_errors(file: object, what: str, remedy: str) -> Iterator[None]:
+    """Turns errors of the operating system and of polars into a DataError that names the file."""
     place = Place(str(file))
     try:
         yield
@@ -335,7 +335,7 @@ def refusing(file: object, what: str, remedy: str) -> Iterator[None]:
         raise DataError(f"{error.strerror or error}", place=place, remedy=_os_remedy(error)) from error
     except POLARS_ERRORS as error:
         said = [] if isinstance(error, pl.exceptions.PanicException) else str(error).strip().splitlines()
-        reason = f"{what} ({said[0]})" if said else what  # a panic speaks of polars, not of the file
+        reason = f"{what} ({said[0]})" if said else what  # a panic message is about polars, not about the file
         raise DataError(reason, place=place, remedy=remedy) from error
 
 

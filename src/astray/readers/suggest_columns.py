@@ -1,34 +1,35 @@
-"""Which column of a table may play which part, by what stands in it, where no name tells."""
+"""Suggests columns for roles by their values, where their names are unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from astray.core.dates import is_time_of_day
 from astray.core.errors import DataError
 from astray.core.fixes import candidates, numbers, plain
 from astray.core.times import Clock
-from astray.readers import columnar, delimited
-from astray.readers.columns import recognised
-from astray.readers.datetimes import is_time_of_day
-from astray.readers.refusals import Intake
+from astray.readers.read_report import Intake
+from astray.readers.table_files import open_table
 
 HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
-"""What stands in the names of columns of degrees, in some languages."""
+"""Parts of the names of columns of degrees, in some languages."""
 
 ROWS = 1000
-"""Rows that are looked at."""
+"""The suggestion depends on this many rows."""
 
 
-def guess(file: Path, missing: Collection[str], delimiter: str | None = None) -> dict[str, str]:
-    """For each of these parts a column that may play it; a suggestion to a person, never used unasked.
+def suggest_columns(file: Path, missing: Collection[str], delimiter: str | None = None) -> dict[str, str]:
+    """Returns a column for each missing role whose values fit; a suggestion to a person, never used unasked.
 
-    Where times of day stand in one column and dates in another, both are named.
+    If one column holds times of day and another one dates, the result names both.
     """
-    frame = _beginning(file, delimiter)
+    table = open_table(file, delimiter=delimiter)
+    wanted = {name: i for i, name in enumerate(table.names)}
+    frame = next(table.blocks(wanted, Intake(True, None), max_rows=ROWS)).frame
     taken = {i for positions in candidates(frame.columns).values() for i in positions}
     free = [frame[name] for i, name in enumerate(frame.columns) if i not in taken]
     found: dict[str, str] = {}
@@ -42,21 +43,8 @@ def guess(file: Path, missing: Collection[str], delimiter: str | None = None) ->
     return found
 
 
-def _beginning(file: Path, delimiter: str | None) -> pl.DataFrame:
-    if columnar.columnar(file):
-        names = columnar.column_names(file)
-        return next(columnar.blocks(file, names, _all(names), n_rows=ROWS)).frame
-    dialect = delimited.sniff(file, recognised, delimiter=delimiter)
-    blocks = delimited.blocks(file, dialect, _all(dialect.names), Intake(True, None), block_bytes=1 << 18)
-    return next(blocks).frame.head(ROWS)
-
-
-def _all(names: Sequence[str]) -> dict[str, int]:
-    return {name: i for i, name in enumerate(names)}
-
-
 def _role(series: pl.Series, missing: Collection[str]) -> str | None:
-    """The first missing part that the values fit: degrees have a fraction, latitudes come before longitudes."""
+    """Returns the first missing role that the values fit: degrees have a fraction, latitudes precede longitudes."""
     try:
         degrees = numbers("", series)
     except DataError:

@@ -1,4 +1,4 @@
-"""JSON documents: whole, or the entries of a long list one after the other."""
+"""JSON documents: loads them whole, or streams the entries of a long list."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from astray.core.errors import DataError, Place
-from astray.readers.line_blocks import decoded, opening
-from astray.readers.refusals import refusing
+from astray.readers.read_report import raising_data_errors
+from astray.readers.text_files import decoded
 
 CHUNK = 4 << 20
 _BETWEEN = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
 
-def loaded(file: Path) -> Any:
-    """The document in a file."""
-    opening(file, 8)
-    with refusing(file, "the file could not be read", "check it"):
+def load_json(file: Path) -> Any:
+    """Returns the document in a file."""
+    with raising_data_errors(file, "the file could not be read", "check it"):
         content = file.read_bytes()
     try:
         return json.loads(decoded(file, content, None).lstrip("\ufeff"))
@@ -31,12 +30,11 @@ def loaded(file: Path) -> Any:
         raise DataError(f"the JSON cannot be read ({error})", remedy="export it again") from error
 
 
-def entries(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
-    """The entries of the list that begins where ``start`` ends, without loading the whole file."""
-    opening(file, 8)
+def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
+    """Yields the entries of the list that begins where ``start`` ends, without loading the whole file."""
     number = 0
     with (
-        refusing(file, "the file could not be read", "check it"),
+        raising_data_errors(file, "the file could not be read", "check it"),
         open(file, encoding="utf-8-sig", errors="replace") as text,
     ):
         buffer = text.read(CHUNK)
@@ -55,7 +53,7 @@ def entries(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
                 number, at = number + 1, end
                 yield entry
                 continue
-            more = text.read(max(CHUNK, len(buffer) - at))  # what stands there may go on
+            more = text.read(max(CHUNK, len(buffer) - at))  # the entry may go on
             if not more:
                 reason = f"the JSON is broken or cut off ({problem or 'the list has no end'})"
                 raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")

@@ -8,38 +8,38 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from astray.core.errors import DataError, Option, Place
-from astray.readers import packed
-from astray.readers.refusals import Intake, Progress, refusing
+from astray.readers import compression
+from astray.readers.read_report import Intake, Progress, raising_data_errors
 
 BLOCK_BYTES = 2 << 20
 
-_MARKS = {
+_BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
 
-def opening(path: Path, n_bytes: int = 1 << 16) -> bytes:
-    """The first bytes of a file; an empty file is refused, and so is a packed one."""
-    with refusing(path, "the file could not be opened", "check it"), open(path, "rb") as file:
+def first_bytes(path: Path, n_bytes: int = 1 << 16) -> bytes:
+    """Returns the beginning of a file; an empty or compressed file is an error."""
+    with raising_data_errors(path, "the file could not be opened", "check it"), open(path, "rb") as file:
         head = file.read(n_bytes)
     if not head:
         place = Place(str(path))
         raise DataError("the file is empty (0 bytes)", place=place, remedy="write it again or leave it out")
-    if packed.magic_of(head) is not None:
+    if compression.magic_of(head) is not None:
         remedy = "unpack it first, or give it to astray.read"
-        raise DataError("the file is packed", place=Place(str(path)), remedy=remedy)
+        raise DataError("the file is compressed", place=Place(str(path)), remedy=remedy)
     return head
 
 
 def marked_encoding(head: bytes) -> str | None:
-    """The encoding that a byte-order mark at the beginning gives away."""
-    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+    """Returns the encoding that a byte-order mark at the beginning tells, or None."""
+    return next((name for mark, name in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
 
 
 def decoded(path: Path, head: bytes, encoding: str | None) -> str:
-    """The beginning of a file as text, for a first look; a character cut in two at its end is no matter."""
+    """Returns the beginning of a file as text; a character that is cut in two at the end does no harm."""
     chosen = encoding or marked_encoding(head) or "utf-8"
     try:
         return _decoder(path, chosen).decode(head)
@@ -55,8 +55,8 @@ def _decoder(path: Path, encoding: str) -> codecs.IncrementalDecoder:
         raise DataError(f"encoding={encoding!r} is unknown", place=Place(str(path)), remedy=remedy) from error
 
 
-def only_returns(text: bytes) -> bool:
-    """Whether lines end with carriage returns alone, as spreadsheets on a Mac may still write them."""
+def ends_lines_with_returns(text: bytes) -> bool:
+    """Returns True if lines end with carriage returns alone, as spreadsheets on a Mac may still write them."""
     return b"\r" in text[:-1] and b"\n" not in text
 
 
@@ -68,11 +68,11 @@ def blocks_of_lines(
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
-    """The file as UTF-8, in blocks that end where a line ends and, if they can, outside quotation marks.
+    """Yields the file as UTF-8, in blocks that end at the end of a line and, if possible, outside quotation marks.
 
-    Without a mark or a name the encoding is UTF-8, or latin-1 as soon as a byte says that it is not.
+    Without a byte-order mark or a given encoding, the file is UTF-8, or latin-1 from the first byte that is not UTF-8.
     """
-    with refusing(path, "the file could not be read", "check it"), open(path, "rb") as file:
+    with raising_data_errors(path, "the file could not be read", "check it"), open(path, "rb") as file:
         total = os.fstat(file.fileno()).st_size
         head = file.read(3)
         chosen = encoding or marked_encoding(head)
@@ -82,23 +82,32 @@ def blocks_of_lines(
         rest, done, returns = b"", 0, None
         while chunk := file.read(block_bytes):
             done += len(chunk)
-            more = chunk if decoder is None else _recoded(path, decoder, chunk, text.line)
+            more = chunk if decoder is None else _recode(path, decoder, chunk, text.line)
             if returns is None:
-                returns = only_returns(more)
+                returns = ends_lines_with_returns(more)
             rest += more.replace(b"\r", b"\n") if returns else more
-            cut = _cut(rest, block_bytes)
+            cut = _end_of_block(rest, block_bytes)
             if cut:
                 block, rest = rest[:cut], rest[cut:]
-                yield text.checked(block)
+                yield text.check(block)
             if progress is not None:
                 progress(min(done, total), max(done, total))
         if decoder is not None:
-            rest += _recoded(path, decoder, b"", text.line, final=True)
+            rest += _recode(path, decoder, b"", text.line, final=True)
         if rest:
-            yield text.checked(rest if rest.endswith(b"\n") else rest + b"\n")
+            yield text.check(rest if rest.endswith(b"\n") else rest + b"\n")
 
 
-def _recoded(path: Path, decoder: codecs.IncrementalDecoder, chunk: bytes, line: int, *, final: bool = False) -> bytes:
+def numbered_lines(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text file with their numbers, the first of which is 1."""
+    number = 0
+    for block in blocks_of_lines(file, intake, progress=progress):
+        for line in block.decode("utf-8").removeprefix("\ufeff").splitlines():
+            number += 1
+            yield number, line
+
+
+def _recode(path: Path, decoder: codecs.IncrementalDecoder, chunk: bytes, line: int, *, final: bool = False) -> bytes:
     try:
         return decoder.decode(chunk, final).encode("utf-8")
     except UnicodeError as error:
@@ -110,8 +119,8 @@ def _recoded(path: Path, decoder: codecs.IncrementalDecoder, chunk: bytes, line:
         ) from error
 
 
-def _cut(buffer: bytes, block_bytes: int) -> int:
-    """Where to cut after a line that leaves no quotation open; 0 if there is no such place yet."""
+def _end_of_block(buffer: bytes, block_bytes: int) -> int:
+    """Returns the end of the last line that leaves no quotation open; 0 if there is none yet."""
     end = buffer.rfind(b"\n") + 1
     quotes = buffer.count(b'"', 0, end)
     while end and quotes % 2:
@@ -119,20 +128,20 @@ def _cut(buffer: bytes, block_bytes: int) -> int:
         quotes -= buffer.count(b'"', before, end)
         end = before
     if not end and len(buffer) > 4 * block_bytes:
-        # A stray mark, not a long quotation: go on, the parser will name the line.
+        # A stray quotation mark, not a long quotation: go on, the parser will name the line.
         return buffer.rfind(b"\n") + 1
     return end
 
 
 class _Utf8:
-    """Decides between UTF-8 and latin-1 at the first byte that tells, and refuses a file that is neither."""
+    """Decides between UTF-8 and latin-1 at the first byte that tells them apart, and rejects a mixture."""
 
     def __init__(self, path: Path, intake: Intake) -> None:
         self.path, self.intake = path, intake
         self.encoding: str | None = None
         self.line = 1
 
-    def checked(self, block: bytes) -> bytes:
+    def check(self, block: bytes) -> bytes:
         if b"\0" in block:
             line = self.line + block.count(b"\n", 0, block.index(b"\0"))
             remedy = "give a CSV, Parquet, GPX or GeoJSON file"
@@ -152,7 +161,7 @@ class _Utf8:
                         remedy=("write it again in UTF-8, or name the encoding: ", Option("encoding", "latin-1")),
                     ) from error
                 self.encoding = "latin-1"
-                other = ("name another if that is wrong: ", Option("encoding", "cp1252"))
+                other = ("name another encoding if that is wrong: ", Option("encoding", "cp1252"))
                 self.intake.report.assume(self.path, "not UTF-8, read as latin-1", other)
             else:
                 self.encoding = "utf-8"

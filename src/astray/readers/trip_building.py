@@ -1,4 +1,4 @@
-"""From checked columns of fixes to trajectories: how fixes are collected, grouped and cut into trips."""
+"""Builds trips from checked fixes: collects them, groups them, cuts them, and reports odd trips."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from astray.core.grouping import KEYS, ROWS, Grouped, as_text, numbered, put_in_
 from astray.core.text import number_of
 from astray.core.trajectories import Trajectories
 from astray.core.trips import TripRules, cut_raw
-from astray.readers.refusals import Intake
+from astray.readers.read_report import Intake
 
 TRIPS = ("as-given", "cut")
 
 MANY = 20
-"""So many trips must there be, before it is odd that most of them have one fix."""
+"""It is odd that most trips have a single fix only if there are at least this many trips."""
 
 LABEL = "label"
-"""The column that says which of the labels a row has, while context is to be kept."""
+"""The column that holds the number of a row's labels while the fixes are put in order."""
 
 
-class Fixes:
-    """Checked fixes in any order, collected block by block, so that ten million of them take little memory.
+class FixCollector:
+    """Collects checked fixes in any order, block by block, so that ten million of them take little memory.
 
-    Numbers are put into arrays that grow where they are; a row's agent, trajectory and context are one number, and the
-    text itself is held once a block.
+    Numbers go into arrays that grow in place. One number stands for a row's agent, trajectory and context; the text
+    itself is held once for each block.
 
-    >>> fixes = Fixes()
+    >>> fixes = FixCollector()
     >>> fixes.add(pl.DataFrame({"agent": ["ana", "bob"], "trajectory": "1", "time": [9.0, 7.0], "lat": 45.0}))
     >>> fixes.add(pl.DataFrame({"agent": ["ana"], "trajectory": ["1"], "time": [8.0], "lat": [44.0]}))
     >>> trips = fixes.grouped()
@@ -50,9 +50,9 @@ class Fixes:
         return len(self._codes)
 
     def add(self, fixes: pl.DataFrame) -> None:
-        """Take in fixes: agent and trajectory are text, context is of any type, all other columns are numbers.
+        """Adds fixes: agent and trajectory are text, context has any type, all other columns are numbers.
 
-        Where a column is not in every block, it is not a number in the others.
+        A column that some blocks lack is NaN there.
         """
         codes, labels = numbered(fixes.select(*KEYS, *self._context))
         numbers = {n: fixes[n].to_numpy() for n in fixes.columns if n not in (*KEYS, *self._context)}
@@ -65,16 +65,16 @@ class Fixes:
         self._labels.append(labels)
         self._n_labels += labels.height
 
-    def varied(self) -> dict[str, int]:
-        """Context that is not the same all along a trajectory: its name to the number of these."""
+    def varied_context(self) -> dict[str, int]:
+        """Returns the context columns with several values in one trajectory, and the number of such trajectories."""
         labels = pl.concat(self._labels, how="vertical_relaxed")
         several = labels.group_by(KEYS).agg(pl.col(self._context).n_unique() > 1).select(pl.col(self._context).sum())
         return {name: int(count) for name, count in several.to_dicts()[0].items() if count}
 
     def grouped(self) -> Grouped:
-        """The trajectories in the order of their first rows; the context of each is that of its first fix.
+        """Returns the trajectories in the order of their first rows, each with the context of its first fix.
 
-        What was collected is used up.
+        The collector is empty afterwards.
         """
         labels = pl.concat(self._labels, how="vertical_relaxed")
         of_label, keys = numbered(labels.select(KEYS))
@@ -94,10 +94,10 @@ class Fixes:
         return Grouped(columns, offsets, agents, trajectories, context)
 
 
-def in_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories:
-    """Trips of trajectories, of which raw fixes have no name: these are cut, or kept as they are, or all are cut.
+def build_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories:
+    """Returns trips: as named, cut from fixes without a trip name (empty text), or (``how="cut"``) all cut.
 
-    The columns are taken out of ``fixes``, so that they are not there twice.
+    It takes the columns out of ``fixes``, so that they are not in memory twice.
     """
     if how not in (None, *TRIPS):
         raise DataError(f"trips={how!r} is unknown", remedy=f"give {' or '.join(TRIPS)}, or leave it out")
@@ -107,14 +107,14 @@ def in_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories:
     if how == "as-given":
         return Trajectories(*fixes._replace(trajectory_ids=np.where(raw, fixes.agent_ids, fixes.trajectory_ids)))
     n_named = int((~raw).sum())
-    trips = Trajectories._trusted(*cut_raw(*_interrupted(fixes, raw)))
+    trips = Trajectories._trusted(*cut_raw(*_split_at_named_trips(fixes, raw)))
     intake.report.cut += len(trips) - n_named
-    intake.supposed_trips |= how is None
+    intake.warn_of_cut |= how is None
     return trips
 
 
-def look_over(trips: Trajectories, intake: Intake) -> None:
-    """Say what is odd about trips as the file names them: lives as one trip, trips of one fix, the same trip twice."""
+def report_odd_trips(trips: Trajectories, intake: Intake) -> None:
+    """Records what is odd about trips as the file names them: they last days, have one fix, or occur twice."""
     time, first, last = trips.columns["time"], trips.offsets[:-1], trips.offsets[1:] - 1
     longest, remedy = TripRules().longest, ("pass ", Option("trips", "cut"), " to cut trips at gaps and stays")
     n_long = int((time[last] - time[first] > longest).sum())
@@ -124,15 +124,15 @@ def look_over(trips: Trajectories, intake: Intake) -> None:
     n_single = int((trips.lengths == 1).sum())
     if n_single > len(trips) / 2 and len(trips) >= MANY:
         intake.report.assume("", f"as they are named, {n_single:,} of {len(trips):,} trips have one fix", remedy)
-    again = _again(trips)
+    again = _repeated_trips(trips)
     if again:
         one, other = (str(trips.ids[i]) for i in again[0])
         reason = f"{number_of(len(again), 'trip')} with the same fixes as another one, first {other!r} as {one!r}"
-        intake.report.assume("", reason, "leave them out: each counts as a trip of its own")
+        intake.report.assume("", reason, "leave them out: each counts as a separate trip")
 
 
-def _again(trips: Trajectories) -> list[tuple[int, int]]:
-    """The first trip with some fixes, and each further one with the same, by their positions; single fixes are none."""
+def _repeated_trips(trips: Trajectories) -> list[tuple[int, int]]:
+    """Returns pairs of trips with the same fixes: the first one and a later one; trips of one fix do not count."""
     names = ("time", "lat", "lon")
     ends = {"first": trips.offsets[:-1], "last": trips.offsets[1:] - 1}
     looks = {f"{which} {name}": trips.columns[name][rows] for which, rows in ends.items() for name in names}
@@ -145,8 +145,8 @@ def _again(trips: Trajectories) -> list[tuple[int, int]]:
     return found
 
 
-def _interrupted(fixes: Grouped, raw: NDArray[np.bool_]) -> tuple[Grouped, NDArray[np.bool_]]:
-    """The same with raw fixes parted where fixes of a trip with a name come between: there a live trip ends, too."""
+def _split_at_named_trips(fixes: Grouped, raw: NDArray[np.bool_]) -> tuple[Grouped, NDArray[np.bool_]]:
+    """Splits raw fixes where fixes of a named trip of the same agent come between them: a live trip ends there, too."""
     both = set(fixes.agent_ids[raw].tolist()) & set(fixes.agent_ids[~raw].tolist())
     if not both:
         return fixes, raw
@@ -177,7 +177,7 @@ def _interrupted(fixes: Grouped, raw: NDArray[np.bool_]) -> tuple[Grouped, NDArr
 
 
 def _context(series: pl.Series) -> NDArray[np.generic]:
-    """One value a trajectory; text that is missing is empty text."""
+    """Returns one value for each trajectory; missing text becomes empty text."""
     if series.dtype.is_numeric() or series.dtype == pl.Boolean:
         return series.to_numpy()
     return as_text(series.cast(pl.String).fill_null("").to_numpy())

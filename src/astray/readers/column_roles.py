@@ -1,4 +1,4 @@
-"""Which column of a table plays which part."""
+"""Finds the column of each role (time, lat, lon, agent, trajectory) by the names of the columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MARKS: Mapping[str, str] = {
     "visible": "marked as not visible, which is how Movebank marks outliers",
     "valid": "marked as not valid, as Traccar does where the receiver had no fix",
 }
-"""Columns that are false where a fix is not to be used, and why it is not."""
+"""Columns that are false where a fix must not be used, and what that means."""
 
 DATES = ("date", "utc_date", "gps_date", "date_utc", "local_date", "event_date")
-"""Columns of dates, which count where the column of times holds times of day, or where there is none."""
+"""Columns of dates; they count if the time column holds times of day, or if there is no time column."""
 
 _LIKE_ID = re.compile(r"(?:^|[^A-Za-z])(?i:id|identifier|name|nr|no|number|code)$|[a-z](?:ID|Id|No|Nr|Name)$")
 
@@ -30,7 +30,7 @@ _FALSE = ("false", "f", "0", "no")
 
 @dataclass(frozen=True)
 class Roles:
-    """For each part the position of its column, and what was found on the way."""
+    """The position of each role's column, sentences about rival columns, and the unused columns."""
 
     positions: Mapping[str, int]
     rivals: tuple[str, ...]
@@ -38,23 +38,23 @@ class Roles:
 
 
 def marks(names: Sequence[str]) -> dict[str, int]:
-    """Where the columns stand that mark fixes which are not to be used."""
+    """Returns the positions of the columns that mark fixes which must not be used."""
     bare = [plain(name) for name in names]
     return {mark: bare.index(mark) for mark in MARKS if mark in bare}
 
 
 def is_false(values: pl.Series) -> NDArray[np.bool_]:
-    """Which values are false, in any way of writing it."""
+    """Returns a mask of the values that mean false, however they are written."""
     return values.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(_FALSE).fill_null(False).to_numpy()
 
 
 def marked_bad(said: Mapping[str, Any]) -> str:
-    """Why one fix is not to be used, or empty text: the one-row form of the marks of a table."""
+    """Returns why one fix must not be used, or empty text; the one-row form of the marks of a table."""
     return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
 
 
 def like_ids(names: Sequence[str]) -> list[str]:
-    """Columns that by their names hold identifiers of something; one without a name may hold anything.
+    """Returns the columns whose names look like identifiers; a column without a name may be one, too.
 
     >>> like_ids(["Unit ID", "busNo", "speed", "valid", "rider_name", ""])
     ['Unit ID', 'busNo', 'rider_name', '']
@@ -62,13 +62,18 @@ def like_ids(names: Sequence[str]) -> list[str]:
     return [name for name in names if not name or _LIKE_ID.search(name)]
 
 
-def recognised(names: Sequence[str]) -> int:
-    """How many of the parts these columns can play."""
-    return len(candidates(names))
+def is_porto(names: Sequence[str]) -> bool:
+    """Returns True for the columns of the Porto data."""
+    return {"TRIP_ID", "POLYLINE"} <= {plain(name).upper() for name in names}
+
+
+def header_score(names: Sequence[str]) -> int:
+    """Returns how well these names fit a header: the number of roles that they can play, more for Porto's."""
+    return len(candidates(names)) + 5 * is_porto(names)
 
 
 def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None], keep: Sequence[str] = ()) -> Roles:
-    """Find the column of each part: the one asked for, else the first alias that is there.
+    """Finds the column of each role: the one asked for, else the first known name.
 
     >>> roles = resolve("t.csv", ["UID", "lng", "Latitude", "tst", "speed"], {})
     >>> dict(roles.positions), roles.unused
@@ -84,12 +89,16 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
             positions[role] = position(file, names, wanted)
         elif found := possible.get(role):
             positions[role] = found[0]
-            # A column pair such as x, y beside lon, lat is no rival: preference settles it.
+            # x and y beside lon and lat are not rivals: lon and lat are always preferred.
             others = [names[i] for i in found[1:] if role not in ("lat", "lon") or bare[i] == bare[found[0]]]
             if others:
                 rivals.append(f"{names[found[0]]!r} was taken as the {role}, not {', '.join(map(repr, others))}")
     wanted = asked.get("date")
-    date = _first(bare, DATES) if wanted is None else position(file, names, wanted)
+    date = (
+        next((bare.index(name) for name in DATES if name in bare), None)
+        if wanted is None
+        else position(file, names, wanted)
+    )
     if date is not None and date not in positions.values():
         positions["date" if "time" in positions else "time"] = date
     missing = [role for role in REQUIRED if role not in positions]
@@ -106,13 +115,8 @@ def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None],
     return Roles(positions, tuple(rivals), unused)
 
 
-def _first(bare: Sequence[str], aliases: Sequence[str]) -> int | None:
-    """Where the first of some names stands."""
-    return next((bare.index(alias) for alias in aliases if alias in bare), None)
-
-
 def position(file: object, names: Sequence[str], wanted: str) -> int:
-    """Where the column of this name stands; the exact name counts before one that differs in case only."""
+    """Returns the position of a column; the exact name wins over one that differs only in case."""
     if wanted in names:
         return list(names).index(wanted)
     bare = [plain(name) for name in names]

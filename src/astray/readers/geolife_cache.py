@@ -1,4 +1,4 @@
-"""Trajectories kept in one Parquet file, so that a slow source is parsed once."""
+"""The cache of GeoLife: trajectories and the report of their reading in one Parquet file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from astray.core.errors import DataError, Place
 from astray.core.grouping import FIX_COLUMNS
 from astray.core.times import POLARS_ERRORS
 from astray.core.trajectories import Trajectories
-from astray.readers.refusals import Intake, Report
+from astray.readers.read_report import Intake, Report
 
 _KEY, _TRIPS, _REPORT = "astray.key", "astray.core.trips", "astray.report"
 
 
 def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
-    """The trajectories in the file if it was written for this key and is whole; else None."""
+    """Returns the trajectories if the file is whole and was written for this key; else None."""
     try:
         metadata = pl.read_parquet_metadata(path)
         if metadata.get(_KEY) != key:
             return None
-        said = json.loads(metadata[_REPORT])
-        Report().update(said)  # one that another version wrote may lack something
+        report = json.loads(metadata[_REPORT])
+        Report().update(report)  # another version may have written an incomplete one
         labels = json.loads(metadata[_TRIPS])
         frame = pl.read_parquet(path, glob=False)
         trips = Trajectories(
@@ -39,14 +39,14 @@ def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, *POLARS_ERRORS) as error:
         intake.report.note(f"{path}: the cache could not be used ({type(error).__name__}) and is written again")
         return None
-    intake.report.update(said)
+    intake.report.update(report)
     return trips
 
 
 def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
-    """Write the trajectories whole or not at all: under a temporary name, then renamed.
+    """Writes the trajectories whole or not at all: under a temporary name, then renamed.
 
-    A cache that cannot be written is said, and costs only time.
+    If that fails, the report says so; the next reading only takes longer.
     """
     labels = {
         "agent": trips.agent_ids.tolist(),
@@ -63,8 +63,8 @@ def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
         intake.report.assume(path, f"the cache was not written ({error}), so the next reading will parse again")
 
 
-def refuse_unusable(path: Path) -> None:
-    """A cache is a file; refuse the path of a folder before the work begins."""
+def refuse_folder(path: Path) -> None:
+    """Raises an error if the path of the cache is a folder."""
     if path.is_dir():
         example = path / "geolife.parquet"
         raise DataError("the cache is a folder", place=Place(str(path)), remedy=f'name a file, for example "{example}"')

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from astray.core.errors import DataError
-from astray.readers import Report, iter_read, packed, read, read_table, recognise
+from astray.readers import Report, compression, iter_read, read, read_table, recognise
 
 ROWS = "uid,trip,t,lat,lon\nana,a,1372636858,41.1,-8.6\nana,a,1372636873,41.2,-8.7\n"
 GPX = '<gpx><trk><trkseg><trkpt lat="41" lon="{}"><time>2013-07-01T00:00:58Z</time></trkpt></trkseg></trk></gpx>'
@@ -30,21 +30,21 @@ def packed_table(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_gzip_file_is_read_as_what_is_in_it(packed_table: Path) -> None:
+def test_a_gzip_file_is_read_as_the_file_inside(packed_table: Path) -> None:
     assert recognise(packed_table) == "table"
     trips = read(packed_table)
     assert (trips.agents, trips.columns["lat"].tolist()) == (["ana"], [41.1, 41.2])
     assert next(iter_read(packed_table)).columns["lat"].tolist() == [41.1, 41.2]
 
 
-def test_an_archive_is_a_folder_of_its_name(tmp_path: Path) -> None:
+def test_an_archive_is_read_as_a_folder_of_its_name(tmp_path: Path) -> None:
     several = zipped(tmp_path / "past.zip", ana__1_gpx=GPX.format(1), bob__1_gpx=GPX.format(2), __MACOSX___1_gpx="x")
     assert recognise(several) == "gpx"
     assert read(several).agents == ["ana", "bob"]
     assert read(zipped(tmp_path / "eve.zip", a_gpx=GPX.format(1), b_gpx=GPX.format(2))).agents == ["eve"]
 
 
-def test_what_is_wrong_in_a_packed_file_is_told_under_its_real_name(tmp_path: Path) -> None:
+def test_errors_in_a_compressed_file_show_its_real_name_not_the_temporary_one(tmp_path: Path) -> None:
     bad = ROWS + "ana,a,1372636888,91,-8.7\n"
     file = tmp_path / "walks.csv.gz"
     file.write_bytes(gzip.compress(bad.encode()))
@@ -57,7 +57,7 @@ def test_what_is_wrong_in_a_packed_file_is_told_under_its_real_name(tmp_path: Pa
     assert tempfile.gettempdir() + "/astray-" not in str(report)
 
 
-def test_nothing_stays_behind_in_the_temporary_folder(
+def test_reading_leaves_nothing_in_the_temporary_folder(
     packed_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -68,8 +68,8 @@ def test_nothing_stays_behind_in_the_temporary_folder(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "FREE_BYTES", 1 << 16)
+def test_a_zip_bomb_is_rejected_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "FREE_BYTES", 1 << 16)
     bomb = tmp_path / "bomb.csv.gz"
     bomb.write_bytes(gzip.compress((ROWS + "\n" * (32 << 20)).encode()))
     with pytest.raises(DataError, match=r"bomb\.csv\.gz: it unpacks to more than \d+ MB, \d+ times its size; if you"):
@@ -79,16 +79,16 @@ def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("name", ["../out.csv", "/etc/out.csv", "a\\..\\out.csv", "a/../../out.csv"])
-def test_a_name_that_leads_out_of_an_archive_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_archive_with_a_path_that_points_outside_is_rejected(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(zipfile.ZipInfo(name), ROWS)
-    with pytest.raises(DataError, match=r"a\.zip: a name in it leads out of the archive"):
+    with pytest.raises(DataError, match=r"a\.zip: a file name in it points outside the archive"):
         read(tmp_path / "a.zip")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("second", ["a.csv", "./a.csv"])
-def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path: Path, second: str) -> None:
+def test_an_archive_with_two_files_of_one_name_is_rejected(tmp_path: Path, second: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.csv", ROWS)
         archive.writestr(zipfile.ZipInfo(second), ROWS.replace("ana", "bob"))
@@ -96,7 +96,7 @@ def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path: Path, second
         read(tmp_path / "a.zip")
 
 
-def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: Path) -> None:
+def test_damaged_and_nested_compressed_files_are_rejected(packed_table: Path, tmp_path: Path) -> None:
     whole = packed_table.read_bytes()
     for content in (whole[:-12], whole[:20] + b"\xff" + whole[21:], b"PK\x03\x04" + bytes(40)):
         packed_table.write_bytes(content)
@@ -104,14 +104,14 @@ def test_damaged_and_nested_packages_are_refused(packed_table: Path, tmp_path: P
             read(packed_table)
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
         archive.writestr("walks.csv.gz", whole)
-    with pytest.raises(DataError, match=r"outer\.zip/walks\.csv\.gz: packed inside a packed file"):
+    with pytest.raises(DataError, match=r"outer\.zip/walks\.csv\.gz: a compressed file inside a compressed file"):
         read(tmp_path / "outer.zip")
-    with pytest.raises(DataError, match="the file is packed; unpack it first, or give it to"):
+    with pytest.raises(DataError, match="the file is compressed; unpack it first, or give it to"):
         read_table(tmp_path / "outer.zip")
 
 
 @pytest.mark.parametrize("kind", ["bz2", "lzma", "zstandard"])
-def test_other_ways_of_packing_are_read_and_what_is_cut_off_is_refused(tmp_path: Path, kind: str) -> None:
+def test_bzip2_xz_and_zstandard_are_read_and_rejected_when_truncated(tmp_path: Path, kind: str) -> None:
     module = pytest.importorskip(kind)
     compress = module.ZstdCompressor().compress if kind == "zstandard" else module.compress
     header, rest = ROWS.partition("\n")[0] + "\n", ROWS.partition("\n")[2]
@@ -125,14 +125,14 @@ def test_other_ways_of_packing_are_read_and_what_is_cut_off_is_refused(tmp_path:
             read(file)
 
 
-def test_a_workbook_is_no_archive_of_trips(tmp_path: Path) -> None:
+def test_an_office_workbook_is_rejected_with_advice_to_save_it_as_csv(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "trips.xlsx", "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
     with pytest.raises(DataError, match=r"trips\.xlsx: a workbook .*; save the sheet as CSV"):
         read(tmp_path / "trips.xlsx")
 
 
-def test_a_broken_archive_in_a_folder_spares_the_others(tmp_path: Path) -> None:
+def test_skip_bad_skips_a_broken_archive_and_reads_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(ROWS)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(ROWS.encode())[:-9])
     with pytest.raises(DataError, match=r"b\.csv\.gz: it cannot be unpacked"):
@@ -148,7 +148,7 @@ def test_lists_and_patterns_name_several_files(tmp_path: Path) -> None:
     assert read([tmp_path / "ana.csv", tmp_path / "bob.csv"]).agents == ["ana", "bob"]
     assert read(str(tmp_path / "*.csv")).agents == ["ana", "bob", "eve"]
     assert read([str(tmp_path / "[ab]*.csv"), tmp_path / "ana.csv"]).agents == ["ana", "bob"]
-    with pytest.raises(DataError, match=r"\*\.kml: no file is found by this pattern"):
+    with pytest.raises(DataError, match=r"\*\.kml: no file matches this pattern"):
         read(str(tmp_path / "*.kml"))
     with pytest.raises(DataError, match="an empty list of files"):
         read([])

@@ -1,6 +1,6 @@
-"""XML files, walked through once without building a tree.
+"""XML files of tracks, parsed in one pass without building a tree.
 
-A document type declaration is refused: GPX, KML and TCX have none, and it is the way in for entity bombs.
+A document type declaration is an error: GPX, KML and TCX have none, and entity bombs need one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import BinaryIO
 from xml.parsers import expat
 
 from astray.core.errors import DataError, Place
-from astray.readers.line_blocks import opening
-from astray.readers.refusals import Intake, refusing
+from astray.readers.read_report import Intake, raising_data_errors
 
 
 @dataclass(slots=True)
 class Point:
-    """A point of a track, as it stands in a file."""
+    """A point of a track, as the file writes it."""
 
     line: int
     time: str | None = None
@@ -25,14 +24,14 @@ class Point:
     lon: str | None = None
 
 
-class Document:
-    """What a format collects while expat walks through a file: it says what a start and an end of an element mean.
+class TrackDocument:
+    """Collects the tracks of a file while expat parses it; a format overrides :meth:`start` and :meth:`end`.
 
-    Names are without their namespace and in lower case; ``path`` is the elements around the one that begins or ends.
+    Element names are in lower case and without namespace; ``path`` holds the elements around the current one.
     """
 
     root = ""
-    """The name that the outermost element must have."""
+    """The name of the outermost element."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -50,31 +49,33 @@ class Document:
 
     @property
     def line(self) -> int:
-        """Where the walk stands in the file."""
+        """Returns the current line."""
         return self._lines_before + self._parser.CurrentLineNumber
 
     @property
     def found(self) -> bool:
-        """Whether there was something to read, so far."""
+        """Returns True if there is a point so far."""
         return any(self.tracks)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
+        """Handles the start of an element."""
 
     def end(self, name: str, text: str) -> None:
-        """An element ends; ``text`` is what stood in it behind the last element inside."""
+        """Handles the end of an element; ``text`` is its text after the last inner element."""
 
-    def walk(self, intake: Intake) -> None:
-        """Walk through the whole file; if it is broken and bad data are to be left out, up to where it is broken."""
-        opening(self.file, 8)
+    def parse(self, intake: Intake) -> None:
+        """Parses the whole file; if bad data are skipped, up to the place where the XML is broken."""
         try:
-            with refusing(self.file, "the file could not be read", "check it"), open(self.file, "rb") as stream:
-                self._lines_before = _pass_blank(stream)
+            with (
+                raising_data_errors(self.file, "the file could not be read", "check it"),
+                open(self.file, "rb") as stream,
+            ):
+                self._lines_before = _skip_blanks(stream)
                 self._parser.ParseFile(stream)
         except expat.ExpatError as error:
             place = Place(str(self.file), self._lines_before + error.lineno, "line")
             broken = DataError(f"the XML is broken ({error})", place=place, remedy="export it again")
-            intake.break_off(broken, self.found)
+            intake.stop_at_damage(broken, self.found)
         except DataError:
             raise
         except (ValueError, LookupError) as error:
@@ -102,8 +103,8 @@ class Document:
         self._text = []
 
 
-def _pass_blank(stream: BinaryIO) -> int:
-    """Pass spaces before the XML declaration, where none may be, though Strava writes them; how many lines they are."""
+def _skip_blanks(stream: BinaryIO) -> int:
+    """Skips blanks before the XML declaration, which Strava writes against the rules; returns the number of lines."""
     head = stream.read(1 << 12)
     blank = head[: len(head) - len(head.lstrip())]
     stream.seek(len(blank))

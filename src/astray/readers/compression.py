@@ -1,7 +1,7 @@
-"""Packed files: zip archives, and gzip, bzip2, xz and Zstandard, around any format.
+"""Compressed files of any format: zip archives, gzip, bzip2, xz and Zstandard.
 
-They are unpacked into a temporary folder, within bounds: a small file that unpacks to terabytes is refused. A zip
-archive counts as a folder of its name, any other packed file as the file in it.
+astray unpacks them into a temporary folder, and limits the size: a small file that unpacks to terabytes is an error. A
+zip archive is read as a folder of its name, any other compressed file as the file in it.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from typing import IO, Any
 from astray.core.errors import DataError, Place
 
 MAX_BYTES = 8 << 30
-"""What one packed file may unpack to."""
+"""The largest size that one compressed file may unpack to."""
 
 MAX_RATIO = 200
-"""How many times larger than packed; tables of fixes are about ten times larger, a bomb a thousand times."""
+"""The largest ratio of unpacked to compressed size; tables of fixes have about ten, a bomb has a thousand."""
 
 _USUAL_RATIO = 5
 
 FREE_BYTES = 64 << 20
-"""Whatever unpacks to less is unpacked at any ratio."""
+"""Files that unpack to less than this may have any ratio."""
 
 MAX_FILES = 100_000
 
-INNER = (".gz", ".bz2", ".xz", ".zst")
-SUFFIXES = (*INNER, ".zip", ".kmz")
+_STREAM_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+SUFFIXES = (*_STREAM_SUFFIXES, ".zip", ".kmz")
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _CHUNK = 1 << 20
 _FEW = 2048  # bytes of Zstandard, which may unpack to some 64 MB at once
 
 
-def is_packed(path: Path) -> bool:
-    """Whether the file begins as a packed one does."""
+def is_compressed(path: Path) -> bool:
+    """Returns True if the file begins as a compressed one does."""
     try:
         return _magic(path) is not None
     except OSError:
-        return False  # the reader, which opens it next, refuses it with the reason
+        return False  # the reader opens it next and reports the error
 
 
 class _Zstandard(io.RawIOBase):
-    """The content of a Zstandard file, frame by frame; zstandard's own reader does not tell a file that is cut off."""
+    """Reads a Zstandard file frame by frame; the reader of zstandard does not notice a truncated file."""
 
     def __init__(self, path: Path) -> None:
         try:
             self._decompressor = importlib.import_module("zstandard").ZstdDecompressor()
         except ImportError as error:
             remedy = "pip install zstandard, or unpack the file with zstd -d"
-            raise DataError("packed with Zstandard, and zstandard is not installed", remedy=remedy) from error
+            raise DataError("compressed with Zstandard, and zstandard is not installed", remedy=remedy) from error
         self._file = open(path, "rb")  # noqa: SIM115  (closed with this)
         self._frame: Any = None
         self._packed, self._content = b"", memoryview(b"")
@@ -92,11 +92,11 @@ _STREAMS: Mapping[bytes, Callable[[Path, str], Any]] = {
     b"\xfd7zXZ": lzma.open,
     b"\x28\xb5\x2f\xfd": lambda path, mode: io.BufferedReader(_Zstandard(path)),
 }
-"""How a file that is packed by itself is opened, by its first bytes."""
+"""How to open a compressed stream, by its first bytes."""
 
 
 def magic_of(head: bytes) -> bytes | None:
-    """Those first bytes of a file that tell how it is packed; None if it is not."""
+    """Returns the first bytes that identify the compression; None if the file is not compressed."""
     return next((magic for magic in (*_STREAMS, _ZIP) if head.startswith(magic)), None)
 
 
@@ -106,13 +106,13 @@ def _magic(path: Path) -> bytes | None:
 
 
 def _stream(path: Path) -> Any:
-    """What is in a file that is packed by itself, to be read."""
+    """Opens the content of a compressed file that is not an archive."""
     return _STREAMS[_magic(path) or _GZIP](path, "rb")
 
 
 def peek(path: Path, n_bytes: int = 1 << 16) -> tuple[Path, bytes]:
-    """The name and the first bytes of what is packed; of an archive, of the first file in it."""
-    with _refusing(path):
+    """Returns the name and the first bytes of the content; for an archive, of its first file."""
+    with _raising_data_errors(path):
         if not _is_zip(path):
             with _stream(path) as stream:
                 return _inner_name(path), stream.read(n_bytes)
@@ -123,8 +123,8 @@ def peek(path: Path, n_bytes: int = 1 << 16) -> tuple[Path, bytes]:
 
 
 def size_of(path: Path) -> int:
-    """About how many bytes it unpacks to, as the file itself says; what it really is shows when it is unpacked."""
-    with _refusing(path):
+    """Returns the approximate unpacked size that the file itself claims."""
+    with _raising_data_errors(path):
         if _is_zip(path):
             with zipfile.ZipFile(path) as archive:
                 return sum(member.file_size for member in _members(archive))
@@ -136,10 +136,10 @@ def size_of(path: Path) -> int:
 
 
 def unpack(path: Path, target: Path) -> dict[Path, str]:
-    """Unpack into a folder; gives what was written there (a file, or the folder of an archive) and how it is shown."""
-    with _refusing(path):
+    """Unpacks into a folder; returns what was written (a file, or an archive's folder) and its name for messages."""
+    with _raising_data_errors(path):
         if not _is_zip(path):
-            # The name of the folder may say whose tracks these are.
+            # Keep the name of the folder: it may name the agent.
             file = target / (path.resolve().parent.name or "root") / _inner_name(path).name
             file.parent.mkdir(parents=True)
             with _stream(path) as stream:
@@ -162,18 +162,20 @@ def _is_zip(path: Path) -> bool:
 
 
 def _inner_name(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() in INNER else path
+    return path.with_suffix("") if path.suffix.lower() in _STREAM_SUFFIXES else path
 
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The files of an archive that may be unpacked; what systems put beside them is passed over."""
+    """Returns the files of an archive, without hidden ones; an archive that cannot be trusted is an error."""
     found = []
     for member in archive.infolist():
         parts = PurePosixPath(member.filename).parts
         if member.is_dir() or any(part == "__MACOSX" or (part[0] == "." and part != "..") for part in parts):
             continue
         if ".." in parts or member.filename.startswith(("/", "\\")) or "\\" in member.filename or ":" in parts[0]:
-            raise DataError(f"a name in it leads out of the archive ({member.filename[:80]})", remedy="do not trust it")
+            raise DataError(
+                f"a file name in it points outside the archive ({member.filename[:80]})", remedy="do not trust it"
+            )
         if member.flag_bits & 1:
             raise DataError("the archive is encrypted", remedy="unpack it with its password, and give the folder")
         if (member.external_attr >> 16) & 0o170000 == 0o120000:
@@ -181,7 +183,7 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         found.append(member)
     names = {member.filename for member in found}
     if len({PurePosixPath(name) for name in names}) < len(found):
-        raise DataError("two files in it have one name", remedy="pack it again, each file under a name of its own")
+        raise DataError("two files in it have one name", remedy="pack it again, each file under a different name")
     if "[Content_Types].xml" in names or {"mimetype", "content.xml"} <= names:
         raise DataError("a workbook or another document of an office program", remedy="save the sheet as CSV")
     if len(found) > MAX_FILES:
@@ -192,7 +194,7 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 
 
 def _copied(path: Path, stream: IO[bytes], file: Path, done: int) -> int:
-    """Write what a stream holds to a file, within bounds; ``done`` bytes came out of the packed file before."""
+    """Copies a stream to a file, within the limits; ``done`` bytes of the compressed file were copied before."""
     most = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * path.stat().st_size))
     with open(file, "wb") as out:
         while chunk := stream.read(_CHUNK):
@@ -207,7 +209,7 @@ def _copied(path: Path, stream: IO[bytes], file: Path, done: int) -> int:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _raising_data_errors(path: Path) -> Iterator[None]:
     place = Place(str(path))
     try:
         yield
@@ -217,14 +219,14 @@ def _refusing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise DataError(f"{error.strerror}", place=place, remedy="check the file and the disk") from error
-        raise _broken(place, error) from error  # of gzip and bz2
+        raise _broken(place, error) from error  # gzip and bz2 raise OSError without a number
     except Exception as error:
         if not isinstance(error, _BROKEN) and type(error).__name__ != "ZstdError":
             raise
         raise _broken(place, error) from error
 
 
-# zipfile raises NotImplementedError on an archive that is packed in a way which it cannot unpack.
+# zipfile raises NotImplementedError for a compression method that it does not know.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, ValueError)
 
 

@@ -1,0 +1,177 @@
+"""Formats that give one position at a time: the reader that they share, from positions to trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from astray.core.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
+from astray.core.text import harmless, printable
+from astray.core.times import UTC_OFFSET, Clock
+from astray.core.trajectories import Trajectories
+from astray.readers.read_report import Intake, Progress, raising_data_errors, share_of
+from astray.readers.reader import InputFile, Reader, Request, Sample
+from astray.readers.text_files import first_bytes
+from astray.readers.trip_building import FixCollector, build_trips
+from astray.readers.xml_tracks import Point
+
+
+@dataclass(frozen=True)
+class FixOptions:
+    """How files that are not tables are read.
+
+    Parameters
+    ----------
+    agent
+        The agent, if the file does not name it; by default the name of the file's folder.
+    time_unit, time_zone, date_order
+        See :class:`astray.core.times.Clock`.
+    zero_ok
+        Accept fixes at exactly (0, 0).
+    """
+
+    agent: str | None = None
+    time_unit: str | None = None
+    time_zone: str | None = None
+    date_order: str | None = None
+    zero_ok: bool = False
+
+
+class Position(NamedTuple):
+    """One position: its row in the file, its agent, and its time and degrees as the file writes them.
+
+    ``agent`` is None if the file does not name it; ``trajectory`` is empty for fixes that are to be cut into trips.
+    """
+
+    row: int
+    agent: str | None
+    trajectory: str
+    time: object
+    lat: object
+    lon: object
+    utc_offset: float | None = None  # seconds, if the file gives it beside the time
+
+
+PositionsOf: TypeAlias = Callable[[Path, Intake, Progress | None], Iterable[Position]]
+
+
+def name_of_folder(file: Path) -> str:
+    """Returns the name of a file's folder, which is the agent if the file names none."""
+    return file.resolve().parent.name
+
+
+def position_reader(
+    positions_of: PositionsOf,
+    unit: str,
+    recognises: Callable[[Sample], bool],
+    suffixes: tuple[str, ...] = (),
+    *,
+    agent_of: Callable[[Path], str] = name_of_folder,
+    in_utc: bool = False,
+    select_files: Callable[[Sequence[Path], Intake], Sequence[Path]] | None = None,
+    ignored_files: tuple[str, ...] = (),
+) -> Reader:
+    """Returns the reader of a format, given a function that yields the positions of a file.
+
+    Parameters
+    ----------
+    unit
+        What messages call a row of the file: line, entry, ...
+    agent_of
+        Names the agent of a file that does not name it.
+    in_utc
+        True if the format itself defines its times to be in UTC.
+    select_files
+        Chooses among files that may hold the same data.
+    """
+
+    def read(files: Sequence[InputFile], request: Request) -> Trajectories:
+        intake, progress = request.intake, request.progress
+        paths: Sequence[Path] = [file.path for file in files]
+        paths = paths if select_files is None else select_files(paths, intake)
+        found: list[Trajectories] = []
+        for i, path in enumerate(paths):
+            with intake.skipping_bad_file(path, n_files=len(paths)):
+                first_bytes(path, 8)
+                positions = list(positions_of(path, intake, share_of(progress, i, len(paths))))
+                if not positions:
+                    raise intake.nothing_usable(path, "position")
+                found.append(_trajectories(path, positions, request.options, intake, unit, agent_of))
+            if progress is not None:
+                progress(i + 1, len(paths))
+        if not found:
+            raise intake.nothing_usable(paths[0], "position")
+        if in_utc:
+            intake.report.times = "in UTC, as the format has them"
+        return build_trips(Trajectories.concat(found)._grouped(), request.trips, intake)
+
+    return Reader(recognises, read, FixOptions, suffixes, ignored_files=ignored_files)
+
+
+def _trajectories(
+    file: Path,
+    positions: Sequence[Position],
+    options: FixOptions,
+    intake: Intake,
+    unit: str,
+    agent_of: Callable[[Path], str],
+) -> Trajectories:
+    """Returns the trajectories of the good positions; the others are errors, or skipped."""
+    clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
+    lats, lons = _series([p.lat for p in positions]), _series([p.lon for p in positions])
+    with raising_data_errors(file, "the positions could not be read", "check them"):
+        lat, lon = numbers("lat", lats), numbers("lon", lons)
+        refuse_swapped(lat, lon)
+        moments = _series([p.time for p in positions])
+        time, faults = clock.seconds(moments)
+        ahead = clock.offsets(moments, time)
+    given = np.array([p.utc_offset for p in positions], np.float64)  # NaN for None
+    if np.isfinite(given).any():
+        ahead = given
+    rows = np.array([p.row for p in positions], dtype=np.int64)
+    agents = pl.Series([p.agent for p in positions], dtype=pl.String)
+    trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
+    labels = [*label_faults("agent", agents.fill_null("?")), *label_faults("trajectory", trips)]
+    faults = [*labels, *place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
+    good = intake.good_rows(file, rows, faults, unit=unit)
+    intake.record_times(file, clock)
+    if not good.any():
+        raise intake.nothing_usable(file, "position")
+    if agents.null_count():
+        agent = options.agent
+        if agent is None:
+            agent = harmless(agent_of(file))
+            intake.report.named_after[agent] = "folder"
+        agents = agents.fill_null(agent)
+    further = {} if ahead is None or not np.nan_to_num(ahead).any() else {UTC_OFFSET: ahead.astype(np.float32)}
+    fixes = pl.DataFrame(
+        {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
+    )
+    collected = FixCollector()
+    collected.add(fixes.filter(good))
+    return Trajectories(*collected.grouped())
+
+
+def positions_of_tracks(file: Path, tracks: Sequence[Sequence[Point]]) -> Iterator[Position]:
+    """Yields the positions of tracks; each track is a trajectory."""
+    for name, track in zip(track_names(file, len(tracks)), tracks, strict=True):
+        for point in track:
+            yield Position(point.line, None, name, point.time, point.lat, point.lon)
+
+
+def track_names(file: Path, n: int) -> list[str]:
+    """Returns names for a file's tracks: the name of the file, numbered if there are several."""
+    name = harmless(file.stem)
+    return [name] if n == 1 else [f"{name}-{i + 1}" for i in range(n)]
+
+
+def _series(values: Sequence[object]) -> pl.Series:
+    """Returns numbers if all values are numbers, else text."""
+    if all(type(value) in (int, float) or value is None for value in values):
+        return pl.Series([None if value is None else number(value) for value in values], dtype=pl.Float64)
+    return pl.Series([None if value is None else printable(str(value)) for value in values], dtype=pl.String)

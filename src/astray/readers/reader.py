@@ -1,0 +1,91 @@
+"""What every format defines: a :class:`Reader`, which recognises files of the format and reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from astray.core.trajectories import Trajectories
+from astray.readers.read_report import Intake, Progress
+from astray.readers.table_blocks import Table
+from astray.readers.table_files import is_columnar, open_table
+from astray.readers.text_files import decoded
+
+_XML_ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
+
+
+class InputFile(NamedTuple):
+    """A file to read, and its table if recognition has opened it as one."""
+
+    path: Path
+    table: Table | None = None
+
+
+class Request(NamedTuple):
+    """How files of one format are to be read."""
+
+    options: Any  # an instance of the reader's options
+    intake: Intake
+    progress: Progress | None = None
+    trips: str | None = None  # see astray.read
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Recognises and reads one format."""
+
+    recognises: Callable[[Sample], bool]
+    read: Callable[[Sequence[InputFile], Request], Trajectories]
+    options: type  # a dataclass
+    suffixes: tuple[str, ...] = ()  # of files that may be of this format; they decide if the content does not
+    stream: Callable[[InputFile, int, Request], Iterator[Trajectories]] | None = None  # in batches of about n rows
+    is_table: bool = False  # asked last, after the suffixes of the others; its files come with their open table
+    claims: Callable[[Path], bool] | None = None  # True for a folder or file to take as it is, without a sample
+    ignored_files: tuple[str, ...] = ()  # names of files that lie beside the data and hold none
+
+    @property
+    def option_names(self) -> list[str]:
+        """Returns the names of the options."""
+        return [field.name for field in fields(self.options)]
+
+
+@dataclass
+class Sample:
+    """The beginning of a file, decoded and parsed only as far as a reader asks."""
+
+    path: Path
+    head: bytes
+    name: Path  # the file's name, or the name inside a compressed file
+    is_compressed: bool = False
+
+    @cached_property
+    def is_columnar(self) -> bool:
+        """Returns True for Parquet and Arrow files."""
+        return is_columnar(self.name, self.head)
+
+    @cached_property
+    def text(self) -> str:
+        """Returns the beginning as text, without blanks before it; empty for Parquet and Arrow files."""
+        return "" if self.is_columnar else decoded(self.path, self.head, None).lstrip("\ufeff \t\r\n")
+
+    @cached_property
+    def is_json(self) -> bool:
+        """Returns True if the text begins as JSON does."""
+        return self.text.startswith(("{", "["))
+
+    @cached_property
+    def xml_root(self) -> str | None:
+        """Returns the outermost XML element if it is a known one, "" for other XML, None if this is not XML."""
+        if not self.text.startswith("<"):
+            return None
+        root = _XML_ROOT.search(self.text)
+        return "" if root is None else root[1]
+
+    @cached_property
+    def table(self) -> Table | None:
+        """Returns the file as an open table; None for a compressed Parquet file, whose columns are at its end."""
+        return None if self.is_columnar and self.is_compressed else open_table(self.path, head=self.head)
