@@ -13,11 +13,13 @@ import astray.simulate as simulate
 from astray import Trajectories
 from astray.core.errors import DataError
 from astray.simulate import ANOMALY_KINDS, EPOCH, Simulation
+from astray.simulate.city_plan import city_streets
+from astray.simulate.gps_loggers import SLOW_NOISE, WHITE_NOISE, Logger, record
 from astray.simulate.movement import CRUISE, HOUR, move
-from astray.simulate.recording import SLOW_NOISE, WHITE_NOISE, record
-from astray.simulate.routes import DRIVE, MODES, NOWHERE, Journey, Route
-from astray.simulate.streets import arcs_of, cheapest_ways, follow_back, grow, to_metres
-from astray.simulate.ways import IMPROVISED, Traveller
+from astray.simulate.route_choice import IMPROVISED, Traveller
+from astray.simulate.routes import DRIVE, MODES, WALK, Journey, Route
+from astray.simulate.shortest_paths import cheapest_paths, trace_path
+from astray.simulate.streets import to_metres
 
 NOISE = 25.0
 """Metres that no fix is off: eight standard deviations of the GPS error of one axis."""
@@ -77,8 +79,8 @@ def plan_of(sim: Simulation, trip: Trajectories) -> int:
 
 def test_streets_are_connected_and_few_bridges_cross_the_river():
     for seed in range(5):
-        streets = grow(np.random.default_rng(seed))
-        least, _ = cheapest_ways(streets, [1.0] * (2 * len(streets.edges)), 0)
+        streets = city_streets(np.random.default_rng(seed))
+        least, _ = cheapest_paths(streets, [1.0] * (2 * len(streets.edges)), 0)
         assert np.isfinite(least).all()
         a, b = streets.xy[streets.edges[:, 0]], streets.xy[streets.edges[:, 1]]
         p, q = streets.river[:-1], streets.river[1:]
@@ -94,20 +96,20 @@ def test_streets_are_connected_and_few_bridges_cross_the_river():
 
 
 def test_cheapest_ways_satisfy_the_optimality_conditions_of_shortest_paths():
-    streets = grow(np.random.default_rng(1))
+    streets = city_streets(np.random.default_rng(1))
     n = len(streets.edges)
     cost = np.random.default_rng(2).uniform(1, 9, 2 * n)
-    least, before = cheapest_ways(streets, cost.tolist(), 7)
+    least, before = cheapest_paths(streets, cost.tolist(), 7)
     distance = np.array(least)
     tail = np.concatenate([streets.edges[:, 0], streets.edges[:, 1]])
     head = np.concatenate([streets.edges[:, 1], streets.edges[:, 0]])
     assert (distance[head] <= distance[tail] + cost + 1e-9).all()
-    way = follow_back(before, 7, 400)
-    assert cost[arcs_of(streets, way)].sum() == pytest.approx(distance[400])
+    way = trace_path(before, 7, 400)
+    assert cost[streets.arcs_along(way)].sum() == pytest.approx(distance[400])
     closed = set(way[1:-1])
-    longer, round_about = cheapest_ways(streets, cost.tolist(), 7, 400, closed=closed)
+    longer, round_about = cheapest_paths(streets, cost.tolist(), 7, 400, closed=closed)
     assert longer[400] > distance[400]
-    assert not closed & set(follow_back(round_about, 7, 400))
+    assert not closed & set(trace_path(round_about, 7, 400))
 
 
 def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
@@ -116,7 +118,7 @@ def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
     doors = doors[sim.places.distance(doors[:, 0], doors[:, 1]) > 2000]
     assert len(doors) >= 10
     same = [
-        a.way(*sim.places.node[pair].tolist(), DRIVE) == b.way(*sim.places.node[pair].tolist(), DRIVE)
+        a.path(*sim.places.node[pair].tolist(), DRIVE) == b.path(*sim.places.node[pair].tolist(), DRIVE)
         for pair in doors
         for i, a in enumerate(travellers)
         for b in travellers[:i]
@@ -128,12 +130,12 @@ def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
 
 
 def test_motion_keeps_to_limits_of_speed_and_acceleration_and_arrives():
-    streets = grow(np.random.default_rng(0))
+    streets = city_streets(np.random.default_rng(0))
     cost = (np.tile(streets.length, 2)).tolist()
-    way = follow_back(cheapest_ways(streets, cost, 0)[1], 0, 500)
-    edge = np.array([arc % len(streets.edges) for arc in arcs_of(streets, way)])
-    route = Route(streets.xy[way], np.array(way), np.append(edge, -1))
-    journeys = [Journey(route, mode, 3 * HOUR, 1.0) for mode in range(3) for _ in range(4)]
+    way = trace_path(cheapest_paths(streets, cost, 0)[1], 0, 500)
+    edge = np.array(streets.edges_along(way))
+    routes = [Route.by_mode(streets.xy[way], np.array(way), np.append(edge, -1), mode) for mode in range(3)]
+    journeys = [Journey(route, mode, 3 * HOUR, 1.0) for mode, route in enumerate(routes) for _ in range(4)]
     motion = move(streets, journeys, np.random.default_rng(1))
     for k, journey in enumerate(journeys):
         t = np.arange(0, motion.duration[k], 0.25)
@@ -142,10 +144,10 @@ def test_motion_keeps_to_limits_of_speed_and_acceleration_and_arrives():
         assert (speed >= -1e-6).all()
         assert speed.max() < 1.5 * CRUISE[journey.mode].max()
         assert np.abs(np.diff(speed)).max() / 0.25 < 2.0
-        np.testing.assert_allclose(position[0], route.xy[0], atol=1e-6)
+        np.testing.assert_allclose(position[0], journey.route.xy[0], atol=1e-6)
         end, far = motion.at(motion.begin[[k]] + motion.duration[k])
-        np.testing.assert_allclose(end[0], route.xy[-1], atol=1e-3)
-        assert far[0] - motion.origin[k] == pytest.approx(route.arc[-1], abs=1e-3)
+        np.testing.assert_allclose(end[0], journey.route.xy[-1], atol=1e-3)
+        assert far[0] - motion.origin[k] == pytest.approx(journey.route.arc[-1], abs=1e-3)
 
 
 def test_every_normal_fix_lies_within_gps_noise_of_its_own_way_and_of_a_street(sim: Simulation):
@@ -158,10 +160,10 @@ def test_every_normal_fix_lies_within_gps_noise_of_its_own_way_and_of_a_street(s
 
 
 def test_gps_error_is_correlated_over_seconds_and_independent_over_minutes():
-    route = Route(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.full(3, -1), np.array([0, 0, -1]))
-    waiting = Journey(route, 0, 0.0, 1.0, halt=(1, 40_000.0))
-    motion = move(grow(np.random.default_rng(0)), [waiting], np.random.default_rng(0))
-    error = record(motion, [5.0], [NOWHERE], np.random.default_rng(3)).xy[:, 1]
+    route = Route.by_mode(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.full(3, -1), np.array([0, 0, -1]), WALK)
+    waiting = Journey(route, WALK, 0.0, 1.0, halt=(1, 40_000.0))
+    motion = move(city_streets(np.random.default_rng(0)), [waiting], np.random.default_rng(0))
+    error = record(motion, [Logger(5.0)], np.random.default_rng(3)).xy[:, 1]
     assert error.std() == pytest.approx(np.hypot(SLOW_NOISE, WHITE_NOISE), rel=0.1)
     assert np.corrcoef(error[:-1], error[1:])[0, 1] > 0.5
     assert abs(np.corrcoef(error[:-30], error[30:])[0, 1]) < 0.1

@@ -12,14 +12,15 @@ import pytest
 from astray import Trajectories
 from astray.core.projection import Projection
 from astray.simulate import ANOMALY_KINDS, Simulation, Variety, city, world
-from astray.simulate.layouts import PLANS, lay_out, neighbours
-from astray.simulate.lines import unfold
-from astray.simulate.loggers import Logger
+from astray.simulate.city_plan import city_streets
+from astray.simulate.gps_loggers import Logger, record
 from astray.simulate.movement import DAY, HOUR, move
-from astray.simulate.recording import record
+from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, METRO, MODES, NOWHERE, WALK, Journey, Route, chain
-from astray.simulate.streets import cheapest_ways, grow, to_metres
-from astray.simulate.ways import Traveller
+from astray.simulate.shortest_paths import cheapest_paths
+from astray.simulate.street_plans import PLANS, gabriel_graph, lay_out
+from astray.simulate.streets import to_metres
+from astray.simulate.transit import legs_of
 
 SWITCHES = tuple(field.name for field in fields(Variety))
 COLUMNS = ("time", "lat", "lon")
@@ -85,9 +86,9 @@ def test_each_switch_alone_changes_the_trips(name: str):
     assert digest(plain.trips) != digest(varied.trips)
     assert (varied.streets.centre != plain.streets.centre) == (name == "towns")
     assert bool(varied.town.lines) == (name == "modes")
-    assert any(who.ride is not None for who in varied.people) == (name == "modes")
+    assert any(who.ride.fickle is not None for who in varied.people) == (name == "modes")
     assert any(who.life != "commuter" for who in varied.people) == (name == "lives")
-    assert any(who.logger != Logger() for who in varied.people) == (name == "loggers")
+    assert any(not who.logger.is_default for who in varied.people) == (name == "loggers")
     assert bool(varied.changes) == (name == "drift")
     assert bool((varied.trips.context["phase"] > 0).any()) == (name == "drift")
 
@@ -110,7 +111,7 @@ def test_towns_differ_in_size_place_and_plan():
 @pytest.mark.parametrize("radius", [2000.0, 18_000.0])
 def test_the_streets_of_every_plan_are_connected(plan: str, radius: float):
     streets = lay_out(plan, radius, 200.0, (0.0, 0.0), np.random.default_rng(1))
-    least, _ = cheapest_ways(streets, [1.0] * (2 * len(streets.edges)), 0)
+    least, _ = cheapest_paths(streets, [1.0] * (2 * len(streets.edges)), 0)
     assert np.isfinite(least).all()
     assert 100 < len(streets.xy) < 4000
     assert streets.length.min() > 1.0
@@ -119,7 +120,7 @@ def test_the_streets_of_every_plan_are_connected(plan: str, radius: float):
 
 def test_neighbours_have_no_third_point_in_the_circle_over_them():
     points = np.random.default_rng(0).uniform(0, 1, (60, 2))
-    found = {tuple(pair) for pair in neighbours(points, among=59).tolist()}
+    found = {tuple(pair) for pair in gabriel_graph(points, among=59).tolist()}
     for a in range(60):
         for b in range(a + 1, 60):
             others = np.delete(np.arange(60), [a, b])
@@ -150,12 +151,12 @@ def test_rides_walk_to_a_stop_wait_ride_along_the_line_and_walk_on(worlds: list[
             if sim.plans.via[trip]:
                 continue
             route = traveller.route(origin, destination, BUS)
-            mode = route.modes(WALK)
+            mode = route.mode
             assert mode[0] == mode[-2] == WALK
             assert route.rides
             np.testing.assert_allclose(route.xy[[0, -1]], sim.places.xy[[origin, destination]])
             boards = np.flatnonzero((mode[1:] >= BUS) & (mode[:-1] == WALK)) + 1
-            assert (route.stays[boards] >= 60.0).all()
+            assert (route.dwell[boards] >= 60.0).all()
             seen += 1
     assert seen >= 10
 
@@ -164,19 +165,19 @@ def test_a_way_through_the_network_keeps_its_stops_and_streets(worlds: list[Simu
     sim = max(worlds, key=lambda one: len(one.town.lines))
     line, network = sim.town.lines[0], sim.town.network
     first = len(sim.streets.xy)
-    way = [line.way[line.stops[0]], first, first + 1, first + 2, line.way[line.stops[2]]]
-    legs = unfold(sim.streets, sim.town.lines, network, way)
+    way = [line.path[line.stops[0]], first, first + 1, first + 2, line.path[line.stops[2]]]
+    legs = legs_of(sim.streets, sim.town.lines, network, way)
     ride = next(leg for leg in legs if leg.rides)
-    assert set(ride.modes(WALK).tolist()) == {line.mode}
+    assert set(ride.mode.tolist()) == {line.mode}
     np.testing.assert_array_equal(ride.xy[[0, -1]], sim.streets.xy[[way[0], way[-1]]])
-    assert (ride.stays > 0).sum() == 3
+    assert (ride.dwell > 0).sum() == 3
 
 
 def test_nothing_is_recorded_under_ground():
     xy = np.array([[0.0, 0.0], [300.0, 0.0], [4300.0, 0.0], [4600.0, 0.0]])
-    route = Route(xy, np.full(4, -1), np.array([0, -1, 0, -1]), np.array([WALK, METRO, WALK, WALK]))
-    motion = move(grow(np.random.default_rng(0)), [Journey(route, METRO, 0.0, 1.0)], np.random.default_rng(0))
-    fixes = record(motion, [2.0], [NOWHERE], np.random.default_rng(1))
+    route = Route(xy, np.full(4, -1), np.array([0, -1, 0, -1]), np.array([WALK, METRO, WALK, WALK]), np.zeros(4))
+    motion = move(city_streets(np.random.default_rng(0)), [Journey(route, METRO, 0.0, 1.0)], np.random.default_rng(0))
+    fixes = record(motion, [Logger(2.0)], np.random.default_rng(1))
     assert not ((fixes.xy[:, 0] > 330) & (fixes.xy[:, 0] < 4270)).any()
     assert (fixes.xy[:, 0] < 280).sum() > 50
     assert (fixes.xy[:, 0] > 4320).sum() > 50
@@ -284,31 +285,36 @@ def test_recordings_of_one_person_do_not_overlap_and_time_moves_on(worlds: list[
 
 def test_loggers_lose_stands_and_signal_but_never_the_whole_truth():
     xy = np.array([[0.0, 0.0], [500.0, 0.0], [1000.0, 0.0]])
-    route = Route(xy, np.full(3, -1), np.array([0, 0, -1]))
+    route = Route.by_mode(xy, np.full(3, -1), np.array([0, 0, -1]), WALK)
     waiting = Journey(route, WALK, 0.0, 1.0, halt=(1, 900.0), marked=(499.0, 501.0))
-    motion = move(grow(np.random.default_rng(0)), [waiting, replace(waiting, marked=NOWHERE)], np.random.default_rng(0))
+    motion = move(
+        city_streets(np.random.default_rng(0)), [waiting, replace(waiting, marked=NOWHERE)], np.random.default_rng(0)
+    )
 
     def fixes(logger: Logger) -> list[np.ndarray]:
-        taken = record(motion, [5.0, 5.0], [waiting.marked, NOWHERE], np.random.default_rng(1), loggers=[logger] * 2)
+        taken = record(motion, [logger] * 2, np.random.default_rng(1), marked=[waiting.marked, NOWHERE])
         at_halt = np.abs(taken.xy[:, 0] - 500) < 40
         assert taken.marked[taken.journey == 0].sum() >= 3
         return [taken.seconds[(taken.journey == k) & at_halt] for k in range(2)]
 
-    assert len(fixes(Logger(gaps=0))[1]) > 150
-    wrong, normal = fixes(Logger(gaps=0, indoors=1.0))
+    assert len(fixes(Logger(5.0, gaps=0))[1]) > 150
+    wrong, normal = fixes(Logger(5.0, gaps=0, indoors=1.0))
     assert len(wrong) < 30
     assert np.diff(normal).max() > 800
-    assert len(fixes(Logger(gaps=0, rests=0.9))[1]) < 50
-    assert 0 < len(fixes(Logger(gaps=0, dropouts=20.0))[1]) < 150
+    assert len(fixes(Logger(5.0, gaps=0, rests=0.9))[1]) < 50
+    assert 0 < len(fixes(Logger(5.0, gaps=0, dropouts=20.0))[1]) < 150
 
 
 def test_a_chain_of_ways_stays_where_it_is_told_to():
-    legs = [Route(np.array([[a, 0.0], [a + 500.0, 0.0]]), np.full(2, -1), np.array([0, -1])) for a in (0.0, 500.0)]
-    route = chain(legs, [WALK, WALK], [900.0])
+    legs = [
+        Route.by_mode(np.array([[a, 0.0], [a + 500.0, 0.0]]), np.full(2, -1), np.array([0, -1]), WALK)
+        for a in (0.0, 500.0)
+    ]
+    route = chain(legs, [900.0])
     np.testing.assert_array_equal(route.xy[:, 0], [0.0, 500.0, 1000.0])
-    np.testing.assert_array_equal(route.stays, [0.0, 900.0, 0.0])
-    motion = move(grow(np.random.default_rng(0)), [Journey(route, WALK, 0.0, 1.0)], np.random.default_rng(0))
-    fixes = record(motion, [5.0], [NOWHERE], np.random.default_rng(0))
+    np.testing.assert_array_equal(route.dwell, [0.0, 900.0, 0.0])
+    motion = move(city_streets(np.random.default_rng(0)), [Journey(route, WALK, 0.0, 1.0)], np.random.default_rng(0))
+    fixes = record(motion, [Logger(5.0)], np.random.default_rng(0))
     near = np.abs(fixes.xy[:, 0] - 500) < 20
     assert 300 < np.ptp(fixes.seconds[near]) < 1600
 
