@@ -20,7 +20,7 @@ from astray.simulate.variety import Variety
 from astray.simulate.worlds import city, world
 
 ANOMALY_KINDS = tuple(KINDS)
-"""The kinds of anomaly that :meth:`Simulation.inject` knows."""
+"""The kinds of anomaly that :meth:`Simulation.inject` makes."""
 
 __all__ = [
     "ANOMALY_KINDS",

@@ -55,25 +55,18 @@ class Past:
         return float(np.minimum(apart, DAY - apart).min(initial=np.inf)) / HOUR, int(same.sum())
 
 
+Donor = Callable[[np.random.Generator, bool], Journey | None]  # draws another person's trip, on a weekend or not
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A normal trip to turn into an anomaly.
+    """A normal trip to turn into an anomaly."""
 
-    Attributes
-    ----------
-    journey, origin, destination
-        The planned trip, and the places at its ends.
-    past
-        The person's past.
-    donor
-        Draws a trip of another person, either on a weekend or on a working day.
-    """
-
-    journey: Journey
-    origin: int
-    destination: int
-    past: Past
-    donor: Callable[[np.random.Generator, bool], Journey | None]
+    journey: Journey  # the planned trip
+    origin: int  # the place where the trip begins
+    destination: int  # the place where the trip ends
+    past: Past  # the person's past
+    donor: Donor
 
 
 def agent_swap(case: Case, rng: np.random.Generator) -> Journey | None:

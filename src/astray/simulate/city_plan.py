@@ -23,17 +23,10 @@ from astray.simulate.streets import (
     rotate,
 )
 
-_COLUMNS, _ROWS = 16, 14
-"""Grid lines to the east and west, and to the north and south, of the centre."""
-
-_BRIDGES = (-9, 0, 5, 9)
-"""The only columns that cross the river."""
-
-_WIDE_COLUMNS, _WIDE_ROWS = (-12, -6, 0, 5, 11), (-11, -6, 0, 5, 10)
-"""Grid lines that are avenues."""
-
-_PARK_CENTRE, _PARK_SIZE = (6.5, 7.4), (2.7, 2.2)
-"""The park's centre and half axes, in grid lines."""
+_COLUMNS, _ROWS = 16, 14  # grid lines to the east and west, and to the north and south, of the centre
+_BRIDGES = (-9, 0, 5, 9)  # the only columns that cross the river
+_WIDE_COLUMNS, _WIDE_ROWS = (-12, -6, 0, 5, 11), (-11, -6, 0, 5, 10)  # grid lines that are avenues
+_PARK_CENTRE, _PARK_SIZE = (6.5, 7.4), (2.7, 2.2)  # the park's centre and half axes, in grid lines
 
 _STOCK = {"home": 1200, "work": 90, "shop": 70, "gym": 18, "school": 20, "leisure": 60}
 """How many places of each kind the city has."""

@@ -10,8 +10,7 @@ from astray.simulate.planned_trips import Diary
 from astray.simulate.routes import CYCLE, DRIVE, WALK
 from astray.simulate.streets import Ints
 
-Routine = Callable[[Diary, int], None]
-"""Adds a person's trips of one day to the diary."""
+Routine = Callable[[Diary, int], None]  # adds a person's trips of one day to the diary
 
 
 def commuter(diary: Diary, day: int) -> None:

@@ -15,17 +15,10 @@ from astray.simulate.streets import Bools, Floats, Ints
 SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
 """Standard deviations, per axis in metres, of the GPS error that drifts and of the independent one."""
 
-_DRIFT = 40.0
-"""Seconds over which the drifting GPS error renews itself."""
-
-_LONG_STAND = 240.0
-"""A person who stands for more seconds than this is indoors."""
-
-_INDOORS = 2.5
-"""Factor on the GPS error indoors, where there are fixes at all."""
-
-_SPIKE = 70.0
-"""Standard deviation in metres, per axis, of the error of an outlier."""
+_DRIFT = 40.0  # seconds over which the drifting GPS error renews itself
+_LONG_STAND = 240.0  # a person who stands for more seconds than this is indoors
+_INDOORS = 2.5  # factor on the GPS error indoors, where there are fixes at all
+_SPIKE = 70.0  # standard deviation in metres, per axis, of the error of an outlier
 
 _SHORTEST, _MARKS = 4, 3
 """The fewest fixes that a recording keeps after all losses: in total, and of the marked stretch."""
@@ -33,64 +26,26 @@ _SHORTEST, _MARKS = 4, 3
 
 @dataclass(frozen=True)
 class Logger:
-    """One person's logger and how carefully the person uses it. By default it records every trip from end to end.
+    """One person's logger and how carefully the person uses it. By default it records every trip from end to end."""
 
-    Attributes
-    ----------
-    interval
-        Typical seconds between two fixes.
-    noise
-        Factor on the error of the positions.
-    white
-        Factor on the independent part of the error; receivers that fix often smooth it away.
-    jitter
-        Factor on the irregularity of the intervals.
-    gaps
-        Share of trips with a gap of minutes.
-    dropouts
-        Further gaps per hour, at random moments.
-    indoors
-        Share of long stands during which the logger receives nothing.
-    rests
-        Share of fixes that the logger leaves out while the person stands; loggers that count metres do so.
-    spikes
-        Share of fixes that are outliers, about 100 m off.
-    share
-        Share of trips that the person records; whole days make up about half of the missing ones.
-    late, early
-        Share of trips for which the person switches the logger on late, and off early.
-    minutes
-        How late or early, typically; loggers that run idle do so for twice as long.
-    idle
-        Share of trips with the logger running for some minutes before the departure, and after the arrival.
-    runs_on
-        Probability that the logger runs through a stop, so that one recording contains two trips.
-    stop
-        The longest such stop, in minutes.
-    cuts
-        Share of recordings that break in the middle and continue as another recording.
-    span
-        The first and the last recorded day, as shares of all days.
-    """
-
-    interval: float
-    noise: float = 1.0
-    white: float = 1.0
-    jitter: float = 1.0
-    gaps: float = 0.08
-    dropouts: float = 0.0
-    indoors: float = 0.0
-    rests: float = 0.0
-    spikes: float = 0.0
-    share: float = 1.0
-    late: float = 0.0
-    early: float = 0.0
-    minutes: float = 0.0
-    idle: float = 0.0
-    runs_on: float = 0.0
-    stop: float = 0.0
-    cuts: float = 0.0
-    span: tuple[float, float] = (0.0, 1.0)
+    interval: float  # typical seconds between two fixes
+    noise: float = 1.0  # factor on the error of the positions
+    white: float = 1.0  # factor on the independent part of the error; receivers that fix often smooth it away
+    jitter: float = 1.0  # factor on the irregularity of the intervals
+    gaps: float = 0.08  # share of trips with a gap of minutes
+    dropouts: float = 0.0  # further gaps per hour, at random moments
+    indoors: float = 0.0  # share of long stands during which the logger receives nothing
+    rests: float = 0.0  # share of fixes that the logger leaves out while the person stands
+    spikes: float = 0.0  # share of fixes that are outliers, about 100 m off
+    share: float = 1.0  # share of trips that the person records; whole days make up about half of the missing ones
+    late: float = 0.0  # share of trips for which the person switches the logger on late
+    early: float = 0.0  # share of trips for which the person switches the logger off early
+    minutes: float = 0.0  # how late or early, typically; loggers that run idle do so for twice as long
+    idle: float = 0.0  # share of trips with the logger running before the departure, and of those after the arrival
+    runs_on: float = 0.0  # probability that the logger runs through a stop, so that one recording contains two trips
+    stop: float = 0.0  # the longest such stop, in minutes
+    cuts: float = 0.0  # share of recordings that break in the middle and continue as another recording
+    span: tuple[float, float] = (0.0, 1.0)  # the first and the last recorded day, as shares of all days
 
     @property
     def is_default(self) -> bool:

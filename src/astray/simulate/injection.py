@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from astray.core.errors import DataError
-from astray.simulate.anomalies import KINDS, Case, Past
+from astray.simulate.anomalies import KINDS, Case, Donor, Past
 from astray.simulate.movement import weekend
 from astray.simulate.people import Person
 from astray.simulate.planned_trips import Plans
@@ -18,9 +18,6 @@ from astray.simulate.town import Town
 
 Anomaly = tuple[int, Journey, str]
 """An anomalous trip: its position among the given trips, the anomalous journey, the kind of anomaly."""
-
-Donor = Callable[[np.random.Generator, bool], Journey | None]
-"""Draws a trip of another person, on a weekend or on a working day."""
 
 
 def make_anomalies(

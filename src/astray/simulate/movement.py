@@ -30,17 +30,13 @@ CRUISE = np.array(
 """Free speed in m/s, by mode and class of road (side street, avenue, ring road, expressway)."""
 
 _ACCELERATION = np.array([0.7, 0.8, 1.8, 1.1, 0.9, 1.0])
-_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])
-"""Highest speed through a sharp turn, by mode."""
+_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])  # highest speed through a sharp turn, by mode
 
 _STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4], [0.08, 0.35], [0.0, 0.0], [0.0, 0.0]])
 """Probability of a stop at a crossing, by mode and whether it has lights."""
 
-_WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
-"""Shortest and longest wait in seconds, without and with lights."""
-
-_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])
-"""The share of a street's congestion that slows each mode."""
+_WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])  # shortest and longest wait in seconds, without and with lights
+_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])  # the share of a street's congestion that slows each mode
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,96 +25,43 @@ _HOUSEHOLD, _COLLEAGUE = 0.25, 0.25
 
 @dataclass(frozen=True)
 class Ride:
-    """How a person chooses the mode of travel.
+    """How a person chooses the mode of travel."""
 
-    Attributes
-    ----------
-    walks, cycles
-        The straight-line distances, in metres, up to which the person walks, and cycles.
-    usual
-        The mode for longer distances, an index into :data:`astray.simulate.routes.MODES`; a bus stands for all
-        public transport.
-    beyond
-        The mode of a cyclist for distances that are too long for cycling.
-    fickle
-        Probability of choosing another mode; None in the city, where nobody does.
-    """
-
-    walks: float
-    cycles: float
-    usual: int
-    beyond: int
-    fickle: float | None = None
+    walks: float  # straight-line metres up to which the person walks
+    cycles: float  # straight-line metres up to which a cyclist cycles
+    usual: int  # the mode for longer distances, an index into `MODES`; a bus stands for all public transport
+    beyond: int  # the mode of a cyclist for distances that are too long for cycling
+    fickle: float | None = None  # probability of choosing another mode; None in the city, where nobody does
 
 
 @dataclass(frozen=True)
 class Person:
-    """The constant traits of one person. Places are numbers into :class:`Places`; hours are hours of the day.
+    """The constant traits of one person. Places are numbers into :class:`Places`; hours are hours of the day."""
 
-    Attributes
-    ----------
-    id, index
-        Name ("p07") and number (7).
-    home, work
-        Where the person lives and works.
-    school
-        Where a parent takes the children in the morning; -1 for the others.
-    shops, gym, friends, haunts
-        Habitual places; the first of each is the favourite.
-    leaves, returns
-        Habitual hours of leaving home and of leaving work.
-    gym_days
-        Weekdays (Monday is 0) on which the person trains after work.
-    home_office
-        The weekday on which the person works at home; -1 for none.
-    cafe
-        Where the person walks for lunch, if it is near work.
-    sociable
-        Probability, on each working day, of a lunch out and of an evening out.
-    visits
-        Probability, on each working day, of a trip to a client.
-    cyclist
-        Whether the person cycles where others would drive.
-    speed
-        Speed relative to the average person.
-    ride
-        How the person chooses the mode of travel.
-    logger
-        How the person records.
-    life
-        The kind of life, a key of :data:`astray.simulate.daily_routines.ROUTINES`.
-    curiosity
-        How often the person goes to new places, relative to a commuter of the city.
-    looseness
-        How much the person's hours vary, relative to a commuter of the city.
-    errands
-        Share of trips with a short stop on the way.
-    """
-
-    id: str
-    index: int
-    home: int
-    work: int
-    school: int
-    shops: tuple[int, ...]
+    id: str  # name, such as "p07"
+    index: int  # number, such as 7
+    home: int  # where the person lives
+    work: int  # where the person works
+    school: int  # where a parent takes the children in the morning; -1 for the others
+    shops: tuple[int, ...]  # habitual places of each kind; the first is the favourite
     gym: int
     friends: tuple[int, ...]
-    haunts: tuple[int, ...]
-    leaves: float
-    returns: float
-    gym_days: tuple[int, ...]
-    home_office: int
-    cafe: int
-    sociable: float
-    visits: float
-    cyclist: bool
-    speed: float
-    ride: Ride
-    logger: Logger
-    life: str = "commuter"
-    curiosity: float = 1.0
-    looseness: float = 1.0
-    errands: float = 0.0
+    haunts: tuple[int, ...]  # for leisure
+    leaves: float  # habitual hour of leaving home
+    returns: float  # habitual hour of leaving work
+    gym_days: tuple[int, ...]  # weekdays (Monday is 0) on which the person trains after work
+    home_office: int  # the weekday on which the person works at home; -1 for none
+    cafe: int  # where the person walks for lunch, if it is near work
+    sociable: float  # probability, on each working day, of a lunch out and of an evening out
+    visits: float  # probability, on each working day, of a trip to a client
+    cyclist: bool  # whether the person cycles where others would drive
+    speed: float  # speed relative to the average person
+    ride: Ride  # how the person chooses the mode of travel
+    logger: Logger  # how the person records
+    life: str = "commuter"  # the kind of life, a key of `astray.simulate.daily_routines.ROUTINES`
+    curiosity: float = 1.0  # how often the person goes to new places, relative to a commuter of the city
+    looseness: float = 1.0  # how much the person's hours vary, relative to a commuter of the city
+    errands: float = 0.0  # share of trips with a short stop on the way
 
     @property
     def interval(self) -> float:

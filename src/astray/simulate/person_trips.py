@@ -21,17 +21,10 @@ from astray.simulate.town import Town
 _VARIANTS = (0.58, 0.74, 0.79)
 """Cumulative shares of the usual route, the second and the third; the other trips are improvised."""
 
-_PAUSE = 180.0
-"""Least seconds between an arrival and the next departure."""
-
-_FEWEST, _MOST = 14, 800
-"""Fewest and most trips of a person who does not record everything."""
-
-_LONGEST = 6 * 3600.0
-"""The approximate longest duration, in seconds, of a recording of several trips."""
-
-_PACE = np.array([1.2, 3.5, 6.0, 3.5, 7.0, 7.0])
-"""Straight-line metres per second by mode, waits included."""
+_PAUSE = 180.0  # least seconds between an arrival and the next departure
+_FEWEST, _MOST = 14, 800  # fewest and most trips of a person who does not record everything
+_LONGEST = 6 * 3600.0  # the approximate longest duration, in seconds, of a recording of several trips
+_PACE = np.array([1.2, 3.5, 6.0, 3.5, 7.0, 7.0])  # straight-line metres per second by mode, waits included
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +127,8 @@ def _join(plans: Plans, places: Places, goes_on: Bools) -> Plans:
 
 def _add_errands(plans: Plans, town: Town, who: Person, rng: np.random.Generator) -> Plans:
     """Adds short stops to some trips, at one of three places near the way."""
-    places, stock = town.places, town.places.of_kind("shop", "leisure")
+    places = town.places
+    stock = np.sort(np.concatenate([places.of_kind("shop"), places.of_kind("leisure")]))
     via = list(plans.via)
     for k in np.flatnonzero(rng.random(len(via)) < who.errands).tolist():
         a, b = int(plans.origin[k]), int(plans.destination[k])

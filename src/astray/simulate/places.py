@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,28 +16,14 @@ PLACE_KINDS = ("home", "work", "shop", "gym", "school", "leisure", "campus", "st
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Doors on the streets.
+    """Doors on the streets."""
 
-    Attributes
-    ----------
-    kind
-        The kind of each place, an index into :data:`PLACE_KINDS`.
-    xy
-        Position of the door in metres; it lies on a street.
-    node, far
-        The nearer and the farther crossing of that street.
-    edge
-        The street.
-    centre
-        Latitude and longitude of the origin of ``xy``.
-    """
-
-    kind: Ints
-    xy: Floats
-    node: Ints
-    far: Ints
-    edge: Ints
-    centre: tuple[float, float] = CENTRE
+    kind: Ints  # the kind of each place, an index into `PLACE_KINDS`
+    xy: Floats  # position of the door in metres; it lies on a street
+    node: Ints  # the nearer crossing of that street
+    far: Ints  # the farther crossing
+    edge: Ints  # the street
+    centre: tuple[float, float] = CENTRE  # latitude and longitude of the origin of ``xy``
 
     @property
     def lat(self) -> Floats:
@@ -48,9 +35,13 @@ class Places:
         """Longitude of each door."""
         return to_degrees(self.xy, self.centre)[1]
 
-    def of_kind(self, *names: str) -> Ints:
-        """Returns the numbers of all places of these kinds."""
-        return np.flatnonzero(np.isin(self.kind, [PLACE_KINDS.index(name) for name in names]))
+    @cached_property
+    def _by_kind(self) -> dict[str, Ints]:
+        return {name: np.flatnonzero(self.kind == k) for k, name in enumerate(PLACE_KINDS)}
+
+    def of_kind(self, name: str) -> Ints:
+        """Returns the numbers of all places of one kind."""
+        return self._by_kind[name]
 
     def distance(self, a: int | Ints, b: int | Ints) -> Floats:
         """Returns the straight-line distance between places in metres."""
@@ -63,9 +54,14 @@ class Places:
 
     def join(self, more: Places) -> Places:
         """Returns these places followed by more places of the same town."""
-        names = ("kind", "xy", "node", "far", "edge")
-        joined = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in names}
-        return replace(self, **joined)
+        return Places(
+            np.concatenate([self.kind, more.kind]),
+            np.concatenate([self.xy, more.xy]),
+            np.concatenate([self.node, more.node]),
+            np.concatenate([self.far, more.far]),
+            np.concatenate([self.edge, more.edge]),
+            self.centre,
+        )
 
 
 def density(streets: Streets, hearts: Floats, spread: float, elsewhere: float) -> Floats:

@@ -124,37 +124,18 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """The plans of normal trips, one row per trip.
+    """The plans of normal trips, one row per trip."""
 
-    Attributes
-    ----------
-    person
-        Position of the person among the simulation's people; trips are sorted by it.
-    origin, destination
-        Numbers of places.
-    mode, variant
-        The mode of travel, and the variant of the route (see :class:`Traveller`).
-    depart
-        Departure in seconds after the first midnight.
-    late, early
-        Seconds between the departure and switching the logger on, and between switching it off and the arrival.
-        Negative where the logger already runs before the departure, or still runs after the arrival.
-    phase
-        The phase of the person's life.
-    via
-        The stops of each trip, a tuple of :class:`Stop`.
-    """
-
-    person: Ints
-    origin: Ints
-    destination: Ints
-    mode: Ints
-    variant: Ints
-    depart: Floats
-    late: Floats
-    early: Floats
-    phase: Ints
-    via: NDArray[np.object_]
+    person: Ints  # position of the person among the simulation's people; trips are sorted by it
+    origin: Ints  # number of a place
+    destination: Ints  # number of a place
+    mode: Ints  # index of the mode of travel
+    variant: Ints  # variant of the route (see `Traveller`)
+    depart: Floats  # departure in seconds after the first midnight
+    late: Floats  # seconds from the departure until the logger runs; negative if it runs before the departure
+    early: Floats  # seconds from the end of the recording to the arrival; negative if it ends after the arrival
+    phase: Ints  # the phase of the person's life
+    via: NDArray[np.object_]  # the stops of each trip, a tuple of `Stop`
 
     @classmethod
     def of_diary(cls, entries: Sequence[Entry], person: int, variant: Ints) -> Plans:

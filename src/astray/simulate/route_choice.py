@@ -12,11 +12,9 @@ from astray.simulate.streets import SIDE, Streets
 from astray.simulate.town import Town
 from astray.simulate.transit import legs_of
 
-_LONG_WALK = 2500.0
-"""Metres on foot, at both ends together, from which on nobody takes public transport."""
+_LONG_WALK = 2500.0  # metres on foot, at both ends together, from which on nobody takes public transport
 
-IMPROVISED = 3
-"""The first variant of a route that a person takes only once."""
+IMPROVISED = 3  # the first variant of a route that a person takes only once
 
 
 class Traveller:

@@ -20,27 +20,13 @@ NOWHERE, EVERYWHERE = (np.inf, -np.inf), (-np.inf, np.inf)
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """A route as a chain of points.
+    """A route as a chain of points."""
 
-    Attributes
-    ----------
-    xy
-        The points in metres.
-    node
-        The crossing at each point; -1 where there is none.
-    edge
-        The street from each point to the next; -1 at the last point and on rails.
-    mode
-        The mode of travel from each point to the next.
-    dwell
-        Typical seconds of standing at each point: waits for a bus, its stops, errands.
-    """
-
-    xy: Floats
-    node: Ints
-    edge: Ints
-    mode: Ints
-    dwell: Floats
+    xy: Floats  # the points in metres
+    node: Ints  # the crossing at each point; -1 where there is none
+    edge: Ints  # the street from each point to the next; -1 at the last point and on rails
+    mode: Ints  # the mode of travel from each point to the next
+    dwell: Floats  # typical seconds of standing at each point: waits for a bus, its stops, errands
 
     @classmethod
     def by_mode(cls, xy: Floats, node: Ints, edge: Ints, mode: int) -> Route:
@@ -78,32 +64,16 @@ class Route:
 
 @dataclass(frozen=True, eq=False)
 class Journey:
-    """One trip to be made.
+    """One trip to be made."""
 
-    Attributes
-    ----------
-    route, mode, depart
-        The route, an index into :data:`MODES`, and the departure in seconds after the first midnight.
-    speed
-        The person's speed relative to the average person.
-    haste
-        A factor on speeds and accelerations, and a divisor of waits; 1 is usual.
-    halt
-        One deliberate stop: the position of a point on the route, and seconds.
-    idle
-        Additional seconds of standing before the departure and after the arrival.
-    marked
-        The anomalous stretch, in metres from the start.
-    """
-
-    route: Route
-    mode: int
-    depart: float
-    speed: float
-    haste: float = 1.0
-    halt: tuple[int, float] | None = None
-    idle: tuple[float, float] = (0.0, 0.0)
-    marked: tuple[float, float] = NOWHERE
+    route: Route  # the way from door to door
+    mode: int  # index into `MODES`
+    depart: float  # seconds after the first midnight
+    speed: float  # the person's speed relative to the average person
+    haste: float = 1.0  # A factor on speeds and accelerations, and a divisor of waits; 1 is usual
+    halt: tuple[int, float] | None = None  # one deliberate stop: the position of a point on the route, and seconds
+    idle: tuple[float, float] = (0.0, 0.0)  # additional seconds of standing before the departure and after the arrival
+    marked: tuple[float, float] = NOWHERE  # the anomalous stretch, in metres from the start
 
 
 def chain(routes: Sequence[Route], stays: Sequence[float]) -> Route:
@@ -111,11 +81,11 @@ def chain(routes: Sequence[Route], stays: Sequence[float]) -> Route:
     dwell = [route.dwell.copy() for route in routes]
     for ahead, stay in zip(dwell[1:], stays, strict=True):
         ahead[:1] = stay
-    ends = [-1] * (len(routes) - 1) + [None]  # all but the last route lose their last point
+    # All routes but the last lose their last point, which is the first point of the next.
     return Route(
-        *(
-            np.concatenate([getattr(route, name)[:end] for route, end in zip(routes, ends, strict=True)])
-            for name in ("xy", "node", "edge", "mode")
-        ),
-        np.concatenate([part[:end] for part, end in zip(dwell, ends, strict=True)]),
+        np.concatenate([*(route.xy[:-1] for route in routes[:-1]), routes[-1].xy]),
+        np.concatenate([*(route.node[:-1] for route in routes[:-1]), routes[-1].node]),
+        np.concatenate([*(route.edge[:-1] for route in routes[:-1]), routes[-1].edge]),
+        np.concatenate([*(route.mode[:-1] for route in routes[:-1]), routes[-1].mode]),
+        np.concatenate([*(part[:-1] for part in dwell[:-1]), dwell[-1]]),
     )

@@ -25,13 +25,11 @@ from astray.simulate.streets import (
     rotate,
 )
 
-Web = tuple[Floats, Ints, Ints]
-"""Crossings, the streets between them, and the class of each street."""
+Web = tuple[Floats, Ints, Ints]  # crossings, the streets between them, and the class of each street
 
 _NO_OUTLINE = np.zeros((0, 2))
 
-_HALF = 22
-"""The largest number of grid lines from the centre to the edge. Larger towns have longer blocks instead."""
+_HALF = 22  # most grid lines from the centre to the edge; larger towns have longer blocks instead
 
 
 def lay_out(plan: str, radius: float, block: float, centre: tuple[float, float], rng: np.random.Generator) -> Streets:

@@ -17,8 +17,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-CENTRE = (45.0, 7.0)
-"""Latitude and longitude of the centre of the city that :func:`astray.simulate.city` makes."""
+CENTRE = (45.0, 7.0)  # latitude and longitude of the centre of the city of `astray.simulate.city`
 
 METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 
@@ -33,23 +32,6 @@ ROADS = ("side street", "avenue", "ring road", "expressway")
 class Streets:
     """A street network. People use every street in both directions.
 
-    Attributes
-    ----------
-    xy
-        Position of each crossing, metres east and north of the centre.
-    edges
-        The two crossings that each street joins.
-    road
-        The class of each street, an index into :data:`ROADS`.
-    congestion
-        The share of its speed that each street loses at the peak of the rush hour, 0 to 1.
-    river, park
-        Outlines for maps, in metres: the river's middle line and the park's edge.
-    centre
-        Latitude and longitude of the centre.
-    patience
-        A factor on the waiting times at crossings; 1 in the city.
-
     Examples
     --------
     >>> from astray.simulate import city
@@ -58,14 +40,14 @@ class Streets:
     (True, True)
     """
 
-    xy: Floats
-    edges: Ints
-    road: Ints
-    congestion: Floats
-    river: Floats
-    park: Floats
-    centre: tuple[float, float] = CENTRE
-    patience: float = 1.0
+    xy: Floats  # position of each crossing, metres east and north of the centre
+    edges: Ints  # the two crossings that each street joins
+    road: Ints  # the class of each street, an index into `ROADS`
+    congestion: Floats  # the share of its speed that each street loses at the peak of the rush hour, 0 to 1
+    river: Floats  # the river's middle line, for maps
+    park: Floats  # the outline of the park, for maps
+    centre: tuple[float, float] = CENTRE  # latitude and longitude of the centre
+    patience: float = 1.0  # A factor on the waiting times at crossings; 1 in the city
 
     @property
     def lat(self) -> Floats:

@@ -14,8 +14,7 @@ from astray.simulate.streets import SIDE, Bools, Floats, Streets, directions
 from astray.simulate.transit import Line, Network, join, lay_lines
 from astray.simulate.variety import Variety
 
-EPOCH = 1_736_121_600.0
-"""The first midnight: Monday 2025-01-06 00:00 UTC. The city's clocks show UTC."""
+EPOCH = 1_736_121_600.0  # the first midnight: Monday 2025-01-06 00:00 UTC. The city's clocks show UTC
 
 _STOCK = {"home": 900, "work": 80, "shop": 70, "gym": 16, "school": 18, "leisure": 60}
 """How many places of each kind a town of middle size and density has."""
@@ -28,22 +27,12 @@ def random_stream(seed: int, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False)
 class Town:
-    """Everything that does not depend on the people who are simulated.
+    """Everything that does not depend on the people who are simulated."""
 
-    Attributes
-    ----------
-    seed
-        The seed that made the town.
-    streets, places
-        The street network and the doors on it.
-    lines
-        Lines of public transport; the city has none.
-    """
-
-    seed: int
-    streets: Streets
-    places: Places
-    lines: tuple[Line, ...] = ()
+    seed: int  # the seed that made the town
+    streets: Streets  # the street network
+    places: Places  # the doors on the streets
+    lines: tuple[Line, ...] = ()  # lines of public transport; the city has none
 
     def stream(self, *key: int) -> np.random.Generator:
         """Returns the random numbers of one part of the simulation (see :func:`random_stream`)."""

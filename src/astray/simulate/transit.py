@@ -13,33 +13,18 @@ from astray.simulate.routes import BUS, METRO, TRAIN, WALK, Route
 from astray.simulate.shortest_paths import cheapest_path
 from astray.simulate.streets import AVENUE, SIDE, Floats, Ints, Streets, directions, metres_along, nearest_point
 
-_DWELL = {BUS: 18.0, TRAIN: 35.0, METRO: 30.0}
-"""Typical seconds that a bus or a train stands at a stop."""
-
-_BOARD = 90.0
-"""The seconds of travel that people accept to avoid one change, beside the wait."""
+_DWELL = {BUS: 18.0, TRAIN: 35.0, METRO: 30.0}  # typical seconds that a bus or a train stands at a stop
+_BOARD = 90.0  # the seconds of travel that people accept to avoid one change, beside the wait
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One line, served in both directions.
+    """One line, served in both directions."""
 
-    Attributes
-    ----------
-    mode
-        Bus, train or metro, an index into :data:`astray.simulate.routes.MODES`.
-    path
-        The crossings that the line passes, in order. A train goes straight from one to the next.
-    stops
-        Positions in ``path`` where the line stops, the first and the last included.
-    headway
-        Seconds from one bus or train to the next.
-    """
-
-    mode: int
-    path: tuple[int, ...]
-    stops: tuple[int, ...]
-    headway: float
+    mode: int  # bus, train or metro, an index into `astray.simulate.routes.MODES`
+    path: tuple[int, ...]  # the crossings that the line passes, in order. A train goes straight from one to the next
+    stops: tuple[int, ...]  # positions in ``path`` where the line stops, the first and the last included
+    headway: float  # seconds from one bus or train to the next
 
     def ride(self, streets: Streets, board: int, alight: int) -> Route:
         """Returns the ride between two stops (positions in ``stops``), with the wait at the first."""
@@ -59,21 +44,14 @@ class Line:
 class Network:
     """Streets and platforms as one graph for route search.
 
-    Attributes
-    ----------
-    graph
-        The streets, then edges from crossings to platforms and from platform to platform. Crossings and streets
-        keep their numbers.
-    seconds
-        Travel time of each added edge.
-    line, stop
-        For each platform, its line and its position among the stops of that line.
+    The graph has the streets, then edges from crossings to platforms and from platform to platform. Crossings and
+    streets keep their numbers.
     """
 
     graph: Streets
-    seconds: Floats
-    line: Ints
-    stop: Ints
+    seconds: Floats  # travel time of each added edge
+    line: Ints  # the line of each platform
+    stop: Ints  # the position of each platform among the stops of its line
 
 
 def join(streets: Streets, lines: Sequence[Line]) -> Network:
