@@ -1,4 +1,4 @@
-"""A made city with people, habits and labelled anomalies: the embedded default and the ground truth of tests.
+"""Simulates towns whose people have habits, and injects labelled anomalies into their trips.
 
 >>> sim = city(people=3, days=14, seed=0)
 >>> train, test = sim.split(test_share=0.25)
@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from astray.simulate.anomalies import KINDS
-from astray.simulate.changes import Change
+from astray.simulate.life_changes import Change
 from astray.simulate.people import Person
 from astray.simulate.places import Places
 from astray.simulate.simulation import Simulation
@@ -20,7 +20,7 @@ from astray.simulate.variety import Variety
 from astray.simulate.worlds import city, world
 
 ANOMALY_KINDS = tuple(KINDS)
-"""The kinds of anomaly that :meth:`Simulation.inject` knows."""
+"""The kinds of anomaly that :meth:`Simulation.inject` makes."""
 
 __all__ = [
     "ANOMALY_KINDS",

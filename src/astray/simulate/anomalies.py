@@ -1,7 +1,6 @@
-"""The ways in which a trip can be wrong: each makes of a normal trip's plan another journey, or none.
+"""The kinds of anomaly. Each turns the plan of a normal trip into an anomalous journey, or rejects the trip.
 
-An anomalous journey is driven, slowed, stopped and recorded by the same code as a normal one; only its plan
-is different.
+The same code moves and records anomalous and normal journeys; only the plan differs.
 """
 
 from __future__ import annotations
@@ -11,29 +10,30 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.simulate.movement import DAY, HOUR, weekend
-from astray.simulate.routes import EVERYWHERE, WALK, Journey, Route
-from astray.simulate.streets import Floats, Ints, arcs_of, cheapest_ways, follow_back
-from astray.simulate.ways import Plans, Traveller
+from astray.simulate.planned_trips import Plans
+from astray.simulate.route_choice import Traveller
+from astray.simulate.routes import BUS, EVERYWHERE, WALK, Journey, Route
+from astray.simulate.shortest_paths import cheapest_paths, trace_path
+from astray.simulate.streets import Bools, Ints, Streets
 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """All that one person has done: the person on the streets, and the plans of all trips made there."""
+    """One person's past: the traveller, and the plans of all normal trips."""
 
     traveller: Traveller
     plans: Plans
 
     @cached_property
     def visited(self) -> Ints:
-        """The places where the person has been."""
+        """The places that the person has visited."""
         return np.unique(np.concatenate([self.plans.origin, self.plans.destination]))
 
     @cached_property
-    def known_streets(self) -> NDArray[np.bool_]:
-        """For each street whether it lies on a way that the person has taken twice or more."""
+    def known_streets(self) -> Bools:
+        """A mask of the streets on routes that the person has taken at least twice."""
         p = self.plans
         ways, times = np.unique(
             np.stack([p.origin, p.destination, p.mode, p.variant], axis=1), axis=0, return_counts=True
@@ -45,81 +45,75 @@ class Past:
         return known
 
     def hours_from(self, depart: float, origin: int, destination: int) -> tuple[float, int]:
-        """Hours, round the clock, between a departure and the nearest of those from one place to another.
+        """Compares a departure with the person's trips between two places.
 
-        Also how many of those there are; if none, the hours are infinite.
+        Returns the hours, around the clock, to the nearest departure of these trips, and the number of trips.
+        Without such trips, the hours are infinite.
         """
         same = (self.plans.origin == origin) & (self.plans.destination == destination)
         apart = np.abs(self.plans.depart[same] - depart) % DAY
         return float(np.minimum(apart, DAY - apart).min(initial=np.inf)) / HOUR, int(same.sum())
 
 
+Donor = Callable[[np.random.Generator, bool], Journey | None]  # draws another person's trip, on a weekend or not
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A normal trip that is about to go wrong.
+    """A normal trip to turn into an anomaly."""
 
-    Attributes
-    ----------
-    journey, origin, destination
-        The trip as it was planned, and the places that it joins.
-    past
-        All that this person has done.
-    donor
-        Draws a trip of somebody else, on a weekend or not as asked.
-    """
-
-    journey: Journey
-    origin: int
-    destination: int
-    past: Past
-    donor: Callable[[np.random.Generator, bool], Journey | None]
+    journey: Journey  # the planned trip
+    origin: int  # the place where the trip begins
+    destination: int  # the place where the trip ends
+    past: Past  # the person's past
+    donor: Donor
 
 
 def agent_swap(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Somebody else's normal trip: that person's way, mode, speed and hour of the day, on this trip's day."""
+    """Takes another person's normal trip: route, mode, speed and hour of the day, on the day of this trip."""
     theirs = case.donor(rng, bool(weekend(case.journey.depart)))
-    if theirs is None or _same_way(theirs.route, case.journey.route):
+    if theirs is None or _same_route(theirs.route, case.journey.route):
         return None
     midnight = case.journey.depart // DAY * DAY
     return replace(theirs, depart=midnight + theirs.depart % DAY, marked=EVERYWHERE)
 
 
 def detour(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Leaves the own way at a crossing, goes round by other streets, and is back on it some crossings later.
+    """Leaves the route at a crossing, takes other streets, and returns to the route some crossings later.
 
-    Of several detours the one is taken that is mostly on streets which the person knows from other trips: the
-    places are familiar, the way is not. It adds 15 % to 80 % to the cost of the trip. Trips by public
-    transport and trips with a stop on the way cannot carry it.
+    Of several detours it takes the one with the largest share of streets that the person knows from other trips:
+    the places are familiar, the route is not. The detour adds 15 % to 80 % to the cost of the trip. It rejects
+    trips by public transport and trips with a stop.
     """
-    if case.journey.route.mode is not None:
+    if case.journey.mode >= BUS or case.journey.route.dwell.any():
         return None
     traveller, known = case.past.traveller, case.past.known_streets
     streets, cost, n = traveller.town.streets, traveller.cost(case.journey.mode), len(known)
-    way = [node for node in case.journey.route.node.tolist() if node >= 0]
-    if len(way) < 8:
+    path = [node for node in case.journey.route.node.tolist() if node >= 0]
+    if len(path) < 8:
         return None
-    so_far = np.concatenate([[0.0], np.cumsum([cost[arc] for arc in arcs_of(streets, way)])])
+    so_far = np.concatenate([[0.0], np.cumsum([cost[arc] for arc in streets.arcs_along(path)])])
     whole = float(so_far[-1])
     eager = (np.array(cost) * np.where(np.tile(known, 2), 0.2, 1.0)).tolist()
     backwards = eager[n:] + eager[:n]
     crossings = np.unique(streets.edges[known])
     best, most = None, -1.0
     for _ in range(8):
-        span = max(2, round(len(way) * rng.uniform(0.15, 0.45)))
-        leave = int(rng.integers(1, len(way) - span - 1))
-        here, there = way[leave], way[leave + span]
+        span = max(2, round(len(path) * rng.uniform(0.15, 0.45)))
+        leave = int(rng.integers(1, len(path) - span - 1))
+        here, there = path[leave], path[leave + span]
         usual = float(so_far[leave + span] - so_far[leave])
-        closed, within = set(way) - {here, there}, usual + 0.8 * whole
-        out, before = cheapest_ways(streets, eager, here, closed=closed | {there}, within=within)
-        back, after = cheapest_ways(streets, backwards, there, closed=closed | {here}, within=within)
+        closed, within = set(path) - {here, there}, usual + 0.8 * whole
+        out, before = cheapest_paths(streets, eager, here, closed=closed | {there}, within=within)
+        back, after = cheapest_paths(streets, backwards, there, closed=closed | {here}, within=within)
         turning = np.flatnonzero(np.array(out) + np.array(back) < within)
         familiar = turning[np.isin(turning, crossings)]
         turning = familiar if len(familiar) else turning
         for turn in rng.permutation(turning)[:12].tolist():
-            round_about = follow_back(before, here, turn) + follow_back(after, there, turn)[-2::-1]
+            round_about = trace_path(before, here, turn) + trace_path(after, there, turn)[-2::-1]
             if len(set(round_about)) < len(round_about):
-                continue  # goes up a street and down again
-            arcs = np.array(arcs_of(streets, round_about))
+                continue  # goes along a street and back
+            arcs = np.array(streets.arcs_along(round_about))
             extra = sum(cost[arc] for arc in arcs) - usual
             metres = streets.length[arcs % n]
             share = float((metres * known[arcs % n]).sum() / metres.sum())
@@ -127,16 +121,16 @@ def detour(case: Case, rng: np.random.Generator) -> Journey | None:
                 best, most = round_about, share
         if most > 0.75:
             break
-    return None if best is None else _spliced(case.journey, best, arcs_of(streets, best), case.past)
+    return None if best is None else _splice(case.journey, best, streets)
 
 
 def loiter(case: Case, rng: np.random.Generator) -> Journey | None:
-    """A stop of 8 to 25 minutes in the middle of the trip, 200 m or more from wherever the person goes."""
+    """Stops for 8 to 25 minutes in the middle of the trip, at least 200 m from all places that the person visits."""
     doors = case.past.traveller.town.places.xy[case.past.visited]
     length = float(case.journey.route.arc[-1])
     for share in rng.uniform(0.25, 0.75, 20).tolist():
         route, k = case.journey.route.with_point(share * length)
-        if route.rides and route.modes(WALK)[k] != WALK:
+        if route.rides and route.mode[k] != WALK:
             continue  # passengers cannot stop the bus
         if np.hypot(*(doors - route.xy[k]).T).min() >= 200.0:
             halt = (k, float(rng.uniform(480.0, 1500.0)))
@@ -146,7 +140,7 @@ def loiter(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def reversed_route(case: Case, rng: np.random.Generator) -> Journey | None:
-    """The same way driven backwards at the same hour, unless the person ever goes back at about that hour."""
+    """Reverses the route at the same hour; rejects trips that the person also makes backwards at about that hour."""
     apart, _ = case.past.hours_from(case.journey.depart, case.destination, case.origin)
     if apart < 1.5:
         return None
@@ -154,7 +148,7 @@ def reversed_route(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def wrong_time(case: Case, rng: np.random.Generator) -> Journey | None:
-    """A habitual trip (made three times or more) 2.5 hours or more from whenever the person makes it."""
+    """Makes a habitual trip (at least three in the past) at least 2.5 hours from all its usual departures."""
     midnight = case.journey.depart // DAY * DAY
     for depart in (midnight + rng.uniform(0, DAY, 20)).tolist():
         apart, times = case.past.hours_from(depart, case.origin, case.destination)
@@ -164,16 +158,17 @@ def wrong_time(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def speeding(case: Case, rng: np.random.Generator) -> Journey | None:
-    """The same way two to three times faster; passengers of public transport cannot."""
+    """Takes the same route two to three times faster; rejects trips by public transport."""
     if case.journey.route.rides:
         return None
     return replace(case.journey, haste=float(rng.uniform(2.0, 3.0)), marked=EVERYWHERE)
 
 
 def new_destination(case: Case, rng: np.random.Generator) -> Journey | None:
-    """From the usual start at the usual hour to where the person has never been, about as far as usual.
+    """Goes from the usual origin at the usual hour to a place that is new to the person, about as far as usual.
 
-    The destination is 300 m or more from wherever the person goes. Anomalous from where the ways part.
+    The destination is at least 300 m from all places that the person visits. The trip is anomalous from the point
+    where it leaves the usual route.
     """
     traveller, visited = case.past.traveller, case.past.visited
     places, old = traveller.town.places, case.journey.route
@@ -201,22 +196,22 @@ KINDS: dict[str, Callable[[Case, np.random.Generator], Journey | None]] = {
     "speeding": speeding,
     "new-destination": new_destination,
 }
-"""What each kind of anomaly makes of a trip; none where the trip cannot carry it."""
+"""The kinds of anomaly by name. Each returns the anomalous journey, or None if the trip does not suit the kind."""
 
 
-def _same_way(a: Route, b: Route) -> bool:
+def _same_route(a: Route, b: Route) -> bool:
     return a.xy.shape == b.xy.shape and bool((a.xy == b.xy).all())
 
 
-def _spliced(journey: Journey, round_about: list[int], arcs: list[int], past: Past) -> Journey:
-    """The journey with the part between the ends of the detour replaced by the detour, and that marked."""
-    streets, old = past.traveller.town.streets, journey.route
-    lead = int(np.flatnonzero(old.node == round_about[0])[0])
-    tail = int(np.flatnonzero(old.node == round_about[-1])[0])
-    route = Route(
-        np.concatenate([old.xy[:lead], streets.xy[round_about], old.xy[tail + 1 :]]),
-        np.concatenate([old.node[:lead], round_about, old.node[tail + 1 :]]),
-        np.concatenate([old.edge[:lead], np.array(arcs) % len(streets.edges), old.edge[tail:]]),
+def _splice(journey: Journey, detour: list[int], streets: Streets) -> Journey:
+    """Replaces the part of the journey between the ends of the detour by the detour, and marks it."""
+    old, edges = journey.route, streets.edges_along(detour)
+    lead = int(np.flatnonzero(old.node == detour[0])[0])
+    tail = int(np.flatnonzero(old.node == detour[-1])[0])
+    route = Route.by_mode(
+        np.concatenate([old.xy[:lead], streets.xy[detour], old.xy[tail + 1 :]]),
+        np.concatenate([old.node[:lead], detour, old.node[tail + 1 :]]),
+        np.concatenate([old.edge[:lead], edges, old.edge[tail:]]),
+        journey.mode,
     )
-    arc: Floats = route.arc
-    return replace(journey, route=route, marked=(float(arc[lead]), float(arc[lead + len(arcs)])))
+    return replace(journey, route=route, marked=(float(route.arc[lead]), float(route.arc[lead + len(edges)])))

@@ -1,25 +1,26 @@
-"""Which trips go wrong: evenly over the people, each with a kind of anomaly that it can carry."""
+"""Chooses the trips to replace by anomalies: evenly over the people, each with a kind that suits it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from astray.core.errors import DataError
-from astray.simulate.anomalies import KINDS, Case, Past
+from astray.simulate.anomalies import KINDS, Case, Donor, Past
 from astray.simulate.movement import weekend
 from astray.simulate.people import Person
+from astray.simulate.planned_trips import Plans
+from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import Journey
 from astray.simulate.streets import Ints
 from astray.simulate.town import Town
-from astray.simulate.ways import Plans, Traveller
 
-Wrong = tuple[int, Journey, str]
-"""A trip gone wrong: its position among the trips given, the anomalous journey, the kind of anomaly."""
+Anomaly = tuple[int, Journey, str]
+"""An anomalous trip: its position among the given trips, the anomalous journey, the kind of anomaly."""
 
 
-def go_wrong(
+def make_anomalies(
     town: Town,
     people: Sequence[Person],
     plans: Plans,
@@ -28,19 +29,19 @@ def go_wrong(
     kinds: Sequence[str],
     wanted: int,
     rng: np.random.Generator,
-) -> list[Wrong]:
-    """Make ``wanted`` anomalies out of trips, ``kinds`` in equal parts.
+) -> list[Anomaly]:
+    """Makes ``wanted`` anomalies of trips, ``kinds`` in equal parts.
 
-    ``trips`` are positions in ``plans``, and ``normal`` are positions in ``trips`` of those that may be
-    replaced. Somebody else's trips come from these too, or from anybody's if they all belong to one person.
+    ``trips`` are positions in ``plans``; ``normal`` are positions in ``trips`` of those that may be replaced.
+    Trips of other people come from the normal ones too, or from all plans if one person owns them all.
     """
     pool = trips[normal]
     if len(np.unique(plans.person[pool])) < 2:
         pool = np.arange(len(plans.person))
 
-    # Systematic sampling: with each person's trips together and in random order every n-th trip is taken,
-    # so that people's shares differ by less than one trip. A person's other trips stand by for kinds that
-    # do not fit.
+    # Systematic sampling: put each person's trips together in random order and take every n-th trip, so that
+    # people's shares differ by less than one trip. A person's other trips are in reserve for kinds that do not
+    # suit the first ones.
     shuffled = rng.permutation(normal)
     shuffled = shuffled[np.argsort(plans.person[trips[shuffled]], kind="stable")]
     cuts = np.flatnonzero(np.diff(plans.person[trips[shuffled]])) + 1
@@ -52,28 +53,25 @@ def go_wrong(
     order = [str(kind) for kind in rng.permutation(sorted(set(kinds)))]
     slots = [order[i % len(order)] for i in range(wanted)]
 
-    wrong: list[Wrong] = []
-    # The second time round is for what did not fit the first time.
+    anomalies: list[Anomaly] = []
+    # The second pass is for the kinds that suited no trip in the first pass.
     for queue, share in [*zip(queues, shares, strict=True), *((queue, wanted) for queue in queues)]:
         due, slots = slots[:share], slots[share:]
         if due and queue:
             who = int(plans.person[trips[queue[0]]])
             past = Past(Traveller(town, people[who]), plans.of(who))
-            made, due = _carry(queue, due, trips, plans, past, _donor(town, people, plans, pool, who), rng)
-            wrong += made
+            made, due = _assign(queue, due, trips, plans, past, _donor(town, people, plans, pool, who), rng)
+            anomalies += made
         slots = slots + due
     if slots:
         raise DataError(
             f"{len(slots)} of {wanted} anomalies could not be made (first {slots[0]!r}): no trip is left for them",
             remedy="lower the rate, give more trips or more people, or other kinds",
         )
-    return wrong
+    return anomalies
 
 
-Donor = Callable[[np.random.Generator, bool], Journey | None]
-
-
-def _carry(
+def _assign(
     queue: list[int],
     slots: Sequence[str],
     trips: Ints,
@@ -81,9 +79,9 @@ def _carry(
     past: Past,
     donor: Donor,
     rng: np.random.Generator,
-) -> tuple[list[Wrong], list[str]]:
-    """Give each kind to the first trip in one person's queue that can carry it; also say what none could."""
-    made: list[Wrong] = []
+) -> tuple[list[Anomaly], list[str]]:
+    """Gives each kind to the first suitable trip in a person's queue. Returns the anomalies and the kinds left over."""
+    made: list[Anomaly] = []
     left: list[str] = []
     for kind in slots:
         for place, row in enumerate(queue):
@@ -100,7 +98,7 @@ def _carry(
 
 
 def _donor(town: Town, people: Sequence[Person], plans: Plans, pool: Ints, who: int) -> Donor:
-    """What draws somebody else's trip from the pool."""
+    """Returns a function that draws another person's trip from the pool."""
 
     def draw(rng: np.random.Generator, on_weekend: bool) -> Journey | None:
         for trip in rng.choice(pool, 50).tolist():

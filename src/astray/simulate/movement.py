@@ -1,7 +1,7 @@
-"""How people move in a made city: speeds, accelerations, crossings and rush hours.
+"""How people move: speeds, accelerations, crossings and rush hours.
 
-All journeys of a batch are laid end to end on one clock and one tape measure, so that a handful of array
-operations moves them all, however many they are.
+All journeys of a batch lie end to end on one clock and one tape measure, so that a few array operations move
+them all.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from astray.simulate.routes import METRO, Journey
-from astray.simulate.streets import Floats, Ints, Streets
+from astray.simulate.streets import Bools, Floats, Ints, Streets
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -30,17 +30,13 @@ CRUISE = np.array(
 """Free speed in m/s, by mode and class of road (side street, avenue, ring road, expressway)."""
 
 _ACCELERATION = np.array([0.7, 0.8, 1.8, 1.1, 0.9, 1.0])
-_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])
-"""Greatest speed through a sharp turn, by mode."""
+_CORNER = np.array([1.4, 3.2, 5.0, 4.0, 20.0, 17.0])  # highest speed through a sharp turn, by mode
 
 _STOP = np.array([[0.02, 0.25], [0.08, 0.35], [0.12, 0.4], [0.08, 0.35], [0.0, 0.0], [0.0, 0.0]])
 """Probability of a stop at a crossing, by mode and whether it has lights."""
 
-_WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])
-"""Shortest and longest wait in seconds, without and with lights."""
-
-_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])
-"""How much of a street's congestion each mode feels."""
+_WAIT = np.array([[2.0, 5.0], [5.0, 40.0]])  # shortest and longest wait in seconds, without and with lights
+_CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])  # the share of a street's congestion that slows each mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,41 +57,41 @@ class Motion:
     origin: Floats
     """Metres of tape at each journey's first point."""
     duration: Floats
-    underground: NDArray[np.bool_]
-    """Whether the leg after each point of the routes is out of sight of the sky."""
+    underground: Bools
+    """Whether the leg after each point of the routes is underground."""
 
     def take(self, journeys: Ints) -> Motion:
-        """The motion of some of the journeys, each as often as it is asked for."""
+        """Returns the motion of the given journeys; one that is given twice occurs twice."""
         return replace(self, begin=self.begin[journeys], origin=self.origin[journeys], duration=self.duration[journeys])
 
-    def hidden(self, arc: Floats) -> NDArray[np.bool_]:
-        """Whether the sky is out of sight at so many metres of tape."""
+    def hidden(self, arc: Floats) -> Bools:
+        """Returns a mask of the positions, in metres of tape, that are underground."""
         return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
 
     def standing(self, clock: Floats) -> tuple[Ints, Floats]:
-        """The point of the routes passed last at times of the common clock, and seconds of standing there.
+        """Returns, for times of the common clock, the last point of the routes and the length of the stand there.
 
-        The seconds are those of the whole stand while it lasts, and none in motion.
+        The length is that of the whole stand in seconds, and 0 in motion.
         """
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         length = np.diff(self.clock, append=self.clock[-1])
         return piece // 4, np.where(piece % 4 == 0, length[piece], 0.0)
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
-        """Position and metres of tape at times of the common clock."""
+        """Returns positions and metres of tape at times of the common clock."""
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         since = clock - self.clock[piece]
         arc = self.arc[piece] + since * (self.speed[piece] + 0.5 * self.acceleration[piece] * since)
         return np.stack([np.interp(arc, self.tape, self.xy[:, axis]) for axis in (0, 1)], axis=1), arc
 
 
-def weekend(seconds: ArrayLike) -> NDArray[np.bool_]:
-    """Whether it is Saturday or Sunday so many seconds after the first midnight (a Monday's)."""
+def weekend(seconds: ArrayLike) -> Bools:
+    """Returns True on Saturdays and Sundays; ``seconds`` count from the first midnight, a Monday's."""
     return np.asarray(seconds, dtype=np.float64) // DAY % 7 >= 5
 
 
 def rush(seconds: ArrayLike) -> Floats:
-    """How much of the rush there is, 0 to 1, so many seconds after the first midnight (a Monday's).
+    """Returns the strength of the rush hour, 0 to 1; ``seconds`` count from the first midnight, a Monday's.
 
     >>> rush(np.array([3.0, 8.0, 12.0, 17.3, 5 * 24 + 8.0]) * 3600).round(2)
     array([0., 1., 0., 1., 0.])
@@ -106,7 +102,7 @@ def rush(seconds: ArrayLike) -> Floats:
 
 
 def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator) -> Motion:
-    """Drive the journeys: speeds by street, person and hour; stops and waits at crossings; slow corners."""
+    """Moves the journeys: speeds by street, person and hour; stops and waits at crossings; slow corners."""
     count = np.array([len(j.route.node) for j in journeys])
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     last = first + count - 1
@@ -114,7 +110,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     xy = np.concatenate([j.route.xy for j in journeys])
     node = np.concatenate([j.route.node for j in journeys])
     edge = np.concatenate([j.route.edge for j in journeys])
-    mode = np.concatenate([j.route.modes(j.mode) for j in journeys])
+    mode = np.concatenate([j.route.mode for j in journeys])
     haste = np.array([j.haste for j in journeys])[of]
     busy = rush([j.depart for j in journeys])[of]
     n = len(xy)
@@ -127,7 +123,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     leg[last] = 0.0
     length = np.hypot(*leg.T)
 
-    # The greatest speed at each point: that of the slower leg, less round corners, none at stops and ends.
+    # The highest speed at each point: that of the slower leg, lower at corners, zero at stops and ends.
     limit = np.minimum(cruise, np.roll(cruise, 1))
     cosine = (leg * np.roll(leg, 1, axis=0)).sum(axis=1)
     sharp = cosine < 0.8 * length * np.roll(length, 1)
@@ -137,7 +133,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     wait = np.where(
         stops, streets.patience * rng.uniform(_WAIT[lights, 0], _WAIT[lights, 1]) * (1 + 0.5 * busy) / haste, 0.0
     )
-    dwell = np.concatenate([j.route.stays for j in journeys])
+    dwell = np.concatenate([j.route.dwell for j in journeys])
     if dwell.any():
         wait = np.where(dwell > 0, dwell * rng.uniform(0.4, 1.6, n) / haste, wait)
     for k, journey in enumerate(journeys):
@@ -148,7 +144,7 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     wait[last] = rng.uniform(5, 45, len(journeys)) / haste[last] + idle[:, 1]
     limit[wait > 0] = 0.0
 
-    # What acceleration allows: v_i^2 <= v_j^2 + 2 a |s_i - s_j| for all points i and j. Journeys begin and
+    # The speeds that acceleration allows: v_i^2 <= v_j^2 + 2 a |s_i - s_j| for all points i and j. Journeys begin and
     # end at rest, so no journey limits another.
     accelerate = _ACCELERATION[mode] * haste
     reach = np.concatenate([[0.0], np.cumsum(2 * accelerate * length)[:-1]])

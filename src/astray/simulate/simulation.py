@@ -1,4 +1,4 @@
-"""The simulation: everybody's trips of so many days, and the same trips with something wrong."""
+"""The result of a simulation: the trips of all people, and the same trips with injected anomalies."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ import numpy as np
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.simulate.anomalies import KINDS
-from astray.simulate.changes import Change
-from astray.simulate.injection import go_wrong
+from astray.simulate.gps_loggers import record
+from astray.simulate.injection import make_anomalies
+from astray.simulate.life_changes import Change
 from astray.simulate.movement import move
 from astray.simulate.people import Person
 from astray.simulate.places import Places
-from astray.simulate.recording import record
+from astray.simulate.planned_trips import Plans
+from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import MODES
 from astray.simulate.streets import Floats, Streets, to_degrees
 from astray.simulate.town import Town
-from astray.simulate.ways import Plans, Traveller
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A made city and what its people did; made by :func:`city` or :func:`world`.
+    """A simulated town and the trips of its people, as :func:`city` and :func:`world` return it.
 
     Attributes
     ----------
     trips
-        Everybody's normal trips, person by person in the order of time: columns ``time``, ``lat``, ``lon``,
-        context ``mode`` ("walk", "cycle", "drive"; in a world also "bus", "train", "metro"). A world has two
-        more: ``life`` (the kind of life) and ``phase`` (0, 1, ...; see ``changes``).
+        The normal trips of all people, person by person in the order of time: columns ``time``, ``lat``, ``lon``,
+        context ``mode`` ("walk", "cycle", "drive"; in a world also "bus", "train", "metro"). Trips of a world have
+        two more contexts: ``life`` (the kind of life) and ``phase`` (0, 1, ...; see ``changes``).
     people
-        Who they are, what they do and where; places are numbers into ``places``.
+        The traits and habits of the people; places are numbers into ``places``.
     plans
-        What each trip was meant to be, in the order of ``trips``.
+        The plan of each trip, in the order of ``trips``.
     town
         The streets and places (also as ``streets`` and ``places``).
     changes
-        What changed in people's lives and when, person by person in the order of time.
+        The changes in people's lives, person by person in the order of time.
     """
 
     trips: Trajectories
@@ -51,7 +52,7 @@ class Simulation:
 
     @property
     def streets(self) -> Streets:
-        """The street network, for drawing: crossings ``lat``, ``lon`` and the ``edges`` between them."""
+        """The street network, for maps: crossings ``lat``, ``lon`` and the ``edges`` between them."""
         return self.town.streets
 
     @property
@@ -60,9 +61,9 @@ class Simulation:
         return self.town.places
 
     def split(self, test_share: float = 0.25, *, random: int | None = None) -> tuple[Trajectories, Trajectories]:
-        """Each person's trips in two: the earlier ones to learn from, the last ``test_share`` to test on.
+        """Splits each person's trips: returns the earlier ones for training, and the last ``test_share`` for testing.
 
-        With ``random`` (a seed) the test trips are drawn at random instead.
+        With ``random`` (a seed), it draws the test trips at random instead.
 
         >>> from astray.simulate import city
         >>> train, test = city(people=2, days=7).split(0.25)
@@ -79,42 +80,41 @@ class Simulation:
         return self.trips[~tested], self.trips[tested]
 
     def route(self, trajectory_id: str) -> tuple[Floats, Floats]:
-        """Latitudes and longitudes of the way on the streets that a normal trip took, corner by corner."""
+        """Returns latitudes and longitudes of the route of a normal trip, corner by corner."""
         trip = self._trip(trajectory_id)
         who = self.people[int(self.plans.person[trip])]
-        way = self.plans.journey(trip, Traveller(self.town, who)).route.xy
-        return to_degrees(way, self.streets.centre)
+        route = self.plans.journey(trip, Traveller(self.town, who)).route
+        return to_degrees(route.xy, self.streets.centre)
 
     def inject(
         self, trips: Trajectories, kinds: Sequence[str] = tuple(KINDS), rate: float = 0.05, *, seed: int = 0
     ) -> Trajectories:
-        """The same trips with a share of them replaced by anomalous versions.
+        """Replaces a share of the trips by anomalous versions.
 
         Parameters
         ----------
         trips
-            Trips of this simulation, such as one side of :meth:`split`. Those that are anomalous already
-            stay.
+            Trips of this simulation, such as one part of :meth:`split`. Trips that are already anomalous stay.
         kinds
-            Which kinds, of :data:`astray.simulate.ANOMALY_KINDS`, in equal parts.
+            Kinds of anomaly, from :data:`astray.simulate.ANOMALY_KINDS`, in equal parts.
         rate
             Share of the trips to replace, spread evenly over the people.
         seed
-            Which trips, and what happens in them.
+            Seed for the choice of trips and for what happens in them.
 
         Returns
         -------
         Trajectories
-            In the same order with the same names, with the column ``anomalous`` (per fix) and the context
-            ``kind`` ("" for normal trips) added. An anomalous trip is driven and recorded afresh, by the
-            logger of the person whose trip it replaces. In ``agent-swap`` the other person's trip is one of
-            ``trips`` too, unless they all belong to one person.
+            The trips in the same order with the same names, and with the column ``anomalous`` (per fix) and the
+            context ``kind`` ("" for normal trips). An anomalous trip is moved and recorded anew, by the logger of
+            the person whose trip it replaces. In ``agent-swap``, the other person's trip is one of ``trips`` too,
+            unless one person owns them all.
 
         Notes
         -----
-        Not every trip can carry every kind: only habitual trips are made at a wrong time, and only those that
-        the person does not also make the other way at about that hour are reversed. Such trips go to more
-        usual places than the average trip, so a detector that sees places alone has an AUROC below 0.5 there.
+        Not every trip suits every kind: only habitual trips are made at a wrong time, and only trips that the
+        person does not also make backwards at about that hour are reversed. Such trips go to more usual places
+        than the average trip, so a detector that sees only places has an AUROC below 0.5 on them.
 
         Examples
         --------
@@ -139,25 +139,22 @@ class Simulation:
         wanted = min(round(rate * len(trips)), len(normal))
         if wanted == 0:
             return labelled
-        wrong = go_wrong(self.town, self.people, self.plans, numbers, normal, kinds, wanted, rng)
+        anomalies = make_anomalies(self.town, self.people, self.plans, numbers, normal, kinds, wanted, rng)
 
-        rows = np.array([row for row, _, _ in wrong])
-        journeys = [journey for _, journey, _ in wrong]
+        rows = np.array([row for row, _, _ in anomalies])
+        journeys = [journey for _, journey, _ in anomalies]
         plans = self.plans.rows(numbers[rows])
-        owners = [self.people[i] for i in plans.person]
-        motion = move(self.town.streets, journeys, rng)
         fixes = record(
-            motion,
-            np.array([who.interval for who in owners]),
-            [journey.marked for journey in journeys],
+            move(self.town.streets, journeys, rng),
+            [self.people[i].logger for i in plans.person],
             rng,
-            loggers=[who.logger for who in owners],
-            late=np.maximum(plans.late, 0.0),
-            early=np.maximum(plans.early, 0.0),
+            marked=[journey.marked for journey in journeys],
+            late=plans.late,
+            early=plans.early,
         )
         depart = np.array([journey.depart for journey in journeys])
         lat, lon = to_degrees(fixes.xy, self.streets.centre)
-        anomalous = Trajectories(
+        replacements = Trajectories(
             {
                 "time": self.town.midnight + depart[fixes.journey] + fixes.seconds,
                 "lat": lat,
@@ -170,12 +167,12 @@ class Simulation:
             {name: values[rows] for name, values in trips.context.items()}
             | {
                 "mode": np.array(MODES)[[journey.mode for journey in journeys]],
-                "kind": np.array([name for _, _, name in wrong], dtype=kind.dtype),
+                "kind": np.array([name for _, _, name in anomalies], dtype=kind.dtype),
             },
         )
         order = np.arange(len(trips))
         order[rows] = len(trips) + np.arange(len(rows))
-        return Trajectories.concat([labelled, anomalous])[order]
+        return Trajectories.concat([labelled, replacements])[order]
 
     def contaminate(
         self,
@@ -185,9 +182,9 @@ class Simulation:
         kinds: Sequence[str] = ("agent-swap",),
         seed: int = 0,
     ) -> Trajectories:
-        """Training data less clean than believed: :meth:`inject`, by default with other people's trips.
+        """Makes training data unclean: calls :meth:`inject`, by default with other people's trips.
 
-        The truth is in ``anomalous`` and ``kind`` for whoever evaluates; a detector must not be shown it.
+        The columns ``anomalous`` and ``kind`` hold the truth for the evaluation; do not show them to a detector.
         """
         return self.inject(trips, kinds, rate, seed=seed)
 
@@ -196,7 +193,7 @@ class Simulation:
         return {name: i for i, name in enumerate(self.trips.trajectory_ids.tolist())}
 
     def _trip(self, trajectory_id: str) -> int:
-        """The position in ``trips`` and ``plans`` of the trip of this name."""
+        """Returns the position of a trip in ``trips`` and ``plans``."""
         if trajectory_id not in self._position:
             raise DataError(
                 f"trip {trajectory_id!r} is not of this simulation", remedy="give trips of its .trips or .split()"

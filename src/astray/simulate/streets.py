@@ -1,12 +1,11 @@
-"""The streets of a made city: a warped grid with avenues, a ring road, a park, a river and few bridges.
+"""The street network of a simulated town: crossings joined by straight streets.
 
-Everything is in metres around the city's centre, except :attr:`Streets.lat` and :attr:`Streets.lon`.
+Positions are metres east and north of the town's centre, except :attr:`Streets.lat` and :attr:`Streets.lon`.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
-CENTRE = (45.0, 7.0)
-"""Latitude and longitude of the city's centre."""
+CENTRE = (45.0, 7.0)  # latitude and longitude of the centre of the city of `astray.simulate.city`
 
 METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 
@@ -28,49 +27,27 @@ RING: int = 2
 EXPRESS: int = 3
 ROADS = ("side street", "avenue", "ring road", "expressway")
 
-_COLUMNS, _ROWS = 16, 14
-"""The grid reaches this many lines to the east and west, and to the north and south, of the centre."""
-
-_BRIDGES = (-9, 0, 5, 9)
-"""The only columns that cross the river."""
-
 
 @dataclass(frozen=True, eq=False)
 class Streets:
-    """A street network: crossings joined by straight streets, to be driven both ways.
-
-    Attributes
-    ----------
-    xy
-        Position of each crossing, metres east and north of the centre.
-    edges
-        The two crossings that each street joins.
-    road
-        The class of each street, an index into :data:`ROADS`.
-    congestion
-        How much of its speed each street loses at the height of the rush, 0 to 1.
-    river, park
-        Outlines for drawing: the river's middle line and the park's edge, in metres.
-    centre
-        Latitude and longitude of the centre.
-    patience
-        How long the waits at crossings are, relative to those of the city.
+    """A street network. People use every street in both directions.
 
     Examples
     --------
-    >>> streets = grow(np.random.default_rng(0))
+    >>> from astray.simulate import city
+    >>> streets = city(people=1, days=1).streets
     >>> len(streets.lat) == len(streets.lon) == len(streets.xy), int(streets.edges.max()) < len(streets.xy)
     (True, True)
     """
 
-    xy: Floats
-    edges: Ints
-    road: Ints
-    congestion: Floats
-    river: Floats
-    park: Floats
-    centre: tuple[float, float] = CENTRE
-    patience: float = 1.0
+    xy: Floats  # position of each crossing, metres east and north of the centre
+    edges: Ints  # the two crossings that each street joins
+    road: Ints  # the class of each street, an index into `ROADS`
+    congestion: Floats  # the share of its speed that each street loses at the peak of the rush hour, 0 to 1
+    river: Floats  # the river's middle line, for maps
+    park: Floats  # the outline of the park, for maps
+    centre: tuple[float, float] = CENTRE  # latitude and longitude of the centre
+    patience: float = 1.0  # A factor on the waiting times at crossings; 1 in the city
 
     @property
     def lat(self) -> Floats:
@@ -89,18 +66,23 @@ class Streets:
         return np.asarray(np.hypot(*(ends[:, 0] - ends[:, 1]).T))
 
     @cached_property
-    def signals(self) -> NDArray[np.bool_]:
-        """Which crossings have traffic lights: those of four or more streets, one of them wide."""
+    def side_middles(self) -> Floats:
+        """The middle point of each side street, in the order of the side streets."""
+        return np.asarray(self.xy[self.edges[self.road == SIDE]].mean(axis=1))
+
+    @cached_property
+    def signals(self) -> Bools:
+        """A mask of the crossings with traffic lights: four or more streets meet, and one of them is wide."""
         wide = np.bincount(self.edges[self.road > SIDE].ravel(), minlength=len(self.xy))
         every = np.bincount(self.edges.ravel(), minlength=len(self.xy))
         return (wide >= 1) & (every >= 4)
 
     @cached_property
     def arcs(self) -> list[list[tuple[int, int]]]:
-        """For each crossing its neighbours and the arcs to them.
+        """For each crossing, its neighbours and the arcs that lead to them.
 
-        Arc ``e`` is street ``e`` in the order of its ends; ``e + len(edges)`` is the same street the other
-        way.
+        Arc ``e`` is street ``e`` in the order of its ends. Arc ``e + len(edges)`` is the same street in the
+        opposite direction.
         """
         leaving: list[list[tuple[int, int]]] = [[] for _ in self.xy]
         for e, (a, b) in enumerate(self.edges.tolist()):
@@ -108,9 +90,17 @@ class Streets:
             leaving[b].append((a, e + len(self.edges)))
         return leaving
 
+    def arcs_along(self, path: Sequence[int]) -> list[int]:
+        """Returns the arcs along a sequence of neighbouring crossings."""
+        return [next(arc for there, arc in self.arcs[a] if there == b) for a, b in pairwise(path)]
+
+    def edges_along(self, path: Sequence[int]) -> list[int]:
+        """Returns the streets along a sequence of neighbouring crossings."""
+        return [arc % len(self.edges) for arc in self.arcs_along(path)]
+
 
 def to_degrees(xy: ArrayLike, centre: tuple[float, float] = CENTRE) -> tuple[Floats, Floats]:
-    """Latitude and longitude of points given in metres around the city's centre."""
+    """Converts metres around the town's centre to latitudes and longitudes."""
     points = np.asarray(xy, dtype=np.float64)
     lat = centre[0] + points[..., 1] / METRES_PER_DEGREE
     lon = centre[1] + points[..., 0] / (METRES_PER_DEGREE * np.cos(np.radians(centre[0])))
@@ -118,7 +108,7 @@ def to_degrees(xy: ArrayLike, centre: tuple[float, float] = CENTRE) -> tuple[Flo
 
 
 def to_metres(lat: ArrayLike, lon: ArrayLike, centre: tuple[float, float] = CENTRE) -> Floats:
-    """Metres around the city's centre of points given in degrees.
+    """Converts latitudes and longitudes to metres around the town's centre.
 
     >>> lat, lon = to_degrees([[1200.0, -300.0]])
     >>> to_metres(lat, lon).round(6)
@@ -129,159 +119,35 @@ def to_metres(lat: ArrayLike, lon: ArrayLike, centre: tuple[float, float] = CENT
     return np.stack([east, north], axis=-1)
 
 
-# ---------------------------------------------------------------- finding the way
+def metres_along(xy: Floats) -> Floats:
+    """Returns the distance travelled at each point of a polyline."""
+    return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
 
 
-def cheapest_ways(
-    streets: Streets,
-    cost: Sequence[float],
-    start: int,
-    goal: int = -1,
-    closed: Collection[int] = (),
-    within: float = np.inf,
-) -> tuple[list[float], list[int]]:
-    """Dijkstra's algorithm: the least cost from ``start`` to each crossing, and the one before it on the way.
-
-    ``cost`` is one number an arc (see :attr:`Streets.arcs`). The search ends early at ``goal`` or where the
-    cost exceeds ``within``, and never enters a ``closed`` crossing. Crossings that were not reached cost
-    infinity and have -1 before them.
-    """
-    least = [np.inf] * len(streets.xy)
-    before = [-1] * len(streets.xy)
-    for crossing in closed:
-        least[crossing] = -np.inf  # no way there can be an improvement
-    least[start] = 0.0
-    queue = [(0.0, start)]
-    arcs, push, pop = streets.arcs, heapq.heappush, heapq.heappop
-    while queue:
-        so_far, here = pop(queue)
-        if so_far > least[here]:
-            continue  # reached more cheaply since it was queued
-        if here == goal or so_far > within:
-            break
-        for there, arc in arcs[here]:
-            total = so_far + cost[arc]
-            if total < least[there]:
-                least[there] = total
-                before[there] = here
-                push(queue, (total, there))
-    for crossing in closed:
-        least[crossing] = np.inf
-    return least, before
+def nearest_point(points: Floats, place: Floats) -> int:
+    """Returns the index of the point nearest to a place."""
+    return int(np.argmin(((points - place) ** 2).sum(axis=1)))
 
 
-def follow_back(before: Sequence[int], start: int, goal: int) -> list[int]:
-    """The crossings from ``start`` to ``goal`` as :func:`cheapest_ways` found them; none if no way."""
-    way = [goal]
-    while way[-1] != start:
-        previous = before[way[-1]]
-        if previous < 0:
-            return []
-        way.append(previous)
-    return way[::-1]
+def directions(bearing: ArrayLike) -> Floats:
+    """Returns a unit vector for each angle in radians."""
+    return np.stack([np.cos(bearing), np.sin(bearing)], axis=-1)
 
 
-def arcs_of(streets: Streets, way: Sequence[int]) -> list[int]:
-    """The arcs that a sequence of neighbouring crossings runs along."""
-    return [next(arc for there, arc in streets.arcs[a] if there == b) for a, b in pairwise(way)]
-
-
-# ---------------------------------------------------------------- growing a city
-
-
-def grow(rng: np.random.Generator) -> Streets:
-    """Lay out a city of about 12 by 10 km with some 730 crossings, dense in the centre, wide outside."""
-    column, row = (
-        axis.ravel() for axis in np.meshgrid(np.arange(-_COLUMNS, _COLUMNS + 1), np.arange(-_ROWS, _ROWS + 1))
-    )
-    number = {(int(i), int(j)): k for k, (i, j) in enumerate(zip(column, row, strict=True))}
-    wide_columns, wide_rows = (-12, -6, 0, 5, 11), (-11, -6, 0, 5, 10)
-
-    edges: list[tuple[int, int]] = []
-    road: list[int] = []
-    for (i, j), here in number.items():
-        for step in ((1, 0), (0, 1), (1, 1), (1, -1)):
-            there = number.get((i + step[0], j + step[1]))
-            if there is None:
-                continue
-            across, up = step
-            if up == 0:
-                kind = RING if abs(j) == 8 and -9 <= i < 9 else AVENUE if j in wide_rows else SIDE
-            elif across == 0:
-                kind = RING if abs(i) == 9 and -8 <= j < 8 else AVENUE if i in wide_columns else SIDE
-            elif (step == (1, 1) and i == j and -8 <= i < 8) or (step == (1, -1) and i == -j and -8 <= i < 0):
-                kind = AVENUE  # the slanting avenues that meet in the centre
-            else:
-                continue
-            edges.append((here, there))
-            road.append(kind)
-    ends, kinds = np.array(edges), np.array(road)
-
-    phase = rng.uniform(0, 2 * np.pi)
-
-    def river_row(u: Floats) -> Floats:
-        return np.asarray(-3.5 + 1.2 * np.sin(u / 4.3 + phase))
-
-    u, v = column.astype(np.float64), row.astype(np.float64)
-    above = v > river_row(u)
-    bank = np.where(above, np.maximum(v, river_row(u) + 0.4), np.minimum(v, river_row(u) - 0.4))
-    ground = _ground(rng)
-    spacing = np.stack([_stretch(u + 0.5) - _stretch(u - 0.5), _stretch(v + 0.5) - _stretch(v - 0.5)], axis=1)
-    xy = ground(u, bank) + np.clip(rng.normal(0, 0.09, (len(u), 2)), -0.2, 0.2) * spacing
-
-    # What is not there: links across the river away from the bridges, the park's inside, the ragged edge of
-    # town, and one side street in eight.
-    park_centre, park_size = (6.5, 7.4), (2.7, 2.2)
-    inside = ((u - park_centre[0]) / park_size[0]) ** 2 + ((v - park_centre[1]) / park_size[1]) ** 2 < 1
-    beyond = np.hypot(u / (_COLUMNS + 0.5), v / (_ROWS + 0.5)) > rng.normal(1.0, 0.05, len(u))
-    a, b = ends.T
-    crossing = above[a] != above[b]
-    bridge = crossing & (column[a] == column[b]) & np.isin(column[a], _BRIDGES)
-    kinds[bridge] = np.maximum(kinds[bridge], AVENUE)
-    missing = (kinds == SIDE) & (rng.random(len(ends)) < 0.12)
-    keep = ~missing & (~crossing | bridge) & ~beyond[a] & ~beyond[b]
-    keep &= ~((kinds == SIDE) & (inside[a] | inside[b]))
-    ends, kinds = ends[keep], kinds[keep]
-
-    xy, ends, kinds = largest_part(xy, ends, kinds)
-    middle = np.hypot(*xy[ends].mean(axis=1).T)
-    congestion = np.array([0.25, 0.45, 0.4])[kinds] + 0.2 * np.exp(-((middle / 2000.0) ** 2))
-    line, turn = np.linspace(-_COLUMNS - 1, _COLUMNS + 1, 120), np.linspace(0, 2 * np.pi, 60)
-    river = ground(line, river_row(line))
-    park = ground(
-        park_centre[0] + 0.92 * park_size[0] * np.cos(turn),
-        park_centre[1] + 0.92 * park_size[1] * np.sin(turn),
-    )
-    return Streets(xy, ends, kinds, congestion, river, park)
-
-
-def _stretch(line: Floats) -> Floats:
-    """Metres of a grid line: blocks of 230 m in the centre that grow to 560 m at the edge of town."""
-    return 230.0 * line * (1 + 0.045 * np.abs(line))
-
-
-def _ground(rng: np.random.Generator) -> Callable[[Floats, Floats], Floats]:
-    """A smooth map from grid lines to metres: stretched, gently bent and turned."""
-    bend = rng.uniform(0, 2 * np.pi, 4)
-    angle = rng.uniform(0.1, 0.4)
+def rotate(points: Floats, angle: float) -> Floats:
+    """Turns points around the centre by an angle in radians."""
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return np.asarray(points @ turn.T)
 
-    def ground(u: Floats, v: Floats) -> Floats:
-        x, y = _stretch(u), _stretch(v)
-        bent = np.stack(
-            [
-                x + 220 * np.sin(y / 1900 + bend[0]) + 90 * np.sin(x / 900 + bend[1]),
-                y + 260 * np.sin(x / 2100 + bend[2]) + 90 * np.sin(y / 800 + bend[3]),
-            ],
-            axis=-1,
-        )
-        return np.asarray(bent @ turn.T)
 
-    return ground
+def lattice(columns: int, rows: int) -> tuple[Ints, Ints]:
+    """Returns column and row numbers of all points of a grid around (0, 0), row by row."""
+    column, row = np.meshgrid(np.arange(-columns, columns + 1), np.arange(-rows, rows + 1))
+    return column.ravel(), row.ravel()
 
 
 def largest_part(xy: Floats, ends: Ints, kinds: Ints) -> tuple[Floats, Ints, Ints]:
-    """Keep the largest connected part of the network and number its crossings afresh."""
+    """Keeps the largest connected part of a network and renumbers its crossings."""
     part = np.arange(len(xy))
     while True:  # every crossing takes the smallest number among its neighbours until nothing changes
         smallest = part.copy()

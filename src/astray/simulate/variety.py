@@ -1,4 +1,4 @@
-"""What may differ from one made world to the next."""
+"""The switches that select what differs from one simulated world to the next."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variety:
-    """What a seed draws anew for each world; what is off is as in :func:`astray.simulate.city`.
+    """Selects what a seed draws anew for each world. What is off stays as in :func:`astray.simulate.city`.
 
     Attributes
     ----------
     towns
-        Size, density, street plan, and where on earth the town lies.
+        Size, density, street plan and position on earth.
     modes
         Public transport, and people who walk, cycle, drive and ride in different shares.
     lives
-        Shift workers, students, pensioners, parents, couriers and taxis beside commuters; regular and curious
-        people; households and colleagues.
+        Shift workers, students, pensioners, parents, couriers and taxi drivers beside commuters; people with
+        regular and with irregular habits; households and colleagues.
     loggers
-        Intervals from a second to two minutes, better and worse positions, loggers that are switched on late
-        and off early, that run through stops or break off, and trips and days that are not recorded.
+        Intervals from one second to two minutes; different position errors; loggers that people switch on late
+        or off early; recordings that include stops or break in two; trips and days without a recording.
     drift
         Holidays, moves to another home, and new jobs.
 
@@ -40,5 +40,5 @@ class Variety:
 
     @classmethod
     def none(cls) -> Variety:
-        """Everything off: the city and its commuters."""
+        """Returns a variety with everything off: the city and its commuters."""
         return cls(False, False, False, False, False)

@@ -1,23 +1,24 @@
-"""Making simulations: the city, and worlds in which towns, people and loggers differ."""
+"""Makes simulations: worlds in which towns, people and loggers differ, and the city, where they do not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray.simulate.changes import Change, Phase, phases
-from astray.simulate.inhabitants import inhabitant
-from astray.simulate.living import live
+from astray.simulate.life_changes import Change, Phase, draw_phases
 from astray.simulate.movement import DAY
+from astray.simulate.people import draw_person
+from astray.simulate.person_trips import simulate_person
+from astray.simulate.planned_trips import Plans
 from astray.simulate.routes import MODES
 from astray.simulate.simulation import Simulation
 from astray.simulate.streets import to_degrees
-from astray.simulate.towns import found
+from astray.simulate.town import make_town
 from astray.simulate.variety import Variety
-from astray.simulate.ways import Plans
 
 
 def city(
@@ -27,23 +28,23 @@ def city(
     *,
     interval: tuple[float, float] = (2.0, 12.0),
 ) -> Simulation:
-    """Make a city and let its people live there.
+    """Simulates commuters in a city: a :func:`world` without variety.
 
-    The time taken is proportional to the number of people: on one core a second or two for 20 people and
-    60 days, and 6 ms a person for two days with ``interval=(30, 60)``.
+    The time is proportional to the number of people: one or two seconds on one core for 20 people and 60 days,
+    and 6 ms per person for two days with ``interval=(30, 60)``.
 
     Parameters
     ----------
     people
-        How many people, or the numbers of those wanted: ``people=range(500, 1000)`` is one part of a larger
-        city that several processes make together.
+        The number of people, or the numbers of the people to simulate: ``people=range(500, 1000)`` is one part of
+        a larger city that several processes make together.
     days
-        How many days from Monday 2025-01-06 on. Each person makes two to four trips a day.
+        The number of days from Monday 2025-01-06 on. Each person makes two to four trips a day.
     seed
-        The same seed makes the same city; its person "p07" is the same, and does the same, whoever else is
-        there.
+        The same seed makes the same city. Its person "p07" is the same, and makes the same trips, no matter which
+        other people are simulated.
     interval
-        Shortest and longest typical seconds between two fixes; each person's logger has its own.
+        Shortest and longest typical seconds between two fixes; each person's logger has an interval in between.
 
     Examples
     --------
@@ -53,29 +54,29 @@ def city(
     >>> sim.trips.trajectory_ids[:2].tolist()
     ['p00-0000', 'p00-0001']
     """
-    return _made(people, days, seed, Variety.none(), interval)
+    return _simulate(people, days, seed, Variety.none(), interval)
 
 
 def world(seed: int, people: int | Sequence[int] = 40, days: int = 60, *, variety: Variety | None = None) -> Simulation:
-    """Make a town of its own kind, with people of all kinds and the loggers they have: one seed, one world.
+    """Simulates a town in which streets, people and loggers depend on the seed.
 
     Parameters
     ----------
     seed
-        The same seed makes the same world; its person "p07" is the same, and does the same, whoever else is
-        there.
+        The same seed makes the same world. Its person "p07" is the same, and makes the same trips, no matter which
+        other people are simulated.
     people
-        How many people, or the numbers of those wanted, as in :func:`city`.
+        The number of people, or the numbers of the people to simulate, as in :func:`city`.
     days
-        How many days from Monday 2025-01-06 on, by the town's clock.
+        The number of days from Monday 2025-01-06 on, by the town's clock.
     variety
-        What the seed draws (see :class:`Variety`); everything if nothing is given.
+        What the seed draws (see :class:`Variety`); everything by default.
 
     Returns
     -------
     Simulation
-        As of :func:`city`. Trips have the further contexts ``life`` and ``phase``, and ``changes`` says what
-        changed in whose life and when.
+        As from :func:`city`, with the additional contexts ``life`` and ``phase`` of the trips, and with the
+        ``changes`` in people's lives.
 
     Examples
     --------
@@ -83,14 +84,12 @@ def world(seed: int, people: int | Sequence[int] = 40, days: int = 60, *, variet
     >>> sim.trips.agents, sorted(sim.trips.context)
     (['p00', 'p01', 'p02', 'p03'], ['life', 'mode', 'phase'])
     """
-    variety = Variety() if variety is None else variety
-    sim = _made(people, days, seed, variety, (2.0, 12.0))
+    sim = _simulate(people, days, seed, Variety() if variety is None else variety, (2.0, 12.0))
     life = np.array([who.life for who in sim.people])[sim.plans.person]
-    trips = sim.trips.with_columns({}, {"life": life, "phase": sim.plans.phase})
-    return Simulation(trips, sim.people, sim.plans, sim.town, sim.changes)
+    return replace(sim, trips=sim.trips.with_columns({}, {"life": life, "phase": sim.plans.phase}))
 
 
-def _made(
+def _simulate(
     people: int | Sequence[int], days: int, seed: int, variety: Variety, interval: tuple[float, float]
 ) -> Simulation:
     numbers = list(range(people)) if isinstance(people, (int, np.integer)) else list(people)
@@ -98,22 +97,22 @@ def _made(
         raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, nobody twice")
     if not 0 < interval[0] <= interval[1]:
         raise DataError(f"interval is {interval}", remedy="give the shortest and longest seconds, such as (2, 12)")
-    town = found(seed, variety)
-    persons = tuple(inhabitant(town, number, variety, interval) for number in numbers)
-    told = [phases(town, who, days) if variety.drift else [Phase(0, days, "", 0, who)] for who in persons]
-    lives = [live(town, who, told[position], position, days) for position, who in enumerate(persons)]
-    lat, lon = to_degrees(np.concatenate([life.xy for life in lives]), town.streets.centre)
-    plans = Plans.concat([life.plans for life in lives])
+    town = make_town(seed, variety)
+    persons = tuple(draw_person(town, number, variety, interval) for number in numbers)
+    phases = [draw_phases(town, who, days) if variety.drift else [Phase(0, days, "", 0, who)] for who in persons]
+    made = [simulate_person(town, who, phases[i], i, days) for i, who in enumerate(persons)]
+    lat, lon = to_degrees(np.concatenate([one.xy for one in made]), town.streets.centre)
+    plans = Plans.concat([one.plans for one in made])
     trips = Trajectories(
-        {"time": np.concatenate([life.time for life in lives]), "lat": lat, "lon": lon},
-        np.concatenate([[0], np.cumsum(np.concatenate([life.lengths for life in lives]))]),
-        [who.id for who, life in zip(persons, lives, strict=True) for _ in life.lengths],
-        [f"{who.id}-{k:04d}" for who, life in zip(persons, lives, strict=True) for k in range(len(life.lengths))],
+        {"time": np.concatenate([one.time for one in made]), "lat": lat, "lon": lon},
+        np.concatenate([[0], np.cumsum(np.concatenate([one.lengths for one in made]))]),
+        [who.id for who, one in zip(persons, made, strict=True) for _ in one.lengths],
+        [f"{who.id}-{k:04d}" for who, one in zip(persons, made, strict=True) for k in range(len(one.lengths))],
         {"mode": np.array(MODES)[plans.mode]},
     )
     changes = tuple(
         Change(who.id, town.midnight + DAY * phase.first, phase.what, phase.number, phase.who)
-        for who, life in zip(persons, told, strict=True)
+        for who, life in zip(persons, phases, strict=True)
         for phase in life[1:]
     )
     return Simulation(trips, persons, plans, town, changes)

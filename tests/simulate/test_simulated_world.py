@@ -1,4 +1,4 @@
-"""Made worlds: towns, modes, lives, loggers and changes that differ by seed, each of which can be switched off."""
+"""Simulated worlds: towns, modes, lives, loggers and changes that differ by seed, and the switches for each."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ import pytest
 from astray import Trajectories
 from astray.core.projection import Projection
 from astray.simulate import ANOMALY_KINDS, Simulation, Variety, city, world
-from astray.simulate.layouts import PLANS, lay_out, neighbours
-from astray.simulate.lines import unfold
-from astray.simulate.loggers import Logger
+from astray.simulate.city_plan import city_streets
+from astray.simulate.gps_loggers import Logger, record
 from astray.simulate.movement import DAY, HOUR, move
-from astray.simulate.recording import record
+from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, METRO, MODES, NOWHERE, WALK, Journey, Route, chain
-from astray.simulate.streets import cheapest_ways, grow, to_metres
-from astray.simulate.ways import Traveller
+from astray.simulate.shortest_paths import cheapest_paths
+from astray.simulate.street_plans import PLANS, gabriel_graph, lay_out
+from astray.simulate.streets import to_metres
+from astray.simulate.town import make_town
+from astray.simulate.transit import legs_of
 
 SWITCHES = tuple(field.name for field in fields(Variety))
 COLUMNS = ("time", "lat", "lon")
 
 CITY_FIRST = (1736153750.8336697, 44.9697859993856, 6.971597813311713)
-"""Time, latitude and longitude of the first fix of the city of seed 0."""
-
-
-@pytest.fixture(scope="module")
-def worlds() -> list[Simulation]:
-    return [world(seed, people=14, days=42) for seed in range(4)]
+"""Time, latitude and longitude of the first fix in the city of seed 0."""
 
 
 def digest(trips: Trajectories) -> str:
@@ -48,26 +45,26 @@ def only(name: str) -> Variety:
 # ---------------------------------------------------------------- reproducibility
 
 
-def test_the_same_seed_gives_the_same_world_bit_for_bit():
-    a, b, c = (world(seed, people=4, days=14) for seed in (6, 6, 7))
+def test_the_same_seed_makes_identical_worlds_changes_and_anomalies():
+    a, b, c = (world(seed, people=2, days=14) for seed in (6, 6, 7))
     assert digest(a.trips) == digest(b.trips) != digest(c.trips)
     assert a.changes == b.changes
     x, y = (sim.inject(sim.trips, ("speeding", "loiter"), rate=0.1, seed=1) for sim in (a, b))
     assert digest(x) == digest(y)
 
 
-def test_a_person_is_the_same_whoever_else_is_there():
-    few, many, alone = (world(2, people=people, days=20) for people in (4, 8, [3]))
-    for sim in (many, alone):
-        assert digest(sim.trips.agent("p03")) == digest(few.trips.agent("p03"))
-        assert [c for c in sim.changes if c.person == "p03"] == [c for c in few.changes if c.person == "p03"]
+def test_a_persons_trips_and_changes_do_not_depend_on_the_other_people(worlds: list[Simulation]):
+    many, few, alone = worlds[2], world(2, people=[0, 3], days=42), world(2, people=[3], days=42)
+    for sim in (few, alone):
+        assert digest(sim.trips.agent("p03")) == digest(many.trips.agent("p03"))
+        assert [c for c in sim.changes if c.person == "p03"] == [c for c in many.changes if c.person == "p03"]
 
 
-def test_without_variety_a_world_is_the_city():
+def test_a_world_without_variety_is_the_city():
     assert digest(world(5, people=3, days=10, variety=Variety.none()).trips) == digest(city(3, 10, 5).trips)
 
 
-def test_the_city_is_what_it_always_was():
+def test_the_city_of_a_seed_is_the_same_as_in_earlier_versions():
     trips = city(people=2, days=7, seed=0).trips
     assert list(trips.context) == ["mode"]
     assert set(trips.context["mode"].tolist()) <= {"walk", "cycle", "drive"}
@@ -79,15 +76,15 @@ def test_the_city_is_what_it_always_was():
 
 
 @pytest.mark.parametrize("name", SWITCHES)
-def test_each_switch_alone_changes_the_trips(name: str):
+def test_each_switch_of_variety_changes_only_its_own_subject(name: str):
     days = 42 if name == "drift" else 10
     plain, varied = (world(1, people=4, days=days, variety=v) for v in (Variety.none(), only(name)))
     assert digest(plain.trips) != digest(varied.trips)
     assert (varied.streets.centre != plain.streets.centre) == (name == "towns")
     assert bool(varied.town.lines) == (name == "modes")
-    assert any(who.ride is not None for who in varied.people) == (name == "modes")
+    assert any(who.ride.fickle is not None for who in varied.people) == (name == "modes")
     assert any(who.life != "commuter" for who in varied.people) == (name == "lives")
-    assert any(who.logger != Logger() for who in varied.people) == (name == "loggers")
+    assert any(not who.logger.is_default for who in varied.people) == (name == "loggers")
     assert bool(varied.changes) == (name == "drift")
     assert bool((varied.trips.context["phase"] > 0).any()) == (name == "drift")
 
@@ -95,13 +92,13 @@ def test_each_switch_alone_changes_the_trips(name: str):
 # ---------------------------------------------------------------- towns
 
 
-def test_towns_differ_in_size_place_and_plan():
-    sims = [world(seed, people=1, days=1, variety=only("towns")) for seed in range(12)]
-    reach = np.array([np.quantile(np.hypot(*sim.places.xy.T), 0.95) for sim in sims])
+def test_towns_differ_in_size_and_position_on_earth():
+    towns = [make_town(seed, only("towns")) for seed in range(12)]
+    reach = np.array([np.quantile(np.hypot(*town.places.xy.T), 0.95) for town in towns])
     assert reach.max() > 4 * reach.min()
     assert reach.min() > 800
     assert reach.max() < 25_000
-    centres = np.array([sim.streets.centre for sim in sims])
+    centres = np.array([town.streets.centre for town in towns])
     assert np.ptp(centres[:, 0]) > 30
     assert np.ptp(centres[:, 1]) > 90
 
@@ -110,16 +107,16 @@ def test_towns_differ_in_size_place_and_plan():
 @pytest.mark.parametrize("radius", [2000.0, 18_000.0])
 def test_the_streets_of_every_plan_are_connected(plan: str, radius: float):
     streets = lay_out(plan, radius, 200.0, (0.0, 0.0), np.random.default_rng(1))
-    least, _ = cheapest_ways(streets, [1.0] * (2 * len(streets.edges)), 0)
+    least, _ = cheapest_paths(streets, [1.0] * (2 * len(streets.edges)), 0)
     assert np.isfinite(least).all()
     assert 100 < len(streets.xy) < 4000
     assert streets.length.min() > 1.0
     assert np.hypot(*streets.xy.T).max() < 2 * radius
 
 
-def test_neighbours_have_no_third_point_in_the_circle_over_them():
+def test_gabriel_graph_joins_exactly_the_pairs_with_an_empty_circle():
     points = np.random.default_rng(0).uniform(0, 1, (60, 2))
-    found = {tuple(pair) for pair in neighbours(points, among=59).tolist()}
+    found = {tuple(pair) for pair in gabriel_graph(points, among=59).tolist()}
     for a in range(60):
         for b in range(a + 1, 60):
             others = np.delete(np.arange(60), [a, b])
@@ -127,7 +124,7 @@ def test_neighbours_have_no_third_point_in_the_circle_over_them():
             assert ((a, b) in found) == bool((np.hypot(*(points[others] - middle).T) >= reach).all())
 
 
-def test_habits_keep_to_the_solar_hour_that_the_product_takes(worlds: list[Simulation]):
+def test_people_sleep_at_night_by_the_solar_hour_of_the_projection(worlds: list[Simulation]):
     hours = []
     for sim in [*worlds, *(world(seed, people=8, days=14) for seed in (11, 12, 13))]:
         trips = sim.trips[np.isin(sim.trips.context["life"], ["commuter", "parent", "pensioner"])]
@@ -141,7 +138,7 @@ def test_habits_keep_to_the_solar_hour_that_the_product_takes(worlds: list[Simul
 # ---------------------------------------------------------------- modes
 
 
-def test_rides_walk_to_a_stop_wait_ride_along_the_line_and_walk_on(worlds: list[Simulation]):
+def test_a_ride_has_a_walk_to_the_stop_a_wait_and_a_walk_to_the_door(worlds: list[Simulation]):
     seen = 0
     for sim in worlds:
         for trip in np.flatnonzero((sim.plans.mode >= BUS) & (sim.plans.variant == 0))[:20].tolist():
@@ -150,40 +147,40 @@ def test_rides_walk_to_a_stop_wait_ride_along_the_line_and_walk_on(worlds: list[
             if sim.plans.via[trip]:
                 continue
             route = traveller.route(origin, destination, BUS)
-            mode = route.modes(WALK)
+            mode = route.mode
             assert mode[0] == mode[-2] == WALK
             assert route.rides
             np.testing.assert_allclose(route.xy[[0, -1]], sim.places.xy[[origin, destination]])
             boards = np.flatnonzero((mode[1:] >= BUS) & (mode[:-1] == WALK)) + 1
-            assert (route.stays[boards] >= 60.0).all()
+            assert (route.dwell[boards] >= 60.0).all()
             seen += 1
     assert seen >= 10
 
 
-def test_a_way_through_the_network_keeps_its_stops_and_streets(worlds: list[Simulation]):
+def test_a_path_through_platforms_becomes_one_ride_with_its_stops(worlds: list[Simulation]):
     sim = max(worlds, key=lambda one: len(one.town.lines))
     line, network = sim.town.lines[0], sim.town.network
     first = len(sim.streets.xy)
-    way = [line.way[line.stops[0]], first, first + 1, first + 2, line.way[line.stops[2]]]
-    legs = unfold(sim.streets, sim.town.lines, network, way)
+    path = [line.path[line.stops[0]], first, first + 1, first + 2, line.path[line.stops[2]]]
+    legs = legs_of(sim.streets, sim.town.lines, network, path)
     ride = next(leg for leg in legs if leg.rides)
-    assert set(ride.modes(WALK).tolist()) == {line.mode}
-    np.testing.assert_array_equal(ride.xy[[0, -1]], sim.streets.xy[[way[0], way[-1]]])
-    assert (ride.stays > 0).sum() == 3
+    assert set(ride.mode.tolist()) == {line.mode}
+    np.testing.assert_array_equal(ride.xy[[0, -1]], sim.streets.xy[[path[0], path[-1]]])
+    assert (ride.dwell > 0).sum() == 3
 
 
-def test_nothing_is_recorded_under_ground():
+def test_loggers_record_nothing_underground():
     xy = np.array([[0.0, 0.0], [300.0, 0.0], [4300.0, 0.0], [4600.0, 0.0]])
-    route = Route(xy, np.full(4, -1), np.array([0, -1, 0, -1]), np.array([WALK, METRO, WALK, WALK]))
-    motion = move(grow(np.random.default_rng(0)), [Journey(route, METRO, 0.0, 1.0)], np.random.default_rng(0))
-    fixes = record(motion, [2.0], [NOWHERE], np.random.default_rng(1))
+    route = Route(xy, np.full(4, -1), np.array([0, -1, 0, -1]), np.array([WALK, METRO, WALK, WALK]), np.zeros(4))
+    motion = move(city_streets(np.random.default_rng(0)), [Journey(route, METRO, 0.0, 1.0)], np.random.default_rng(0))
+    fixes = record(motion, [Logger(2.0)], np.random.default_rng(1))
     assert not ((fixes.xy[:, 0] > 330) & (fixes.xy[:, 0] < 4270)).any()
     assert (fixes.xy[:, 0] < 280).sum() > 50
     assert (fixes.xy[:, 0] > 4320).sum() > 50
     assert 150 < np.diff(fixes.seconds).max() < 400
 
 
-def test_shares_of_modes_differ_by_town(worlds: list[Simulation]):
+def test_shares_of_modes_differ_between_towns(worlds: list[Simulation]):
     shares = np.array([np.bincount(sim.plans.mode, minlength=6) / len(sim.plans.mode) for sim in worlds])
     assert np.ptp(shares[:, BUS:].sum(axis=1)) > 0.03
     assert shares[:, BUS:].sum() > 0.1
@@ -193,33 +190,26 @@ def test_shares_of_modes_differ_by_town(worlds: list[Simulation]):
 # ---------------------------------------------------------------- lives
 
 
-@pytest.fixture(scope="module")
-def lives() -> dict[str, list[float]]:
-    """For each kind of life, of every person, the cells of 200 m that ten recorded days touch."""
-    cells: dict[str, list[float]] = {}
-    for seed in (2, 5, 8):
-        sim = world(seed, people=40, days=10, variety=only("lives"))
+def test_all_kinds_of_life_occur_and_taxis_visit_more_of_town_than_pensioners(worlds_of_lives: list[Simulation]):
+    lives: dict[str, list[int]] = {}  # for each kind of life, the number of 200 m cells that each person visits
+    for sim in worlds_of_lives:
         for who in sim.people:
             mine = np.unique(metres(sim, sim.trips.agent(who.id)) // 200, axis=0) if who.id in sim.trips.agents else []
-            cells.setdefault(who.life, []).append(len(mine))
-    return cells
-
-
-def test_taxis_cover_more_than_pensioners_and_all_lives_occur(lives: dict[str, list[float]]):
+            lives.setdefault(who.life, []).append(len(mine))
     assert set(lives) == {"commuter", "shift", "student", "pensioner", "parent", "courier", "taxi"}
     assert np.median(lives["taxi"]) > 3 * np.median(lives["pensioner"])
     assert np.median(lives["taxi"]) > np.median(lives["commuter"]) > np.median(lives["pensioner"])
 
 
-def test_people_share_homes_workplaces_and_destinations():
-    people = world(4, people=40, days=1, variety=only("lives")).people
+def test_people_share_homes_and_workplaces(worlds_of_lives: list[Simulation]):
+    people = worlds_of_lives[0].people
     homes, works = (len({getattr(who, name) for who in people}) for name in ("home", "work"))
     assert homes < 38
     assert works < 32
 
 
-def test_shifts_rotate_through_the_day_and_students_go_out_at_night():
-    sim = world(2, people=40, days=42, variety=only("lives"))
+def test_shifts_rotate_weekly_and_students_go_out_at_night(worlds_of_lives: list[Simulation]):
+    sim = worlds_of_lives[0]
     position = {life: [i for i, who in enumerate(sim.people) if who.life == life] for life in ("shift", "student")}
     starts = []
     for i in position["shift"]:
@@ -234,8 +224,8 @@ def test_shifts_rotate_through_the_day_and_students_go_out_at_night():
 # ---------------------------------------------------------------- loggers
 
 
-def test_recorded_trips_and_intervals_are_widely_spread():
-    sim = world(3, people=40, days=60)
+def test_numbers_of_trips_and_intervals_differ_widely_between_people():
+    sim = world(3, people=25, days=60)
     counts = np.unique(sim.trips.agent_ids, return_counts=True)[1]
     assert counts.min() >= 5
     assert counts.max() > 150
@@ -246,8 +236,8 @@ def test_recorded_trips_and_intervals_are_widely_spread():
     assert sim.trips.n_rows < 5_000_000
 
 
-def test_loggers_that_are_switched_late_and_early_lose_the_ends():
-    sim = world(1, people=8, days=30, variety=only("loggers"))
+def test_loggers_switched_on_late_or_off_early_miss_the_ends_of_trips(world_of_loggers: Simulation):
+    sim = world_of_loggers
     at = metres(sim, sim.trips)
     first, last = at[sim.trips.offsets[:-1]], at[sim.trips.offsets[1:] - 1]
     off_start = np.hypot(*(first - sim.places.xy[sim.plans.origin]).T)
@@ -262,7 +252,7 @@ def test_loggers_that_are_switched_late_and_early_lose_the_ends():
     assert np.ptp(shares) > 0.2
 
 
-def test_loggers_run_through_stops_and_break_recordings_in_two(worlds: list[Simulation]):
+def test_some_recordings_include_stops_and_some_break_in_two(worlds: list[Simulation]):
     stops = np.concatenate([[len(via) for via in sim.plans.via] for sim in worlds])
     assert 0.03 < (stops > 0).mean() < 0.6
     broken = [(np.diff(sim.plans.depart) == 0) & (np.diff(sim.plans.person) == 0) for sim in worlds]
@@ -273,7 +263,7 @@ def test_loggers_run_through_stops_and_break_recordings_in_two(worlds: list[Simu
             assert when[sim.trips.offsets[k + 1] - 1] < when[sim.trips.offsets[k + 1]]
 
 
-def test_recordings_of_one_person_do_not_overlap_and_time_moves_on(worlds: list[Simulation]):
+def test_recordings_of_one_person_do_not_overlap_and_times_increase(worlds: list[Simulation]):
     for sim in worlds:
         when, offsets = sim.trips.columns["time"], sim.trips.offsets
         same = np.diff(sim.plans.person) == 0
@@ -282,33 +272,38 @@ def test_recordings_of_one_person_do_not_overlap_and_time_moves_on(worlds: list[
         assert (sim.trips.lengths >= 2).all()
 
 
-def test_loggers_lose_stands_and_signal_but_never_the_whole_truth():
+def test_loggers_lose_fixes_indoors_at_rest_and_in_dropouts_but_keep_labelled_ones():
     xy = np.array([[0.0, 0.0], [500.0, 0.0], [1000.0, 0.0]])
-    route = Route(xy, np.full(3, -1), np.array([0, 0, -1]))
+    route = Route.by_mode(xy, np.full(3, -1), np.array([0, 0, -1]), WALK)
     waiting = Journey(route, WALK, 0.0, 1.0, halt=(1, 900.0), marked=(499.0, 501.0))
-    motion = move(grow(np.random.default_rng(0)), [waiting, replace(waiting, marked=NOWHERE)], np.random.default_rng(0))
+    motion = move(
+        city_streets(np.random.default_rng(0)), [waiting, replace(waiting, marked=NOWHERE)], np.random.default_rng(0)
+    )
 
     def fixes(logger: Logger) -> list[np.ndarray]:
-        taken = record(motion, [5.0, 5.0], [waiting.marked, NOWHERE], np.random.default_rng(1), loggers=[logger] * 2)
+        taken = record(motion, [logger] * 2, np.random.default_rng(1), marked=[waiting.marked, NOWHERE])
         at_halt = np.abs(taken.xy[:, 0] - 500) < 40
         assert taken.marked[taken.journey == 0].sum() >= 3
         return [taken.seconds[(taken.journey == k) & at_halt] for k in range(2)]
 
-    assert len(fixes(Logger(gaps=0))[1]) > 150
-    wrong, normal = fixes(Logger(gaps=0, indoors=1.0))
+    assert len(fixes(Logger(5.0, gaps=0))[1]) > 150
+    wrong, normal = fixes(Logger(5.0, gaps=0, indoors=1.0))
     assert len(wrong) < 30
     assert np.diff(normal).max() > 800
-    assert len(fixes(Logger(gaps=0, rests=0.9))[1]) < 50
-    assert 0 < len(fixes(Logger(gaps=0, dropouts=20.0))[1]) < 150
+    assert len(fixes(Logger(5.0, gaps=0, rests=0.9))[1]) < 50
+    assert 0 < len(fixes(Logger(5.0, gaps=0, dropouts=20.0))[1]) < 150
 
 
-def test_a_chain_of_ways_stays_where_it_is_told_to():
-    legs = [Route(np.array([[a, 0.0], [a + 500.0, 0.0]]), np.full(2, -1), np.array([0, -1])) for a in (0.0, 500.0)]
-    route = chain(legs, [WALK, WALK], [900.0])
+def test_a_chain_of_routes_stays_between_its_legs():
+    legs = [
+        Route.by_mode(np.array([[a, 0.0], [a + 500.0, 0.0]]), np.full(2, -1), np.array([0, -1]), WALK)
+        for a in (0.0, 500.0)
+    ]
+    route = chain(legs, [900.0])
     np.testing.assert_array_equal(route.xy[:, 0], [0.0, 500.0, 1000.0])
-    np.testing.assert_array_equal(route.stays, [0.0, 900.0, 0.0])
-    motion = move(grow(np.random.default_rng(0)), [Journey(route, WALK, 0.0, 1.0)], np.random.default_rng(0))
-    fixes = record(motion, [5.0], [NOWHERE], np.random.default_rng(0))
+    np.testing.assert_array_equal(route.dwell, [0.0, 900.0, 0.0])
+    motion = move(city_streets(np.random.default_rng(0)), [Journey(route, WALK, 0.0, 1.0)], np.random.default_rng(0))
+    fixes = record(motion, [Logger(5.0)], np.random.default_rng(0))
     near = np.abs(fixes.xy[:, 0] - 500) < 20
     assert 300 < np.ptp(fixes.seconds[near]) < 1600
 
@@ -316,10 +311,9 @@ def test_a_chain_of_ways_stays_where_it_is_told_to():
 # ---------------------------------------------------------------- changes
 
 
-def test_changes_are_true_and_trips_know_their_phase():
+def test_trips_follow_the_changes_in_their_persons_life(worlds_of_changes: list[Simulation]):
     seen = set()
-    for seed in range(3):
-        sim = world(seed, people=25, days=60, variety=only("drift"))
+    for sim in worlds_of_changes:
         at = metres(sim, sim.trips)
         first = at[sim.trips.offsets[:-1]]
         began = sim.trips.columns["time"][sim.trips.offsets[:-1]]
@@ -349,9 +343,8 @@ def test_changes_are_true_and_trips_know_their_phase():
     assert seen == {"", "move", "job", "away", "break", "back"}
 
 
-def test_who_is_away_is_far_away_and_comes_back():
-    sims = [world(seed, people=25, days=60, variety=only("drift")) for seed in range(2)]
-    for sim in sims:
+def test_people_on_holiday_are_far_away_and_come_back(worlds_of_changes: list[Simulation]):
+    for sim in worlds_of_changes:
         far = np.hypot(*sim.places.xy[sim.places.of_kind("resort")].T)
         assert far.min() > 20_000
         for change in (change for change in sim.changes if change.what == "away"):
@@ -366,7 +359,7 @@ def test_who_is_away_is_far_away_and_comes_back():
 
 
 @pytest.mark.parametrize("kind", ANOMALY_KINDS)
-def test_every_kind_of_anomaly_can_be_injected_and_carries_its_truth(worlds: list[Simulation], kind: str):
+def test_every_kind_of_anomaly_is_injected_at_its_rate_and_labelled(worlds: list[Simulation], kind: str):
     for sim in worlds:
         _, test = sim.split(0.3)
         labelled = sim.inject(test, (kind,), rate=0.08, seed=3)
@@ -380,8 +373,8 @@ def test_every_kind_of_anomaly_can_be_injected_and_carries_its_truth(worlds: lis
         assert set(labelled.context["mode"].tolist()) <= set(MODES)
 
 
-def test_anomalous_trips_lose_their_ends_as_normal_ones_do():
-    sim = world(1, people=8, days=30, variety=only("loggers"))
+def test_anomalous_trips_miss_the_same_ends_as_the_normal_trips_they_replace(world_of_loggers: Simulation):
+    sim = world_of_loggers
     labelled = sim.inject(sim.trips, ("speeding",), rate=0.3, seed=1)
     wrong = labelled.context["kind"] != ""
     first = metres(sim, labelled)[labelled.offsets[:-1]]

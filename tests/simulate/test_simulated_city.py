@@ -1,4 +1,4 @@
-"""The made city: believable people on believable streets, and anomalies whose truth is known fix by fix."""
+"""The simulated city: plausible people on plausible streets, and anomalies with the truth of every fix."""
 
 from __future__ import annotations
 
@@ -13,26 +13,16 @@ import astray.simulate as simulate
 from astray import Trajectories
 from astray.core.errors import DataError
 from astray.simulate import ANOMALY_KINDS, EPOCH, Simulation
+from astray.simulate.city_plan import city_streets
+from astray.simulate.gps_loggers import SLOW_NOISE, WHITE_NOISE, Logger, record
 from astray.simulate.movement import CRUISE, HOUR, move
-from astray.simulate.recording import SLOW_NOISE, WHITE_NOISE, record
-from astray.simulate.routes import DRIVE, MODES, NOWHERE, Journey, Route
-from astray.simulate.streets import arcs_of, cheapest_ways, follow_back, grow, to_metres
-from astray.simulate.ways import IMPROVISED, Traveller
+from astray.simulate.route_choice import IMPROVISED, Traveller
+from astray.simulate.routes import DRIVE, MODES, WALK, Journey, Route
+from astray.simulate.shortest_paths import cheapest_paths, trace_path
+from astray.simulate.streets import to_metres
 
 NOISE = 25.0
-"""Metres that no fix is off: eight standard deviations of the GPS error of one axis."""
-
-
-@pytest.fixture(scope="module")
-def sim() -> Simulation:
-    return simulate.city(people=8, days=42, seed=3)
-
-
-@pytest.fixture(scope="module")
-def wrong(sim: Simulation) -> dict[str, Trajectories]:
-    """For each kind the trips that were made anomalous."""
-    injected = {kind: sim.inject(sim.trips, (kind,), rate=0.06, seed=5) for kind in ANOMALY_KINDS}
-    return {kind: trips[trips.context["kind"] == kind] for kind, trips in injected.items()}
+"""The largest possible GPS error in metres: eight standard deviations of one axis."""
 
 
 def metres(trips: Trajectories) -> np.ndarray:
@@ -40,7 +30,7 @@ def metres(trips: Trajectories) -> np.ndarray:
 
 
 def off(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Distance from each point to the nearest of the segments from ``a`` to ``b``."""
+    """Returns the distance from each point to the nearest segment from ``a`` to ``b``."""
     along = b - a
     nearest = np.empty(len(points))
     for i in range(0, len(points), 2000):
@@ -51,7 +41,7 @@ def off(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def off_route(sim: Simulation, trip: Trajectories) -> np.ndarray:
-    """Distance of a trip's fixes from the way that the normal trip of the same name took."""
+    """Returns the distances of a trip's fixes from the route of the normal trip of the same name."""
     way = to_metres(*sim.route(str(trip.trajectory_ids[0])))
     return off(metres(trip), way[:-1], way[1:])
 
@@ -72,19 +62,19 @@ def plan_of(sim: Simulation, trip: Trajectories) -> int:
     return int(np.flatnonzero(sim.trips.trajectory_ids == trip.trajectory_ids[0])[0])
 
 
-# ---------------------------------------------------------------- streets and ways
+# ---------------------------------------------------------------- streets and routes
 
 
-def test_streets_are_connected_and_few_bridges_cross_the_river():
+def test_city_streets_are_connected_and_three_to_five_bridges_cross_the_river():
     for seed in range(5):
-        streets = grow(np.random.default_rng(seed))
-        least, _ = cheapest_ways(streets, [1.0] * (2 * len(streets.edges)), 0)
+        streets = city_streets(np.random.default_rng(seed))
+        least, _ = cheapest_paths(streets, [1.0] * (2 * len(streets.edges)), 0)
         assert np.isfinite(least).all()
         a, b = streets.xy[streets.edges[:, 0]], streets.xy[streets.edges[:, 1]]
         p, q = streets.river[:-1], streets.river[1:]
 
         def side(o: np.ndarray, d: np.ndarray, x: np.ndarray) -> np.ndarray:
-            """On which side of the lines from o to d the points x lie."""
+            """Returns the side of the lines from o to d on which the points x lie."""
             u, v = d - o, x - o
             return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
@@ -93,30 +83,30 @@ def test_streets_are_connected_and_few_bridges_cross_the_river():
         assert 3 <= bridges.sum() <= 5
 
 
-def test_cheapest_ways_satisfy_the_optimality_conditions_of_shortest_paths():
-    streets = grow(np.random.default_rng(1))
+def test_cheapest_paths_satisfy_the_optimality_conditions_and_avoid_closed_crossings():
+    streets = city_streets(np.random.default_rng(1))
     n = len(streets.edges)
     cost = np.random.default_rng(2).uniform(1, 9, 2 * n)
-    least, before = cheapest_ways(streets, cost.tolist(), 7)
+    least, before = cheapest_paths(streets, cost.tolist(), 7)
     distance = np.array(least)
     tail = np.concatenate([streets.edges[:, 0], streets.edges[:, 1]])
     head = np.concatenate([streets.edges[:, 1], streets.edges[:, 0]])
     assert (distance[head] <= distance[tail] + cost + 1e-9).all()
-    way = follow_back(before, 7, 400)
-    assert cost[arcs_of(streets, way)].sum() == pytest.approx(distance[400])
+    way = trace_path(before, 7, 400)
+    assert cost[streets.arcs_along(way)].sum() == pytest.approx(distance[400])
     closed = set(way[1:-1])
-    longer, round_about = cheapest_ways(streets, cost.tolist(), 7, 400, closed=closed)
+    longer, round_about = cheapest_paths(streets, cost.tolist(), 7, 400, closed=closed)
     assert longer[400] > distance[400]
-    assert not closed & set(follow_back(round_about, 7, 400))
+    assert not closed & set(trace_path(round_about, 7, 400))
 
 
-def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
+def test_two_people_take_different_routes_between_the_same_doors(sim: Simulation):
     travellers = [Traveller(sim.town, who) for who in sim.people]
     doors = np.random.default_rng(0).choice(sim.places.of_kind("home"), (40, 2))
     doors = doors[sim.places.distance(doors[:, 0], doors[:, 1]) > 2000]
     assert len(doors) >= 10
     same = [
-        a.way(*sim.places.node[pair].tolist(), DRIVE) == b.way(*sim.places.node[pair].tolist(), DRIVE)
+        a.path(*sim.places.node[pair].tolist(), DRIVE) == b.path(*sim.places.node[pair].tolist(), DRIVE)
         for pair in doors
         for i, a in enumerate(travellers)
         for b in travellers[:i]
@@ -127,13 +117,13 @@ def test_two_people_go_different_ways_between_the_same_doors(sim: Simulation):
 # ---------------------------------------------------------------- movement
 
 
-def test_motion_keeps_to_limits_of_speed_and_acceleration_and_arrives():
-    streets = grow(np.random.default_rng(0))
+def test_motion_respects_limits_of_speed_and_acceleration_and_arrives():
+    streets = city_streets(np.random.default_rng(0))
     cost = (np.tile(streets.length, 2)).tolist()
-    way = follow_back(cheapest_ways(streets, cost, 0)[1], 0, 500)
-    edge = np.array([arc % len(streets.edges) for arc in arcs_of(streets, way)])
-    route = Route(streets.xy[way], np.array(way), np.append(edge, -1))
-    journeys = [Journey(route, mode, 3 * HOUR, 1.0) for mode in range(3) for _ in range(4)]
+    way = trace_path(cheapest_paths(streets, cost, 0)[1], 0, 500)
+    edge = np.array(streets.edges_along(way))
+    routes = [Route.by_mode(streets.xy[way], np.array(way), np.append(edge, -1), mode) for mode in range(3)]
+    journeys = [Journey(route, mode, 3 * HOUR, 1.0) for mode, route in enumerate(routes) for _ in range(4)]
     motion = move(streets, journeys, np.random.default_rng(1))
     for k, journey in enumerate(journeys):
         t = np.arange(0, motion.duration[k], 0.25)
@@ -142,13 +132,13 @@ def test_motion_keeps_to_limits_of_speed_and_acceleration_and_arrives():
         assert (speed >= -1e-6).all()
         assert speed.max() < 1.5 * CRUISE[journey.mode].max()
         assert np.abs(np.diff(speed)).max() / 0.25 < 2.0
-        np.testing.assert_allclose(position[0], route.xy[0], atol=1e-6)
+        np.testing.assert_allclose(position[0], journey.route.xy[0], atol=1e-6)
         end, far = motion.at(motion.begin[[k]] + motion.duration[k])
-        np.testing.assert_allclose(end[0], route.xy[-1], atol=1e-3)
-        assert far[0] - motion.origin[k] == pytest.approx(route.arc[-1], abs=1e-3)
+        np.testing.assert_allclose(end[0], journey.route.xy[-1], atol=1e-3)
+        assert far[0] - motion.origin[k] == pytest.approx(journey.route.arc[-1], abs=1e-3)
 
 
-def test_every_normal_fix_lies_within_gps_noise_of_its_own_way_and_of_a_street(sim: Simulation):
+def test_normal_fixes_lie_within_gps_noise_of_their_route_and_of_a_street(sim: Simulation):
     for trip in sim.trips[::40]:
         assert off_route(sim, trip).max() < NOISE
     a, b = sim.streets.xy[sim.streets.edges[:, 0]], sim.streets.xy[sim.streets.edges[:, 1]]
@@ -158,16 +148,16 @@ def test_every_normal_fix_lies_within_gps_noise_of_its_own_way_and_of_a_street(s
 
 
 def test_gps_error_is_correlated_over_seconds_and_independent_over_minutes():
-    route = Route(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.full(3, -1), np.array([0, 0, -1]))
-    waiting = Journey(route, 0, 0.0, 1.0, halt=(1, 40_000.0))
-    motion = move(grow(np.random.default_rng(0)), [waiting], np.random.default_rng(0))
-    error = record(motion, [5.0], [NOWHERE], np.random.default_rng(3)).xy[:, 1]
+    route = Route.by_mode(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]]), np.full(3, -1), np.array([0, 0, -1]), WALK)
+    waiting = Journey(route, WALK, 0.0, 1.0, halt=(1, 40_000.0))
+    motion = move(city_streets(np.random.default_rng(0)), [waiting], np.random.default_rng(0))
+    error = record(motion, [Logger(5.0)], np.random.default_rng(3)).xy[:, 1]
     assert error.std() == pytest.approx(np.hypot(SLOW_NOISE, WHITE_NOISE), rel=0.1)
     assert np.corrcoef(error[:-1], error[1:])[0, 1] > 0.5
     assert abs(np.corrcoef(error[:-30], error[30:])[0, 1]) < 0.1
 
 
-def test_speeds_are_plausible_by_mode_and_lower_in_the_rush(sim: Simulation):
+def test_speeds_are_plausible_for_each_mode_and_lower_in_the_rush_hour(sim: Simulation):
     trips = sim.trips[::4]
     ways = [to_metres(*sim.route(str(name))) for name in trips.trajectory_ids]
     length = np.array([np.linalg.norm(np.diff(way, axis=0), axis=1).sum() for way in ways])
@@ -182,7 +172,7 @@ def test_speeds_are_plausible_by_mode_and_lower_in_the_rush(sim: Simulation):
     assert np.median(speed[drives & busy]) < 0.8 * np.median(speed[drives & quiet])
 
 
-def test_loggers_are_irregular_have_their_own_pace_and_lose_minutes_now_and_then(sim: Simulation):
+def test_loggers_keep_their_persons_interval_irregularly_and_with_some_gaps_of_minutes(sim: Simulation):
     gaps = [np.diff(trip.columns["time"]) for trip in sim.trips]
     owner = sim.plans.person
     pace = [np.median(np.concatenate([gaps[k] for k in np.flatnonzero(owner == i)])) for i in range(8)]
@@ -197,7 +187,7 @@ def test_loggers_are_irregular_have_their_own_pace_and_lose_minutes_now_and_then
 # ---------------------------------------------------------------- habits
 
 
-def test_people_make_two_to_four_trips_a_day_of_typical_length(sim: Simulation):
+def test_people_make_two_to_four_trips_a_day_of_plausible_duration(sim: Simulation):
     per_day = np.unique(sim.trips.agent_ids, return_counts=True)[1] / 42
     assert ((per_day > 1.8) & (per_day < 4.5)).all()
     minutes = durations(sim.trips) / 60
@@ -206,7 +196,7 @@ def test_people_make_two_to_four_trips_a_day_of_typical_length(sim: Simulation):
     assert 100 < np.median(sim.trips.lengths) < 600
 
 
-def test_a_persons_trips_follow_each_other_in_time_and_place(sim: Simulation):
+def test_each_trip_begins_after_and_where_the_persons_previous_trip_ended(sim: Simulation):
     for i in range(len(sim.people)):
         mine = sim.plans.of(i)
         assert mine.origin[0] == sim.people[i].home
@@ -215,11 +205,11 @@ def test_a_persons_trips_follow_each_other_in_time_and_place(sim: Simulation):
         assert (departures(trips)[1:] > departures(trips)[:-1] + durations(trips)[:-1]).all()
 
 
-def test_commutes_dominate_and_their_hours_cluster(sim: Simulation):
+def test_most_trips_are_commutes_at_regular_hours(sim: Simulation):
     shares = []
     for i, who in enumerate(sim.people):
         mine = sim.plans.of(i)
-        # A commute is what lies between home and work, errands on the way included; lunches are not.
+        # A commute leads from home to work or back, errands included. Lunches are not commutes.
         anchors = np.flatnonzero((mine.destination == who.home) | (mine.destination == who.work))
         ends = np.append(who.home, mine.destination[anchors])
         shares.append(np.diff(anchors, prepend=-1)[ends[1:] != ends[:-1]].sum() / len(mine.origin))
@@ -231,7 +221,7 @@ def test_commutes_dominate_and_their_hours_cluster(sim: Simulation):
     assert np.mean(shares) > 0.5
 
 
-def test_normal_life_has_a_usual_way_other_ways_and_new_places(sim: Simulation):
+def test_people_take_usual_and_improvised_routes_and_visit_new_places(sim: Simulation):
     usual = (sim.plans.variant == 0).mean()
     improvised = (sim.plans.variant >= IMPROVISED).mean()
     assert 0.5 < usual < 0.75
@@ -243,7 +233,7 @@ def test_normal_life_has_a_usual_way_other_ways_and_new_places(sim: Simulation):
 # ---------------------------------------------------------------- reproducibility
 
 
-def test_the_same_seed_gives_the_same_city_bit_for_bit():
+def test_the_same_seed_makes_identical_cities_and_anomalies():
     a, b, c = (simulate.city(people=3, days=5, seed=seed) for seed in (4, 4, 5))
     for name in ("time", "lat", "lon"):
         np.testing.assert_array_equal(a.trips.columns[name], b.trips.columns[name])
@@ -255,23 +245,23 @@ def test_the_same_seed_gives_the_same_city_bit_for_bit():
     assert a.streets.xy.shape != c.streets.xy.shape or not np.array_equal(a.streets.xy, c.streets.xy)
 
 
-def test_a_person_is_the_same_whoever_else_is_there():
-    few, many, alone = (simulate.city(people=p, days=4, seed=2) for p in (3, 6, [1]))
-    for sim in (many, alone):
-        np.testing.assert_array_equal(sim.trips.agent("p01").columns["lat"], few.trips.agent("p01").columns["lat"])
+def test_a_persons_trips_do_not_depend_on_the_other_people_of_the_city(sim: Simulation):
+    few, alone = (simulate.city(people=people, days=42, seed=3) for people in (2, [1]))
+    for other in (few, alone):
+        np.testing.assert_array_equal(other.trips.agent("p01").columns["lat"], sim.trips.agent("p01").columns["lat"])
     assert alone.trips.agents == ["p01"]
     assert alone.trips.trajectory_ids[0] == "p01-0000"
 
 
-def test_everybody_makes_two_to_four_trips_a_day():
-    sim = simulate.city(people=20, days=60, seed=0)
+def test_the_default_city_has_two_to_four_trips_per_person_and_day():
+    sim = simulate.city(people=20, days=60, seed=0, interval=(60, 120))
     assert 20 * 60 * 2 < len(sim.trips) < 20 * 60 * 4
 
 
 # ---------------------------------------------------------------- splitting and injecting
 
 
-def test_split_is_chronological_per_person_or_random_on_request(sim: Simulation):
+def test_split_takes_each_persons_last_trips_or_random_ones_on_request(sim: Simulation):
     train, test = sim.split(0.25)
     assert len(train) + len(test) == len(sim.trips)
     for who in sim.trips.agents:
@@ -283,7 +273,7 @@ def test_split_is_chronological_per_person_or_random_on_request(sim: Simulation)
     assert not set(mixed.trajectory_ids.tolist()) & set(rest.trajectory_ids.tolist())
 
 
-def test_rates_hold_kinds_are_in_equal_parts_and_people_share_evenly(sim: Simulation):
+def test_injection_keeps_the_rate_and_spreads_kinds_and_people_evenly(sim: Simulation):
     _, test = sim.split()
     labelled = sim.inject(test, rate=0.2, seed=1)
     kinds, counts = np.unique(labelled.context["kind"], return_counts=True)
@@ -296,7 +286,7 @@ def test_rates_hold_kinds_are_in_equal_parts_and_people_share_evenly(sim: Simula
         assert abs((mine.context["kind"] != "").sum() - 0.1 * len(mine)) < 1
 
 
-def test_what_is_not_injected_stays_bit_for_bit_and_names_and_order_stay(sim: Simulation):
+def test_injection_leaves_normal_trips_names_and_order_unchanged(sim: Simulation):
     labelled = sim.inject(sim.trips, rate=0.1, seed=7)
     assert labelled.trajectory_ids.tolist() == sim.trips.trajectory_ids.tolist()
     assert labelled.agent_ids.tolist() == sim.trips.agent_ids.tolist()
@@ -313,7 +303,7 @@ def test_what_is_not_injected_stays_bit_for_bit_and_names_and_order_stay(sim: Si
         )
 
 
-def test_injecting_again_keeps_what_was_injected_before(sim: Simulation):
+def test_a_second_injection_keeps_the_anomalies_of_the_first(sim: Simulation):
     once = sim.inject(sim.trips, ("loiter",), rate=0.05, seed=1)
     twice = sim.inject(once, ("speeding",), rate=0.05, seed=2)
     before = once.context["kind"] == "loiter"
@@ -322,14 +312,14 @@ def test_injecting_again_keeps_what_was_injected_before(sim: Simulation):
     assert (twice.context["kind"] == "speeding").sum() == before.sum()
 
 
-def test_contamination_is_a_share_of_other_peoples_trips_with_the_truth_kept(sim: Simulation):
+def test_contaminate_replaces_a_share_by_other_peoples_trips_and_labels_them(sim: Simulation):
     train, _ = sim.split()
     dirty = sim.contaminate(train, rate=0.05, seed=2)
     assert (dirty.context["kind"] == "agent-swap").sum() == round(0.05 * len(train))
     assert dirty[dirty.context["kind"] != ""].columns["anomalous"].all()
 
 
-def test_one_persons_trips_can_be_swapped_with_those_of_the_others(sim: Simulation):
+def test_trips_of_one_person_are_swapped_with_trips_of_people_outside_the_selection(sim: Simulation):
     mine = sim.trips.agent("p02")
     assert (sim.inject(mine, ("agent-swap",), rate=0.1).context["kind"] == "agent-swap").sum() == round(0.1 * len(mine))
 
@@ -351,17 +341,17 @@ def test_one_persons_trips_can_be_swapped_with_those_of_the_others(sim: Simulati
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_remedy(sim: Simulation, call, text):
+def test_invalid_arguments_raise_an_error_with_a_remedy(sim: Simulation, call, text):
     with pytest.raises(DataError, match=text):
         call(sim)
 
 
-# ---------------------------------------------------------------- the truth of each kind
+# ---------------------------------------------------------------- the labels of each kind
 
 
-def test_agent_swap_is_a_whole_trip_between_places_of_somebody_else(sim: Simulation, wrong):
+def test_agent_swap_is_another_persons_whole_trip_with_this_persons_day_and_logger(sim: Simulation, anomalies):
     places = sim.places
-    for trip in wrong["agent-swap"]:
+    for trip in anomalies["agent-swap"]:
         assert trip.columns["anomalous"].all()
         ends = metres(trip)[[0, -1]]
         who = sim.trips.agent_ids[plan_of(sim, trip)]
@@ -369,14 +359,14 @@ def test_agent_swap_is_a_whole_trip_between_places_of_somebody_else(sim: Simulat
         fits = np.hypot(*(places.xy[sim.plans.origin] - ends[0]).T) < NOISE
         fits &= np.hypot(*(places.xy[sim.plans.destination] - ends[1]).T) < NOISE
         assert (fits & others).any()
-        # It keeps the day, and this person's logger.
+        # The trip keeps the day and this person's logger.
         assert departures(trip)[0] // 86_400 == departures(original(sim, trip))[0] // 86_400
         assert np.median(np.diff(trip.columns["time"])) == pytest.approx(sim.people[int(who[1:])].interval, rel=0.3)
 
 
-def test_detour_leaves_the_own_way_and_comes_back_and_takes_longer(sim: Simulation, wrong):
+def test_detour_leaves_the_route_returns_to_it_and_takes_longer(sim: Simulation, anomalies):
     growth = []
-    for trip in wrong["detour"]:
+    for trip in anomalies["detour"]:
         marked, distance = trip.columns["anomalous"], off_route(sim, trip)
         assert distance[~marked].max() < NOISE
         assert (distance[marked] > NOISE).mean() > 0.6
@@ -391,8 +381,8 @@ def test_detour_leaves_the_own_way_and_comes_back_and_takes_longer(sim: Simulati
     assert np.mean(np.array(growth) > 1) > 0.85
 
 
-def test_loiter_is_marked_while_standing_in_an_unusual_spot(sim: Simulation, wrong):
-    for trip in wrong["loiter"]:
+def test_loiter_is_labelled_while_the_person_stands_at_an_unusual_spot(sim: Simulation, anomalies):
+    for trip in anomalies["loiter"]:
         marked, t = trip.columns["anomalous"], trip.columns["time"]
         spot = metres(trip)[marked]
         assert np.hypot(*np.ptp(spot, axis=0)) < 60
@@ -405,8 +395,8 @@ def test_loiter_is_marked_while_standing_in_an_unusual_spot(sim: Simulation, wro
         assert (moving > 15).mean() > 0.9
 
 
-def test_reversed_is_the_same_way_backwards_at_the_same_hour(sim: Simulation, wrong):
-    for trip in wrong["reversed"]:
+def test_reversed_is_the_same_route_backwards_at_the_same_hour(sim: Simulation, anomalies):
+    for trip in anomalies["reversed"]:
         before = original(sim, trip)
         assert trip.columns["anomalous"].all()
         assert off_route(sim, trip).max() < NOISE
@@ -414,8 +404,8 @@ def test_reversed_is_the_same_way_backwards_at_the_same_hour(sim: Simulation, wr
         assert departures(trip)[0] == pytest.approx(departures(before)[0])
 
 
-def test_wrong_time_is_a_habitual_trip_at_an_hour_the_person_never_makes_it(sim: Simulation, wrong):
-    for trip in wrong["wrong-time"]:
+def test_wrong_time_is_a_habitual_trip_hours_away_from_its_usual_departures(sim: Simulation, anomalies):
+    for trip in anomalies["wrong-time"]:
         assert trip.columns["anomalous"].all()
         assert off_route(sim, trip).max() < NOISE
         plan = plan_of(sim, trip)
@@ -427,31 +417,31 @@ def test_wrong_time_is_a_habitual_trip_at_an_hour_the_person_never_makes_it(sim:
         assert departures(trip)[0] // 86_400 == sim.plans.depart[plan] // 86_400
 
 
-def test_speeding_is_the_same_way_two_to_three_times_faster(sim: Simulation, wrong):
+def test_speeding_is_the_same_route_two_to_three_times_faster(sim: Simulation, anomalies):
     ratio = []
-    for trip in wrong["speeding"]:
+    for trip in anomalies["speeding"]:
         assert trip.columns["anomalous"].all()
         assert off_route(sim, trip).max() < NOISE
         before = original(sim, trip)
         np.testing.assert_allclose(metres(trip)[[0, -1]], metres(before)[[0, -1]], atol=2 * NOISE)
         ratio.append(durations(before)[0] / durations(trip)[0])
-    # Each drive meets lights of its own, so single ratios scatter; their mean does not.
+    # Traffic lights differ from drive to drive, so single ratios scatter, but their mean does not.
     assert min(ratio) > 1.1
     assert 2.2 < np.mean(ratio) < 2.8
 
 
-def test_haste_shortens_the_same_drive_by_almost_its_factor(sim: Simulation):
+def test_haste_divides_the_duration_of_a_drive_by_nearly_its_factor(sim: Simulation):
     traveller = Traveller(sim.town, sim.people[0])
     usual = [sim.plans.journey(k, traveller) for k in range(60)]
     hasty = [replace(journey, haste=2.5) for journey in usual]
-    # The same random numbers: the same lights, the same waits but for the haste.
+    # The same random numbers: only the haste differs.
     before, after = (move(sim.streets, drives, np.random.default_rng(1)).duration for drives in (usual, hasty))
     assert (before / after > 0.75 * 2.5).all()
     assert (before / after <= 2.5).all()
 
 
-def test_new_destination_is_marked_from_where_the_ways_part_and_was_never_visited(sim: Simulation, wrong):
-    for trip in wrong["new-destination"]:
+def test_new_destination_was_never_visited_and_is_labelled_from_where_the_routes_part(sim: Simulation, anomalies):
+    for trip in anomalies["new-destination"]:
         marked = trip.columns["anomalous"]
         assert off_route(sim, trip)[~marked].max(initial=0) < NOISE
         assert (np.diff(marked.astype(int)) >= 0).all()
@@ -463,18 +453,18 @@ def test_new_destination_is_marked_from_where_the_ways_part_and_was_never_visite
         assert np.hypot(*(doors - metres(trip)[-1]).T).min() > 300 - NOISE
 
 
-def test_anomalous_trips_keep_to_the_streets_and_to_a_known_mode(sim: Simulation, wrong):
+def test_anomalous_trips_stay_on_streets_and_have_a_known_mode(sim: Simulation, anomalies):
     a, b = sim.streets.xy[sim.streets.edges[:, 0]], sim.streets.xy[sim.streets.edges[:, 1]]
-    for trips in wrong.values():
+    for trips in anomalies.values():
         assert off(metres(trips)[::41], a, b).max() < NOISE
         assert set(trips.context["mode"].tolist()) <= set(MODES)
 
 
-# ---------------------------------------------------------------- how hard it is
+# ---------------------------------------------------------------- how hard the anomalies are
 
 
 def location_auroc(train: Trajectories, labelled: Trajectories) -> float:
-    """AUROC, averaged over people, of a trip's mean distance to the five nearest fixes of the past."""
+    """Returns the AUROC, averaged over people, of a trip's mean distance to the five nearest past fixes."""
 
     def every_twenty_seconds(trips: Trajectories) -> np.ndarray:
         tick = trips.columns["time"] // 20
@@ -492,7 +482,7 @@ def location_auroc(train: Trajectories, labelled: Trajectories) -> float:
     return float(np.mean(areas))
 
 
-def test_location_alone_does_not_solve_it(sim: Simulation):
+def test_location_alone_does_not_find_the_anomalies(sim: Simulation):
     train, test = sim.split()
     hard = ("agent-swap", "detour", "loiter", "reversed", "speeding", "wrong-time")
     injected = {kind: sim.inject(test, (kind,), rate=0.3, seed=1) for kind in hard}
@@ -502,8 +492,8 @@ def test_location_alone_does_not_solve_it(sim: Simulation):
     assert area["detour"] < 0.9, area
     assert 0.75 < area["agent-swap"] < 0.97, area
 
-    # Only habitual trips are made at a wrong time, so among all trips these look more usual than most.
-    # Against normal trips that are habitual too, their places say nothing either way.
+    # Only habitual trips are made at a wrong time, so they look more usual than the average trip.
+    # Among habitual trips, their places carry no information.
     labelled, habitual = injected["wrong-time"], []
     for trip in labelled:
         plan = plan_of(sim, trip)
