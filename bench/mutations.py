@@ -19,8 +19,10 @@ from astray.model.agents import _MEMBER as MEMBER  # what a row of an agent hold
 from astray import Detector, Trajectories
 from astray.core.writers import fixes_and_trips, write_table
 from astray.model.compact import pack_arrays, unpack_arrays
-from astray.model.packing import read
+from astray.model.file import PAGE_BYTES, ModelFile, is_database, write_model
+from astray.model.packing import Contents, pack, unpack
 from astray.model.pretrained import pretrained, write_reward
+from astray.model.store import MODEL, PARTS, Tables
 from astray.runtime import watch
 from astray.simulate import city
 
@@ -156,7 +158,6 @@ def make_models(folder: Path) -> None:
     }
     for name, model in models.items():
         model.save(folder / name)
-    (folder / "fleet of version 5").write_bytes(gzip.decompress((DATA / "fleet-5.astray.gz").read_bytes()))
     write_reward(folder / "reward", pretrained())
     lines = trips[:4].to_frame().select("agent", "time", "lat", "lon").write_ndjson().splitlines()
     watch(fleet, lines[:-3], folder / "events.jsonl", state=folder / "state")
@@ -397,7 +398,7 @@ def reheaded(whole: bytes, chance: random.Random) -> bytes:
     return len(text.encode()).to_bytes(8, "little") + text.encode() + data
 
 
-PAGE = fleet_file.PAGE_BYTES
+PAGE = PAGE_BYTES
 
 
 def damaged_pages(whole: bytes, chance: random.Random) -> bytes:
@@ -424,7 +425,7 @@ def damaged_pages(whole: bytes, chance: random.Random) -> bytes:
 def damaged_rows(path: Path, chance: random.Random) -> None:
     """A database with some of its rows changed, gone, doubled or exchanged, by whoever knows SQL."""
     connection = sqlite3.connect(path, isolation_level=None)
-    table, key = chance.choice((("shared", "part"), ("directory", "shard"), ("agents", "number")))
+    table, key = chance.choice((("models", "part"), ("memories", "agent")))
     numbers = [n for (n,) in connection.execute(f"SELECT {key} FROM {table}")]
     one, two = chance.choice(numbers), chance.choice(numbers)
     (data,) = connection.execute(f"SELECT data FROM {table} WHERE {key} = ?", (one,)).fetchone()
@@ -432,61 +433,61 @@ def damaged_rows(path: Path, chance: random.Random) -> None:
         case 0:
             connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (one,))
         case 1:
-            connection.execute(f"UPDATE {table} SET {key} = ? WHERE {key} = ?", (chance.randrange(10**6, 10**7), one))
+            moved = str(chance.randrange(10**6, 10**7))
+            connection.execute(f"UPDATE {table} SET {key} = ? WHERE {key} = ?", (moved, one))
         case 2:
             connection.execute(f"UPDATE {table} SET data = ? WHERE {key} = ?", (data, two))
         case 3:
             connection.execute(f"UPDATE {table} SET data = ? WHERE {key} = ?", (damaged(data, chance), one))
         case 4:
-            connection.execute("PRAGMA user_version=" + str(chance.choice((0, 1, 5, 7, 2**31 - 1))))
+            connection.execute("PRAGMA user_version=" + str(chance.choice((0, 1, 5, 6, 8, 2**31 - 1))))
         case _:
             connection.execute(chance.choice(FURTHER))
     connection.close()
 
 
 FURTHER = (
-    "CREATE TRIGGER t AFTER UPDATE ON agents BEGIN DELETE FROM agents; END",
-    "CREATE VIEW v AS SELECT * FROM agents",
+    "CREATE TRIGGER t AFTER UPDATE ON memories BEGIN DELETE FROM memories; END",
+    "CREATE VIEW v AS SELECT * FROM memories",
     "CREATE TABLE further (a)",
-    "CREATE INDEX i ON directory (agents)",
+    "CREATE INDEX i ON shards (agents)",
+    "DELETE FROM shards",
+    "UPDATE shards SET agents = agents + 1",
+    "UPDATE memories SET trips = trips + 1",
     "PRAGMA application_id=0",
     "PRAGMA journal_mode=WAL",
     "VACUUM",
-    "DROP TABLE agents",
+    "DROP TABLE memories",
 )
 
 
 def forged_rows(path: Path, chance: random.Random) -> None:
     """A database of which one blob is changed, and every checksum is right again."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    if chance.random() < 0.3:
-        part = chance.choice(fleet_store.PARTS)
-        (data,) = connection.execute("SELECT data FROM shared WHERE part = ?", (part,)).fetchone()
-        new = damaged(data, chance)
-        sums = fleet_file.checksum(f"shared {part}", new)
-        connection.execute("UPDATE shared SET checksum = ?, data = ? WHERE part = ?", (sums, new, part))
-        connection.close()
-        return
-    rows = connection.execute("SELECT shard, agents, data FROM directory WHERE agents > 0").fetchall()
-    shard, n, data = chance.choice(rows)
-    entries = fleet_file._unpack_shard(data)
-    agent = chance.choice(sorted(entries))
-    entry = entries[agent]
-    (blob,) = connection.execute("SELECT data FROM agents WHERE number = ?", (entry.number,)).fetchone()
-    if chance.random() < 0.8:  # the numbers inside
-        arrays = dict(enumerate(unpack_arrays(blob, MEMBER)))
-        changed = rearrayed({str(i): array for i, array in arrays.items()}, chance)
-        kept = [changed.get(str(i), array) for i, array in arrays.items()]
-        fit = [a.reshape(-1).astype(arrays[i].dtype) for i, a in enumerate(kept)]
-        blob = pack_arrays(fit)
-    else:
-        blob = damaged(blob, chance)
-    connection.execute("UPDATE agents SET data = ? WHERE number = ?", (blob, entry.number))
-    entries[agent] = entry._replace(checksum=fleet_file.checksum(f"agent {entry.number} {agent}", blob))
-    told = fleet_file._pack_shard(entries)
-    sums = fleet_file.checksum(f"directory {shard} {n}", told)
-    connection.execute("UPDATE directory SET checksum = ?, data = ? WHERE shard = ?", (sums, told, shard))
-    connection.close()
+    file = ModelFile.open(path)
+    with file.changing() as change:
+        if chance.random() < 0.3:
+            part = chance.choice(PARTS)
+            change.share(part, damaged(file.shared(part), chance))
+        else:
+            agent, entry = chance.choice(sorted(file.entries()))
+            change.put(agent, entry.row(forged_memory(_read(file, agent), chance)), entry.checksum)
+    file.close()
+
+
+def _read(file: Tables, agent: str) -> bytes:
+    found = file.read(agent)
+    assert found is not None
+    return found[0]
+
+
+def forged_memory(blob: bytes, chance: random.Random) -> bytes:
+    """The memory of an agent with other numbers, or with other bytes."""
+    if chance.random() >= 0.8:
+        return damaged(blob, chance)
+    arrays = dict(enumerate(unpack_arrays(blob, MEMBER)))
+    changed = rearrayed({str(i): array for i, array in arrays.items()}, chance)
+    kept = [changed.get(str(i), array) for i, array in arrays.items()]
+    return pack_arrays([a.reshape(-1).astype(arrays[i].dtype) for i, a in enumerate(kept)])
 
 
 def damaged_fleet(whole: Path, target: Path, chance: random.Random) -> bool:
@@ -509,9 +510,9 @@ def damaged_model(whole: Path, target: Path, chance: random.Random) -> None:
         target.write_bytes(damaged(whole.read_bytes(), chance))
         return
     if how < 0.35:
-        target.write_bytes(reheaded(whole.read_bytes(), chance))
+        put_bytes(whole, target, reheaded(packed_bytes(whole), chance))
         return
-    model = read(whole)
+    model: Contents = unpack(packed_bytes(whole), whole)
     values, arrays, kind = dict(model.values), dict(model.arrays), model.kind
     if how < 0.65:
         values = revalued(values, chance)
@@ -520,4 +521,22 @@ def damaged_model(whole: Path, target: Path, chance: random.Random) -> None:
         arrays = rearrayed(arrays, chance)
     else:
         kind = chance.choice(("detector", "fleet", "watch", "reward", "", "x"))
-    container.write(target, kind, values, arrays)
+    put_bytes(whole, target, pack(kind, values, arrays))
+
+
+def packed_bytes(model: Path) -> bytes:
+    """The packed values and arrays of a model, a reward or a state."""
+    if not is_database(model):
+        return model.read_bytes()
+    file = ModelFile.open(model)
+    found = file.shared(MODEL)
+    file.close()
+    return found
+
+
+def put_bytes(whole: Path, target: Path, data: bytes) -> None:
+    """Write packed values and arrays as a file of the same kind as another one."""
+    if is_database(whole):
+        write_model(target, {MODEL: data})
+    else:
+        target.write_bytes(data)

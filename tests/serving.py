@@ -186,7 +186,7 @@ TABLES = {
     "events": "agent, trip, kind, ordinal, time, data",
     "alerts": "id, agent, trip, began, opened, closed, level, words, late",
     "reviews": "item, kind, agent, trips, score, verdict",
-    "members": "agent, checksum, trips, waiting, zone",
+    "memories": "agent, checksum, trips, waiting, zone",
     "scores": "*",
     "pins": "agent",
 }

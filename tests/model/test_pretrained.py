@@ -82,7 +82,7 @@ def test_a_recipe_makes_the_same_bytes_twice_and_its_file_can_be_used(tmp_path: 
     assert detector.reward_.made["towns"] == 1
     assert np.isfinite(detector.score_samples(trips[-3:])).all()
     detector.save(tmp_path / "detector")
-    with pytest.raises(ModelFileError, match="a detector, not a reward"):
+    with pytest.raises(ModelFileError, match="a model, not a reward; give a file that astray pretrain wrote"):
         read_reward(tmp_path / "detector")
     with pytest.raises(DataError, match="other habits"):
         Detector(reward=str(tmp_path / "a"), featurizer={"context": {"weekday": True}}).fit(trips)

@@ -53,10 +53,10 @@ def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
     (task,) = to_refresh(serving.store.writer, 1, Last(0.0))
     assert task == Recalibration("p01", 1)
     made = Refresher(serving.store.address)(task)
-    before = serving.store.writer.value("SELECT checksum FROM members")
+    before = serving.store.writer.value("SELECT checksum FROM memories")
     assert serving.store.writer.value("SELECT trip FROM agents") is not None  # it is under way
     serving.do(lambda scorer: swap_in(scorer, made))
-    assert serving.store.writer.value("SELECT checksum FROM members") != before
+    assert serving.store.writer.value("SELECT checksum FROM memories") != before
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
     serving.do(lambda scorer: swap_in(scorer, made))  # it has changed meanwhile: nothing happens
     fleet = memories.open_fleet(serving.store.writer)
@@ -225,7 +225,7 @@ def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_ke
         assert last.trips == len(past)
         # The process is gone, and the next time it is agents that are measured anew.
         live.until(lambda: live.service._refreshing is None and live.service.refresher._pool is None)
-        checksum = "SELECT checksum FROM members WHERE agent = 'p00'"
+        checksum = "SELECT checksum FROM memories WHERE agent = 'p00'"
         was = live.reader.value(checksum)
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)

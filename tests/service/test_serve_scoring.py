@@ -76,7 +76,7 @@ class Serving:
             "agents": "agent, n, time, lat, lon, trip, normality, alert, trips, zone, late_from, drift",
             "fixes": "*",
             "events": "agent, trip, kind, ordinal, time, data",
-            **dict.fromkeys(("trips", "alerts", "reviews", "members", "scores", "outbox", "pins"), "*"),
+            **dict.fromkeys(("trips", "alerts", "reviews", "memories", "scores", "outbox", "pins"), "*"),
         }
         rows = self.store.writer.rows
         return {table: sorted(rows(f"SELECT {what} FROM {table}"), key=repr) for table, what in wanted.items()}
@@ -144,7 +144,7 @@ def test_the_same_fixes_in_other_groups_give_the_same_trips(undisturbed: Serving
     for i in range(0, len(life()), 333):
         serving.take(life()[i : i + 333])
     assert serving.tables()["trips"] == undisturbed.tables()["trips"]
-    assert serving.tables()["members"] == undisturbed.tables()["members"]
+    assert serving.tables()["memories"] == undisturbed.tables()["memories"]
 
 
 # -------------------------------------------------------------------- scores

@@ -171,6 +171,9 @@ class _FileConnection:
             raise damaged(self._path, "its tables are not those that astray makes")
         if ask("PRAGMA journal_mode").fetchone() != ("delete",):
             raise damaged(self._path, "it keeps its journal in another way than astray does")
+        (pages,), (page_bytes,) = (ask(f"PRAGMA {size}").fetchone() for size in ("page_count", "page_size"))
+        if self._path.stat().st_size < pages * page_bytes:  # SQLite itself reads what is missing as zeros
+            raise not_whole(self._path, "it ends before its last page does")
 
 
 def is_database(path: Path) -> bool:

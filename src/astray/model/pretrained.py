@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import as_file, files
+from pathlib import Path
 
+from astray.core.errors import ModelFileError
 from astray.irl.shared import Reward
-from astray.model.packing import FilePath, read, write
+from astray.model.file import is_database
+from astray.model.packing import FilePath, check_readable, read, write
 from astray.model.parts import pack_reward, unpack_reward
 
 KIND = "reward"
@@ -24,10 +27,13 @@ def pretrained() -> Reward:
 
 
 def read_reward(path: FilePath) -> Reward:
-    """A reward from a file that :func:`write_reward` wrote."""
-    model = read(path)
-    if model.kind != KIND:
-        raise model.wrong(f"a {model.kind}, not a reward; give a file that astray pretrain wrote")
+    """Reads a reward from a file that :func:`write_reward` wrote."""
+    source = Path(path)
+    check_readable(source)
+    model = None if is_database(source) else read(source)
+    if model is None or model.kind != KIND:
+        what = "model" if model is None else model.kind
+        raise ModelFileError(f"a {what}, not a reward", place=source, remedy="give a file that astray pretrain wrote")
     return unpack_reward(model, "reward")
 
 

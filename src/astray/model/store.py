@@ -15,8 +15,6 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import reduce
-from operator import xor
 from typing import Any, NamedTuple, Protocol
 
 from astray.core.errors import InUseError, ModelFileError, Place
@@ -177,9 +175,11 @@ def sealed(agent: str, row: Row, version: int) -> Entry:
 
 
 def _total(listed: Mapping[str, bytes]) -> tuple[int, bytes]:
-    """Returns the number of agents, and the exclusive or of their checksums, which does not depend on their order."""
-    combined = reduce(xor, (int.from_bytes(told, "little") for told in listed.values()), 0)
-    return len(listed), combined.to_bytes(16, "little")
+    """Returns the number of agents, and a checksum of their names and checksums."""
+    whole = hashlib.blake2b(digest_size=16)
+    for agent in sorted(listed):
+        whole.update(agent.encode() + b"\0" + listed[agent])
+    return len(listed), whole.digest()
 
 
 # -------------------------------------------------------------------- the tables
