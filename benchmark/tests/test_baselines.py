@@ -212,7 +212,7 @@ def test_without_scikit_learn_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, train: Trajectories
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.neighbors", None)
-    with pytest.raises(AstrayError, match="pip install astray-benchmark"):
+    with pytest.raises(AstrayError, match="needs scikit-learn; install it with: pip install 'astray-benchmark"):
         KNNLocation().fit(train)
 
 
