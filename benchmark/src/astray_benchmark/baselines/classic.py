@@ -121,7 +121,7 @@ class OneClassSVM(_Estimator):
     Parameters
     ----------
     most_rows
-        Its training takes time quadratic in the rows, so at most so many of them, drawn at random, are used.
+        Its training takes time quadratic in the rows, so it uses at most this number of them, drawn at random.
     """
 
     most_rows: int = 10_000

@@ -1,6 +1,6 @@
 """A logistic regression on what is known of whole trips: how familiar they are to the person, how popular with others.
 
-It is told apart what is a person's own and what is somebody else's on many people, each with its own memory, as the
+It learns to tell a person's own trips from somebody else's on many people, each with its own memory, as the
 shared reward of astray is; and on the person in question.
 """
 

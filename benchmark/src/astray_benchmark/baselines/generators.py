@@ -163,7 +163,7 @@ class CellGenerator(Comparison):
         held_out = _some_trips(trip[mine.offsets[:-1]], self.tuning.held_out, rng)
         shown = mine
         if known and self.among_others:
-            # As many of the others', so that the agents stay told apart and the town is not forgotten.
+            # As many of the others', so that the network keeps telling agents apart and keeps the town.
             some = rng.permutation(len(known.sequences))[: len(mine)]
             rest = [known.sequences.features[slice(*known.sequences.offsets[i : i + 2])] for i in some.tolist()]
             offsets = np.cumsum([mine.offsets[-1], *(len(part) for part in rest)])

@@ -24,7 +24,7 @@ FEATURES = (
     *("start east", "start north", "end east", "end north", "middle east", "middle north"),
     *("length", "duration", "speed", "furthest from the start", "straightness", "hour, sine", "hour, cosine"),
 )
-"""What is said of a trip alone; metres and seconds, and their logarithms where they count a trip's size."""
+"""Features of a trip alone: metres and seconds, and the logarithms of those that measure its size."""
 
 
 def trip_features(steps: Steps, n_trips: int) -> Floats:
