@@ -12,12 +12,12 @@ shown under each name:
     intervals = ["AP"]                           # of these heads, the interval too
     rows = [{method = "astray", said = "**astray**"}, {said = "*the paper*", F1 = "*.292*"}]
 
-A row shows a method of the table (``method``), or of another one (``table``). A row may replace a column:
-``F1 = "ours F1"`` names another column, or is shown as it stands. A column of another table has the table before it:
+A row shows a method of the table (``method``), or of another one (``table``). A row may replace a column: ``F1 =
+"ours F1"`` names another column, or is shown as it stands. A column of another table has the table before it:
 ``"porto/p2_matched: AP"``. Without rows the page shows all methods. ``where = {split = "random"}`` chooses among
-several rows of a method, for all rows or in one; ``key`` is the column of methods if it is not "method". The best figure of a
-column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A table without figures
-says that it has not been measured yet.
+several rows of a method, for all rows or in one; ``key`` is the column of methods if it is not "method". The best
+figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A table
+without figures says that it has not been measured yet.
 """
 
 from __future__ import annotations
