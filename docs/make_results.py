@@ -1,4 +1,4 @@
-"""Fill the tables of results in the README and on the page of results from the tables that the benchmark wrote.
+"""Fills the tables of results in the README and on the page of results from the tables that the benchmark wrote.
 
     python docs/make_results.py [--check]
 
@@ -8,15 +8,16 @@ shown under each name:
     [NAME]
     table = "geolife/p1_random_0.05"             # docs/results/geolife/tables/p1_random_0.05.csv
     first = "method"                             # the head of the first column; "method" if it is left out
-    columns = {AP = "AP", F1 = "p ≤ 0.02 F1"}    # heads here, and columns there; "" for words of the row's own
+    columns = {AP = "AP", F1 = "p ≤ 0.02 F1"}    # heads here, and columns there; "" if each row says its words
     intervals = ["AP"]                           # of these heads, the interval too
     rows = [{method = "astray", said = "**astray**"}, {said = "*the paper*", F1 = "*.292*"}]
 
-A row is a method of the table (``method``), or of another one (``table``); a head of its own (``F1 = "ours F1"``) names
-another column, or is shown as it stands. A column of another table has its name before it: ``"porto/p2_matched: AP"``.
-Without rows all methods are shown. ``where = {split = "random"}`` chooses among several rows of a method, for all rows
-or in one; ``key`` is the column of methods where it is not "method". The best figure of a column is bold: the highest,
-the lowest for heads in ``lowest``, none for those in ``plain``. What has not been measured yet is said so.
+A row shows a method of the table (``method``), or of another one (``table``). A row may replace a column: ``F1 =
+"ours F1"`` names another column, or is shown as it stands. A column of another table has the table before it:
+``"porto/p2_matched: AP"``. Without rows the page shows all methods. ``where = {split = "random"}`` chooses among
+several rows of a method, for all rows or in one; ``key`` is the column of methods if it is not "method". The best
+figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A table
+without figures says that it has not been measured yet.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ Row = dict[str, Any]
 
 
 def filled(text: str, shown: dict[str, Any], results: Path = RESULTS) -> str:
-    """A page with every table made anew, each after what is said under its name."""
+    """Returns a page with every table made anew by the recipe of its name."""
     return BLOCK.sub(lambda block: f"{block[1]}{table(shown[block[2]], results)}{block[4]}", text)
 
 
 def recipes() -> dict[str, Any]:
-    """What is shown under each name."""
+    """Reads the recipes, by name."""
     return tomllib.loads(SHOWN.read_text("utf-8"))
 
 
 def table(recipe: dict[str, Any], results: Path) -> str:
-    """A table in Markdown, or that there is none yet."""
+    """Makes a table in Markdown, or the words that there is none yet."""
     heads: dict[str, str] = recipe["columns"]
     first = recipe.get("first", "method")
     given = recipe.get("rows")
@@ -85,12 +86,12 @@ def table(recipe: dict[str, Any], results: Path) -> str:
 
 
 def said_alike(value: float, other: float | None) -> bool:
-    """Whether two figures look the same on a page."""
+    """Returns True if two figures look the same on a page."""
     return other is not None and number(value) == number(other)
 
 
 def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[str, float | None]:
-    """What a cell says, and the figure that it says."""
+    """Returns the words of a cell, and its figure."""
     elsewhere, _, column = row.get(head, recipe["columns"][head]).rpartition(": ")
     found = row_of(row | {"table": elsewhere} if elsewhere else row, recipe, results)
     if found is None or column not in found:
@@ -104,7 +105,7 @@ def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[st
 
 
 def number(value: float) -> str:
-    """A figure as the pages write it.
+    """Formats a figure as the pages write it.
 
     >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(62.836), number(float("inf"))
     ('.984', '12', '-.050', '1.000', '62.8', '∞')
@@ -117,7 +118,7 @@ def number(value: float) -> str:
 
 
 def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
-    """The row of a method in the table that it is to be taken from; None if it is not there."""
+    """Finds the row of a method in the table that its recipe names; None if it is not there."""
     if "method" not in row:
         return None
     wanted = {recipe.get("key", "method"): row["method"], **recipe.get("where", {}), **row.get("where", {})}
@@ -126,7 +127,7 @@ def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
 
 
 def read(results: Path, name: str) -> list[Row]:
-    """The rows of a table of some results; none if it was never made."""
+    """Reads the rows of a table; none if it was never made."""
     folder, _, file = name.partition("/")
     path = results / folder / "tables" / f"{file}.csv"
     if not path.exists():
@@ -136,7 +137,7 @@ def read(results: Path, name: str) -> list[Row]:
 
 
 def main() -> int:
-    """Write the pages, or say which are not up to date."""
+    """Writes the pages, or says which are not up to date."""
     shown = recipes()
     old = {page: page.read_text("utf-8") for page in PAGES}
     stale = [page for page, text in old.items() if filled(text, shown) != text]

@@ -212,7 +212,7 @@ def test_without_scikit_learn_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, train: Trajectories
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.neighbors", None)
-    with pytest.raises(AstrayError, match="pip install astray-benchmark"):
+    with pytest.raises(AstrayError, match="needs scikit-learn; install it with: pip install 'astray-benchmark"):
         KNNLocation().fit(train)
 
 
@@ -233,7 +233,7 @@ def test_fewer_places_than_neighbours_will_do() -> None:
     np.testing.assert_allclose(knn.score_samples(away), -np.log1p(30.0 * np.sqrt(2.0)), rtol=1e-4)
 
 
-def test_the_one_class_svm_is_trained_on_so_many_rows_at_most(train: Trajectories) -> None:
+def test_the_one_class_svm_trains_on_a_limited_number_of_rows(train: Trajectories) -> None:
     svm = OneClassSVM(most_rows=200).fit(train)
     assert svm.estimator_.shape_fit_ == (200, 7)
 
@@ -265,7 +265,7 @@ def test_standing_in_a_cell_counts_once() -> None:
     np.testing.assert_allclose(counts.score_samples(trips_of([stood])), counts.score_samples(trips_of([way])))
 
 
-def test_a_trigram_knows_the_way_and_counts_do_not() -> None:
+def test_a_trigram_flags_a_new_order_of_known_cells_and_counts_do_not() -> None:
     way = road((0.0, 0.0), (3000.0, 0.0), (3000.0, 2000.0))
     there, back = trips_of([way]), trips_of([way[::-1]])
     train = trips_of([way] * 5)
@@ -301,7 +301,7 @@ def neighbourhood() -> dict[str, Trajectories]:
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_somebody_elses_trip_is_told_from_ones_own_though_both_cross_the_bridge(
+def test_familiarity_ranks_somebody_elses_trip_below_the_persons_own_though_both_cross_the_bridge(
     name: str, neighbourhood: dict[str, Trajectories]
 ) -> None:
     others = Trajectories.concat([neighbourhood[a] for a in ("bob", "cem", "dia", "eva")])
@@ -340,7 +340,7 @@ def test_a_trip_among_the_past_ones_is_seen_as_if_it_were_not(neighbourhood: dic
         np.testing.assert_allclose(left_out, statistics(one, Past.of(rest), False, others))
 
 
-def test_who_made_a_trip_is_not_among_the_others_who_go_there(neighbourhood: dict[str, Trajectories]) -> None:
+def test_popularity_does_not_count_the_trips_own_maker(neighbourhood: dict[str, Trajectories]) -> None:
     agents = ("bob", "cem", "dia")
     trips = Trajectories.concat([neighbourhood[a] for a in agents])
     known = Known.of(seen(trips), trips.agent_ids)

@@ -131,7 +131,7 @@ def test_two_receivers_on_one_outing_are_found_though_no_fix_is_the_same() -> No
     assert not guards.copies(trips).any()
 
 
-def test_what_others_did_together_with_a_person_is_nobody_elses_behaviour(people: Trajectories) -> None:
+def test_trips_made_together_with_the_person_are_never_injected(people: Trajectories) -> None:
     person = people.agents[0]
     mine = people.agent(person)
     both = Trajectories.concat([people, *(alongside(mine[i], 20.0, f"with {i}") for i in range(len(mine)))])
@@ -148,7 +148,7 @@ def test_what_others_did_together_with_a_person_is_nobody_elses_behaviour(people
         assert set(paths(trial.lesson.train)).isdisjoint(paths(cleaned.trips[beside]))
 
 
-def test_nobody_learns_from_somebody_who_was_along_on_a_trip_that_may_be_injected(people: Trajectories) -> None:
+def test_the_background_leaves_out_trips_made_together_with_an_injected_person(people: Trajectories) -> None:
     injected, background = halves(people, 0)
     pairs = np.array([[injected[0], background[0]], [background[1], injected[1]], [injected[2], injected[3]]])
     one, two = halves(people, 0, pairs)
@@ -156,7 +156,7 @@ def test_nobody_learns_from_somebody_who_was_along_on_a_trip_that_may_be_injecte
     assert two.tolist() == background[2:].tolist()
 
 
-def test_a_logger_that_stands_is_no_copy_of_itself() -> None:
+def test_repeated_fixes_of_a_standing_logger_are_not_copies() -> None:
     still = Trajectories({"time": np.zeros(50), "lat": np.zeros(50), "lon": np.zeros(50)}, [0, 50], ["a"], ["1"])
     moving = walk(np.random.default_rng(0), 50, 0.0, "b", "2")
     assert not guards.copies(Trajectories.concat([still, moving])).any()
@@ -206,7 +206,7 @@ def test_what_geolife_loses_is_counted(tmp_path: Path) -> None:
     assert again.fingerprint == data.fingerprint
 
 
-def test_nobody_is_in_both_halves_and_the_seed_decides(people: Trajectories) -> None:
+def test_no_person_is_in_both_halves_and_the_seed_decides_who_is_where(people: Trajectories) -> None:
     one, two = halves(people, 0)
     assert sorted(np.r_[one, two].tolist()) == list(range(len(people)))
     guards.nobody_in_both(one=people.agent_ids[one], two=people.agent_ids[two])
@@ -326,7 +326,9 @@ def test_a_stream_that_is_too_short_for_an_intruder_is_refused(people: Trajector
         draw(people, Case(Setting(rate=0.5, split="chronological", reading="intruder"), "006", 2))
 
 
-def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strangers_include_neither_tested_nor_injected_people(
+    people: Trajectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cleaned: Cleaned = clean(people, MIN_FIXES)
     assert cleaned.account["trips left"] == len(people)
     monkeypatch.setattr("astray_benchmark.geolife_data._cleaned", lambda *_: cleaned)
@@ -346,7 +348,7 @@ def test_strangers_are_nobody_who_is_tested_or_injected(people: Trajectories, mo
         data.trial(Case(Setting(reading="cap"), tested[0], 0))
 
 
-def test_trips_of_ones_own_are_tested_on_at_most_half_of_what_there_is(people: Trajectories, tmp_path: Path) -> None:
+def test_a_file_of_trips_tests_at_most_half_of_a_persons_trips(people: Trajectories, tmp_path: Path) -> None:
     file = tmp_path / "mine.parquet"
     people.to_frame().write_parquet(file)
     data = AgentsTrips(str(file))
@@ -364,7 +366,7 @@ def test_trips_of_ones_own_are_tested_on_at_most_half_of_what_there_is(people: T
         AgentsTrips(str(file), people=("006", "x")).subjects(Setting())
 
 
-def test_trips_of_ones_own_need_agents_to_tell_from_each_other(people: Trajectories, tmp_path: Path) -> None:
+def test_a_file_with_too_few_agents_is_refused(people: Trajectories, tmp_path: Path) -> None:
     file = tmp_path / "few.parquet"
     people[np.isin(people.agent_ids, people.agents[:3])].to_frame().write_parquet(file)
     with pytest.raises(DataError, match=r"there are 3 with trips of 10 fixes or more; give trips of 4 agents or more"):
@@ -572,7 +574,7 @@ def between(porto: Porto) -> Porto:
     return replace(porto, pairs=3, least=40, others=60)
 
 
-def test_pairs_are_different_cells_with_so_many_trips_the_most_frequent_first(between: Porto) -> None:
+def test_pairs_are_different_cells_with_enough_trips_the_most_frequent_first(between: Porto) -> None:
     found = frequent(between.data, 40)
     sizes = [len(at) for at in found.values()]
     assert sizes == sorted(sizes, reverse=True)

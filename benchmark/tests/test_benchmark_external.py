@@ -243,14 +243,14 @@ def test_a_detector_that_learns_stands_in_the_stream_too(folder: Path):
         ("slip:Middle", "the module 'slip' cannot be imported"),
     ],
 )
-def test_a_slip_is_told_before_anything_runs(folder: Path, spec: str, says: str):
+def test_a_misspelt_external_detector_is_refused_before_anything_runs(folder: Path, spec: str, says: str):
     (folder / "slip.py").write_text("class Middle(:\n")
     with pytest.raises(DataError) as refused:
         method(spec)
     assert says in str(refused.value)
 
 
-def test_what_goes_wrong_in_a_package_is_said_with_the_line_of_ones_own_file(tmp_path: Path):
+def test_an_error_inside_a_package_is_reported_with_the_line_of_the_users_file(tmp_path: Path):
     def wrong() -> None:
         pl.DataFrame({"a": [1]}).select(pl.col("a").dt.total_seconds())
 

@@ -22,4 +22,5 @@ def test_kept_tables_are_those_of_the_kept_scores(folder: Path, tmp_path: Path):
     shutil.copytree(folder / "scores", tmp_path / "scores")
     shutil.copy(folder / "manifest.json", tmp_path)
     for table in report(tmp_path):
-        assert (folder / "tables" / f"{table.name}.csv").read_text("utf-8") == table.csv(), table.name
+        for ending, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
+            assert (folder / "tables" / f"{table.name}.{ending}").read_text("utf-8") == text, f"{table.name}.{ending}"

@@ -76,7 +76,7 @@ def test_with_a_past_it_alone_is_learned_from(files: tuple[Path, Path]):
     assert len(lesson.population) == pl.read_parquet(past)["trajectory"].n_unique() - known
 
 
-def test_what_is_tested_is_in_nobodys_past_and_in_a_file_once(files: tuple[Path, Path], tmp_path: Path):
+def test_a_tested_trip_is_never_learned_from_and_copies_are_dropped(files: tuple[Path, Path], tmp_path: Path):
     past, new = (pl.read_parquet(file) for file in files)
     copy = new.filter(pl.col("agent") == "p00").filter(pl.col("trajectory") == pl.col("trajectory").first())
     rounded = copy.select(past.columns).with_columns(pl.col("lat", "lon").round(4))
@@ -105,9 +105,7 @@ def starts(trips: Trajectories) -> list[float]:
     return trips.columns["time"][trips.offsets[:-1]].tolist()
 
 
-def test_a_trip_that_nobody_has_labelled_is_not_tested_unless_only_wrong_ones_are(
-    files: tuple[Path, Path], tmp_path: Path
-):
+def test_an_unlabelled_trip_is_not_tested_unless_only_wrong_trips_have_labels(files: tuple[Path, Path], tmp_path: Path):
     whole = LabelledTrips(str(files[1]), "label").trial(Case(SETTING, "p00", 0))
     new = pl.read_parquet(files[1])
     named = new.filter(pl.col("agent") == "p00", pl.col("label") == "normal")["trajectory"][0]
@@ -150,7 +148,7 @@ def test_labels_that_tell_nothing_apart_are_refused(files: tuple[Path, Path], tm
         LabelledTrips(str(files[1]), "truth").subjects(SETTING)
 
 
-def test_the_command_finds_what_is_labelled_and_leaves_the_folder_of_results_to_nobodys_name(
+def test_the_command_tests_labelled_trips_and_an_agents_name_cannot_leave_the_results_folder(
     files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     sly = pl.read_parquet(files[1]).with_columns(agent=pl.col("agent").replace("p00", "../../p00"))

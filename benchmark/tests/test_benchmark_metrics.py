@@ -60,7 +60,7 @@ def test_figures_are_those_of_scikit_learn(cases: list[tuple[int, bool, bool]]) 
         assert metrics.average_precision(score, label) == pytest.approx(average_precision_score(label, -score))
 
 
-def test_a_score_that_knows_nothing_gets_one_half_and_the_rate_of_anomalies() -> None:
+def test_a_constant_score_has_an_auroc_of_one_half_and_the_share_of_anomalies_as_ap() -> None:
     label = np.arange(400) < 20
     assert metrics.auroc(np.zeros(400), label) == 0.5
     assert metrics.average_precision(np.zeros(400), label) == pytest.approx(0.05)

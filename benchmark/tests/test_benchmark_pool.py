@@ -12,7 +12,7 @@ from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
 
 
-def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them() -> None:
+def test_a_pools_own_reward_finds_stops_and_reversed_trips_that_the_shared_reward_misses() -> None:
     trips = city(people=40, days=8, seed=5).trips
     rng = np.random.default_rng(0)
     order = rng.permutation(len(trips))
@@ -25,7 +25,7 @@ def test_stops_and_ways_back_are_found_where_the_reward_of_everybody_misses_them
     assert found["default"] > found["shared"] + 0.1, found
 
 
-def test_the_benchmark_s_method_learns_from_a_pool() -> None:
+def test_astrays_method_learns_a_pool_reward_only_where_the_lesson_is_pooled() -> None:
     method, one = Own(options={"iterations": 2}), city(people=5, days=7, seed=3).trips.agent("p00")
     assert method.fit(Lesson(one, pooled=True), 0).detector.reward_.of_a_pool
     assert not method.fit(Lesson(one), 0).detector.reward_.of_a_pool

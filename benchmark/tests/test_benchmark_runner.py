@@ -20,7 +20,6 @@ import psutil
 import pytest
 import torch
 
-from conftest import featurizer_of
 from astray.cli import main
 from astray.cli.running import run as run_command
 from astray.core.errors import DataError, TrainingError
@@ -291,7 +290,7 @@ def test_trips_that_are_learned_from_are_scored_fold_by_fold_and_keep_their_plac
     assert found["fit_seconds"][0] == pytest.approx(3 * 0.5)
 
 
-def test_what_models_of_several_folds_say_is_on_one_scale():
+def test_models_of_several_folds_score_on_one_scale():
     train = TINY.trial(Case(Setting(), "p00", 0)).lesson.train
     fold = np.arange(len(train)) % 3
     trial = Trial(Lesson(train), train, np.full(len(train), ""), np.full(len(train), "p00/x"), folds=(fold, fold))
@@ -395,7 +394,7 @@ def intruded() -> Trial:
     return Simulated(people=3, days=30).trial(Case(INTRUDER, "p00", 1))
 
 
-def test_the_ways_remember_what_they_say(intruded: Trial):
+def test_each_way_to_follow_a_stream_learns_what_its_name_says(intruded: Trial):
     case = Case(INTRUDER, "p00", 1)
     names, own = intruded.test.ids, intruded.kind == ""
     past = set(intruded.lesson.train.ids)
@@ -536,7 +535,7 @@ def test_a_baseline_is_calibrated_without_changing_its_ranking(name: str):
     assert abs(np.median(fixes)) < 1.0
 
 
-def test_a_shared_reward_is_learned_once_and_knows_of_the_tested_the_one_person_alone():
+def test_a_shared_reward_is_learned_once_and_knows_only_the_tested_person_besides_strangers():
     shared = method("astray-shared:iterations=1")
     assert isinstance(shared, Shared)
     first, second = (TINY.trial(Case(Setting(), who, 0)) for who in ("p00", "p01"))
@@ -552,14 +551,14 @@ def test_a_shared_reward_is_learned_once_and_knows_of_the_tested_the_one_person_
     assert again.trips(first.test).equals(before)
 
 
-def test_nobody_is_tested_by_what_was_learned_from_them():
+def test_a_person_among_the_strangers_is_refused_as_a_subject():
     trial = TINY.trial(Case(Setting(), "p00", 0))
     among = Strangers("themselves", lambda: trial.lesson.train)
     with pytest.raises(DataError, match="'p00' is tested"):
         method("astray-shared:iterations=1").fit(Lesson(trial.lesson.train, strangers=among), 0)
 
 
-def test_a_simulated_stranger_is_not_told_by_the_recorder():
+def test_the_recorders_interval_does_not_give_a_simulated_stranger_away():
     found = []
     for case in cases(Simulated(people=4, days=30), ["p1"], seeds=[0, 1], splits=["random"], rates=[0.1]):
         trial = Simulated(people=4, days=30).trial(case)
@@ -603,7 +602,7 @@ def test_a_comparison_needs_others(name: str):
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_a_population_is_looked_at_once_for_all_cases_that_have_it(name: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_population_is_featurised_once_for_all_cases_that_share_it(name: str, monkeypatch: pytest.MonkeyPatch):
     whole, short = (TINY.trial(Case(Setting(history=n), "p00", 0)) for n in (0, 10))
     monkeypatch.setattr("astray_benchmark.baseline_methods._kept", {})
     alone = method(name).fit(short.lesson, 0).trips(short.test)
@@ -827,7 +826,7 @@ def test_a_baseline_follows_a_stream_and_learns_what_it_has_not_flagged(name: st
     assert stream["flagged"].to_list() == flagged
 
 
-def test_half_space_trees_follow_a_stream_and_learn_what_they_are_told_to():
+def test_half_space_trees_follow_a_stream_and_learn_all_trips_or_the_unflagged():
     pytest.importorskip("river")
     case = Case(Setting(split="chronological", reading="intruder"), "p00", 0)
     trial = TINY.trial(case)

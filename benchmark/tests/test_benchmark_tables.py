@@ -207,7 +207,7 @@ def test_a_missed_anomaly_counts_as_infinitely_late_and_a_normal_trip_with_any_f
     assert found["detour"]["alarmed_trips"] == found["reverse"]["alarmed_trips"] == 0.5
 
 
-def test_where_every_fix_is_anomalous_nothing_is_said_of_how_near_the_flags_are():
+def test_affiliation_and_range_f1_are_nan_where_every_fix_is_anomalous():
     found = {row["kind"]: row for row in measures.of_fixes(fixes_of(CASE, "lof", TRIPS_OF_FIXES)).iter_rows(named=True)}
     for name in ("affiliation_precision", "affiliation_recall", "range_f1"):
         assert np.isnan(found["reverse"][name]), name
@@ -517,7 +517,7 @@ def test_people_of_the_same_name_in_two_cities_are_two_people(cities: dict[str, 
     assert np.isfinite([auroc.low, auroc.high]).all()  # which one person would not have
 
 
-def test_a_table_of_where_and_when_says_that_most_were_missed(cities: dict[str, Table]):
+def test_an_infinite_median_delay_is_shown_where_most_anomalies_were_missed(cities: dict[str, Table]):
     table = cities["p4_where"]
     row = dict(zip(table.heads, table.rows[0], strict=True))
     assert row["delay fixes"] == np.inf
@@ -732,7 +732,7 @@ def test_the_area_under_the_drawn_precision_is_the_average_precision():
     assert precision_at(np.zeros(1), np.array([-3.0, -1.0]), np.array([False, True])) == 0.5  # the first that finds one
 
 
-def test_a_folder_without_results_is_said_so(tmp_path: Path):
+def test_report_and_draw_refuse_a_folder_without_results(tmp_path: Path):
     with pytest.raises(DataError, match="holds no results yet"):
         report(tmp_path)
     with pytest.raises(DataError, match="holds no results yet"):
@@ -759,7 +759,7 @@ def test_prefixes_run_from_a_tenth_to_the_whole():
 # -------------------------------------------------------------------- scores that are kept
 
 
-def test_whoever_has_the_packed_scores_gets_the_same_tables_without_the_cases(folder: Path, tmp_path: Path):
+def test_kept_scores_alone_give_the_same_tables(folder: Path, tmp_path: Path):
     before = {table.name: table.csv() for table in report(folder)}
     (tmp_path / kept_scores.FOLDER).mkdir()
     for path in [folder / manifest.NAME, *(folder / kept_scores.FOLDER).iterdir()]:

@@ -62,7 +62,7 @@ def transformer(others: Trajectories) -> CellTransformer:
     return model.fit(trips_of([NORTH_FIRST] * 16, "ana", 0), others)
 
 
-def test_a_trip_that_is_usual_in_the_town_is_unusual_for_who_never_made_it(transformer: CellTransformer):
+def test_a_trip_usual_in_the_town_is_unusual_for_an_agent_who_never_made_it(transformer: CellTransformer):
     # The claim of LM-TAD: what is normal depends on the agent, and the agent's token says so.
     mine, theirs = transformer.score_samples(trips_of([NORTH_FIRST, EAST_FIRST], "ana", 5))
     assert mine > theirs + 0.5
@@ -74,7 +74,7 @@ def test_a_trip_that_is_usual_in_the_town_is_unusual_for_who_never_made_it(trans
     assert as_other > theirs + 0.2  # the same cells by the same network, with another's token in front
 
 
-def test_the_surprise_is_where_a_trip_leaves_its_way(transformer: CellTransformer):
+def test_the_surprise_is_highest_where_a_trip_leaves_its_route(transformer: CellTransformer):
     # The claim of LM-TAD: the surprisal of single locations says where.
     trip = trips_of([DETOUR], "ana", 6)
     steps = transformer.featurize(trip).steps
@@ -107,7 +107,7 @@ def test_kinds_of_routes_become_components_of_the_prior(mixture: MixtureSequence
     assert (nearest == usual).mean() > 0.8
 
 
-def test_a_way_that_is_of_no_component_cannot_be_generated(mixture: MixtureSequenceAutoencoder):
+def test_a_route_of_no_component_has_a_low_score(mixture: MixtureSequenceAutoencoder):
     # The claim of GM-VSAE: detection via generation. A switch between two normal routes is worse than any of them.
     switch = [(0, 0), (0, 1500), (1500, 1500), (1500, 3000), (3000, 3000)]
     scores = mixture.score_samples(trips_of([NORTH_FIRST, EAST_FIRST, MIDDLE, switch, DETOUR], "ana", 8))
@@ -115,7 +115,7 @@ def test_a_way_that_is_of_no_component_cannot_be_generated(mixture: MixtureSeque
 
 
 @pytest.mark.parametrize("name", ["lm-tad", "gm-vsae"])
-def test_both_stop_on_a_plateau_and_say_the_same_twice(name: str, others: Trajectories):
+def test_both_generators_stop_on_a_plateau_and_repeat_their_scores(name: str, others: Trajectories):
     quick = Training(batch=16, learning_rate=5e-3, budget=8_000, patience=3, least_epochs=2, most_epochs=6)
     make = GENERATORS[name]
     train, test = trips_of([NORTH_FIRST] * 8, "ana", 0), trips_of([NORTH_FIRST, DETOUR], "ana", 1)
@@ -156,7 +156,7 @@ def test_no_cell_is_predicted_from_itself_or_from_what_follows():
     assert first[5] != second[5]
 
 
-def test_a_cell_that_nobody_entered_twice_is_one_of_the_unknown_ones():
+def test_a_cell_entered_by_one_trip_only_counts_as_unknown():
     cell, trip = np.array([7, 9, 7, 8, 7]), np.array([0, 0, 1, 1, 1])
     words = Vocabulary.of(cell, trip, most=10)
     assert words(np.array([7, 8, 9, 1])).tolist() == [1, UNKNOWN, UNKNOWN, UNKNOWN]
@@ -174,7 +174,7 @@ class Counting(CellTransformer):
         return super().know(crowd)
 
 
-def test_what_is_learned_from_strangers_is_learned_once_a_draw_and_never_from_who_is_tested(others: Trajectories):
+def test_strangers_are_learned_from_once_a_draw_and_never_include_the_tested(others: Trajectories):
     quick = Training(budget=500, least_epochs=1, most_epochs=1)
     model: CellGenerator = Counting(training=quick, tuning=quick, width=8, layers=1, heads=1)
     strangers = Strangers("town", lambda: others)

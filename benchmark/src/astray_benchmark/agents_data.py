@@ -1,4 +1,4 @@
-"""Trips of your own for the protocols: any file that astray reads, of four agents or more."""
+"""The data set "trips": any file that astray reads, with trips of four agents or more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_AGENTS = 4  # so that each half has one beside the one who is tested
 
 @dataclass(frozen=True)
 class AgentsTrips(People):
-    """Trials on the trips of a file. A third of the agents are tested, ten at most; the others are told from them."""
+    """Trials on the trips of a file. A third of the agents are tested, ten at most; the others are the background."""
 
     min_fixes: ClassVar[int] = MIN_FIXES
     fewer: ClassVar[bool] = True

@@ -21,7 +21,6 @@ from astray_benchmark.contenders import TRIP_COLUMNS, Floats, Lesson, Person, Se
 if TYPE_CHECKING:
     from astray import Detector
 
-    from astray import Detector
 
 STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream-d-everything", "stream-e-normal")
 """astray's ways to follow a stream (P7)."""

@@ -22,7 +22,7 @@ from astray.core.trajectories import Trajectories
 from astray.scoring.normality import Sample
 from astray_benchmark.contenders import Array, Fitted, Floats, Seconds
 
-LEFT_OUT = 50  # training trips that a baseline is calibrated on, at least, if there are so many: enough to tell 2 %
+LEFT_OUT = 50  # training trips that calibrate a baseline, if there are enough: fewer cannot show 2 %
 FOLDS = 4
 RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
 

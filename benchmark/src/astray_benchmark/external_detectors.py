@@ -1,4 +1,4 @@
-"""Anybody's detector in the tables, by the place of its class: ``package.module:Class``.
+"""Detectors from outside, by the place of their class: ``package.module:Class``.
 
 The class is what scikit-learn's outlier detectors are, for trips instead of rows:
 
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExternalDetector:
-    """A detector whose class stands elsewhere, calibrated as the baselines are: by training trips that are left out.
+    """A detector from outside, calibrated as the baselines are: by training trips that are left out.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ExternalDetector:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # A slip of the pen is told before anything runs.
+        # A misspelt option is refused before anything runs.
         made = import_class(self.place)
         takes = _parameters(made)
         unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
@@ -103,7 +103,7 @@ class ExternalDetector:
 
 @dataclass(frozen=True)
 class ExternalStreamDetector(ExternalDetector):
-    """Such a detector that can go on learning: it is for streams (P7), too."""
+    """An external detector that can go on learning: it is for streams (P7), too."""
 
     def begin(self, lesson: Lesson, seed: int) -> ExternalFollower:
         """Learn from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
@@ -112,7 +112,7 @@ class ExternalStreamDetector(ExternalDetector):
 
 @dataclass(frozen=True, eq=False)
 class FittedExternal:
-    """Such a detector that has learned; ``left_out`` are the scores of training trips that others of its kind gave."""
+    """A fitted external detector; ``left_out`` holds the scores of training trips by models that did not see them."""
 
     model: Any
     left_out: LeftOut
@@ -133,7 +133,7 @@ class FittedExternal:
 
 @dataclass(eq=False)
 class ExternalFollower(PValueFollower):
-    """Such a detector in a stream; its scale is that of the past."""
+    """An external detector in a stream; its scale is that of the past."""
 
     fitted: FittedExternal
 

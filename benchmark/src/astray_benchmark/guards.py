@@ -1,4 +1,4 @@
-"""Guards against leaks: no trip in two sets, nobody both injected and in the background. Broken ones are errors."""
+"""Checks against leaks, which raise errors: a trip in two sets, or a person both injected and in the background."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) ->
     longest = float((last - first).max(initial=0.0))
     found = []
     for place, i in enumerate(order.tolist()):
-        # Whoever set out before and may still be on the way; each pair is met once, by the later one.
+        # Trips that began before and may not have ended; the later trip of each pair finds the pair.
         begin = int(np.searchsorted(first, first[i] - longest, sorter=order))
         j = order[begin:place]
         wide = margin / max(np.cos(np.radians(lat[trips.offsets[i]])), 0.01)
@@ -129,7 +129,7 @@ def _apart(trips: Trajectories, one: int, other: int) -> float:
 def copies(trips: Trajectories, share: float = 0.5) -> NDArray[np.bool_]:
     """Marks trips that are copies: they share at least ``share`` of the shorter one's fixes, to the last bit.
 
-    Copies under two people are all marked, for nobody can say whose they are; of copies under one person all but the
+    Copies under two people are all marked, since their owner is unknown; of copies under one person all but the
     longest (or first) are. A single fix is the same if time, latitude and longitude are.
     """
     marked = np.zeros(len(trips), np.bool_)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.core.errors import AstrayError
 from astray.core.trajectories import Trajectories
 from astray_benchmark.baselines.baseline import Rows, StepDetector
 from astray_benchmark.baselines.trip_outliers import FEATURES, trip_features
 from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, trip_table
 from astray_benchmark.contenders import Lesson, Person, Seconds
+from astray_benchmark.libraries import library
 
 Floats = NDArray[np.float64]
 
@@ -61,12 +60,7 @@ class HalfSpaceTreesStream:
         return TreesFollower(look, ranges, trees, left_out, self.flagged_too, seconds)
 
     def _grown(self, rows: Floats, seed: int) -> Any:
-        try:
-            made = import_module("river.anomaly").HalfSpaceTrees
-        except ModuleNotFoundError as missing:
-            raise AstrayError(
-                "this method needs river", remedy="install it with: pip install 'astray-benchmark[baselines]'"
-            ) from missing
+        made = library("river.anomaly").HalfSpaceTrees
         window = min(250, max(LEAST_WINDOW, len(rows) // 2))
         trees = made(**{"seed": seed, "window_size": window, **self.options})
         for row in _named(rows):

@@ -8,7 +8,7 @@ The names are those of mechanisms, because published code swaps "detour" and "ro
 also stand in :mod:`astray.irl.counterfactuals`, which astray's reward learns from and its rivals do not. The code here
 is its own, works on recorded fixes instead of resampled paths, takes its strength from parameters instead of drawing
 it, measures a bend by the whole trip instead of the bent run, and lets it take time; a way back is a way back in both.
-:mod:`astray.simulate` has anomalies of its own, planned on its streets.
+:mod:`astray.simulate` has other anomalies, planned on its streets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAST = 50.0  # metres; a mutant that is nowhere so far from its original is the
 NEAR = 300.0  # metres between two starts, or two ends, that are the same place
 GAP = 200.0  # metres between two routes where one is left for the other
 SCATTER = 4.0  # metres; the GPS error, an axis, of a receiver that stands
-STEEPEST = 10.0  # a detour that makes its stretch so many times longer is not one that anybody drives
+STEEPEST = 10.0  # times: no driver takes a detour that makes its stretch this much longer
 DAY, WEEK = 86_400.0, 604_800.0  # seconds
 TRIES = 8  # places in one trip, or partners of it, that are tried
 DECIMALS = 6  # of degrees, as recorders write them: 0.1 m; mutants must not be known by their digits
@@ -70,7 +70,7 @@ def point_jitter(
     """Moves each interior fix, with probability ``alpha``, by ``d`` cells of 100 m in one of 8 directions.
 
     A diagonal is a king's move: d cells along both axes. Times and end points stay. Anomalous: the fixes that moved.
-    ``most``, here and below: stop after so many mutants.
+    ``most``, here and below: stop after this number of mutants.
     """
     _check_share("alpha", alpha)
     _check_positive("d", d)
@@ -141,8 +141,8 @@ def splice(
     ended. Anomalous: the fixes after the switch that are more than a cell away from the way that the trip would have
     kept to; a partner without three such fixes goes the same way and is passed over.
 
-    The partner's fixes become the mutant's, so the pool should hold trips that nobody learns from: otherwise a mutant
-    has training fixes in it, and neighbours at a distance of zero.
+    The partner's fixes become the mutant's, so the pool should hold no trip that a method learns from: otherwise a
+    mutant has training fixes in it, and neighbours at a distance of zero.
     """
     _check_positive("near", near)
     start, end = pool.offsets[:-1], pool.offsets[1:] - 1

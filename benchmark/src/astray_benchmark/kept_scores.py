@@ -2,7 +2,7 @@
 
 ``trips`` holds every trip's scores, to four digits or more, cut and not rounded, so that each stays on its side of -2;
 ``streams`` what was decided and asked. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes`` hold
-the figures of every draw. Nothing in them says where anybody was.
+the figures of every draw. They hold no places.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Read(NamedTuple):
     """What was read: the trips to learn from first, then the labelled ones."""
 
     trips: Trajectories
-    kind: NDArray[np.str_]  # what is wrong with each; empty where nothing is, or nobody has said
+    kind: NDArray[np.str_]  # what is wrong with each; empty if nothing is, or if it has no label
     labelled: NDArray[np.bool_]
     mark: NDArray[np.str_]  # copies have the same
     account: dict[str, int]
@@ -52,8 +52,8 @@ class LabelledTrips:
     path
         The labelled trips: a table.
     label
-        The column that says what is wrong with a trip: 0, false, no or normal where nothing is. A trip whose label is
-        empty is normal where no label says so otherwise, and else nobody has labelled it, so that it is not tested.
+        The column that says what is wrong with a trip: 0, false, no or normal where nothing is. An
+        empty label means normal if no label says normal; otherwise the trip is unlabelled and is not tested.
     past
         Trips of the same agents to learn from.
     people

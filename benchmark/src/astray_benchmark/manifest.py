@@ -42,7 +42,7 @@ class Asked:
     protocols: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
-    sources: Mapping[str, str] = field(default_factory=dict)  # methods of one's own, and the hash of their code
+    sources: Mapping[str, str] = field(default_factory=dict)  # external detectors, and the hash of their code
 
 
 def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
     Seeds, methods, protocols, rates and splits may be added later, for a case depends on its own key alone. Other
     data, other settings or, unless ``changed_code``, other code would give other scores under the same names: they are
-    refused. ``codes`` lists every code that was run, with its commit, ``sources`` every code of a method of one's own
+    refused. ``codes`` lists every code that was run, with its commit, ``sources`` every code of an external detector
     that has results here; versions and machine are those of the first run.
     """
     now = {

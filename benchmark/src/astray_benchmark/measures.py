@@ -1,6 +1,6 @@
 """From scores to figures: one row of metrics for every draw and method, and their means with intervals.
 
-A method may decide in more than one way, and each way is a contender of its own: by its score, by N(tau) alone ("mean
+A method may decide in more than one way, and tables list each way as a contender: by its score, by N(tau) alone ("mean
 only"), and, where it knows its uncertainty, by calling only what it is sure of an anomaly ("+ uncertainty").
 """
 

@@ -1,4 +1,4 @@
-"""Methods by their names: astray's, the baselines, the controls, and anybody's own."""
+"""Methods by their names: astray's, the baselines, the controls, and external detectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
 }
 
 CONTROLS = {"recorder-interval": "astray_benchmark.baselines.recorder:RecorderInterval"}
-"""What betrays somebody without any behaviour, and where its class stands."""
+"""Controls, which know nothing of behaviour, and the places of their classes."""
 
 METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS, *CONTROLS)
 """The names of all methods."""
@@ -54,7 +54,7 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 def method(spec: str) -> Contender:
     """Makes a method by its name, or by a name and options after colons: values are JSON, or else plain text.
 
-    ``package.module:Class`` is anybody's own; see :mod:`astray_benchmark.external_detectors`.
+    ``package.module:Class`` is an external detector; see :mod:`astray_benchmark.external_detectors`.
 
     >>> method("lof").name
     'lof'

@@ -2,7 +2,7 @@
 
 The users are split in halves by the seed: trips that are submitted as somebody else's, or left in a training set, come
 from one half; the population of the background and the strangers that a shared reward is learned from come from the
-other. Nobody stands in both, and the person who is tested stands in neither.
+other. No person is in both, and the tested person is in neither.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Ints = NDArray[np.int64]
 
 PEOPLE = 10  # are tested
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
-POPULATION = 4000  # trips of other people that a person is told from: the reward learns from those with many
+POPULATION = 4000  # trips of other people in the background: the reward learns from people with many trips
 KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # are put into a person's own trips in P3
 NO_PAIRS = np.zeros((0, 2), np.int64)
-LEAST_HISTORY = 5  # training trips without which nobody is tested
+LEAST_HISTORY = 5  # training trips that a person needs to be tested
 
 
 class Cleaned(NamedTuple):
@@ -193,7 +193,7 @@ class People(ABC):
         return drawn(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
 
     def _strangers(self, seed: int) -> Trajectories:
-        """Returns the half of the users that nothing is injected from, without anybody who is tested."""
+        """Returns the trips of the half of the users that is never injected, without the tested people."""
         trips, tested = self.data.trips, {*self.usual, *self.people}
         crowd = np.setdiff1d(halves(trips, seed, self.data.together)[1], self.data.companions(tested))
         return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
@@ -213,7 +213,7 @@ def draw(
     The test set depends on the person, the seed, the rate and the split alone, so that figures with other
     contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
     weeks to the time of a trip of the person's, so that dates tell nothing. ``together`` are pairs of trips that two
-    people made together: with the person, they are nobody else's behaviour, and so left out.
+    people made together: those made with the person show the person's own behaviour, and are left out.
 
     A stream is in the order of time. That of strangers is the test set of the same draw by time. The ten trips of an
     intruder are consecutive ones of one stranger, moved by whole days, so that they come one after the other.

@@ -169,7 +169,7 @@ class Porto:
     pairs
         How many pairs of places are tested in P8, of those with ``least`` trips; a pair's draws do not depend on it.
     least
-        Trips without which a pair is none.
+        Trips that a pair must have.
     others
         How many trips of P8 are a population: between other places.
     """

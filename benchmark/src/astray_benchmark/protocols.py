@@ -55,7 +55,7 @@ class Setting:
     rate: float = 0.05  # share of anomalies in the test set; 0 for as many as there are
     split: str = "random"  # or chronological: train on the past
     contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
-    history: int = 0  # so many training trips only; 0 for all
+    history: int = 0  # number of training trips; 0 for all
     reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual; labelled
     injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
 
@@ -108,7 +108,7 @@ class Trial:
     lesson
         What may be learned from. Nothing of the test set is in it.
     test
-        The trips to score, all submitted as the subject's own; of a stream in the order in which they are met.
+        The trips to score, all submitted as the subject's own; of a stream in the order in which they come.
     kind
         One a test trip: what is wrong with it; empty for a normal trip. No method sees it.
     source
@@ -241,7 +241,7 @@ def cases(
 ) -> list[Case]:
     """Lists every case of some protocols once, all of one seed before the next: early results are worth reading.
 
-    Those of a person follow each other: most have the same population, which is then looked at once. ``rates`` and
+    Those of a person follow each other: most have the same population, which is then featurised once. ``rates`` and
     ``splits``: see :func:`chosen`.
     """
     wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)

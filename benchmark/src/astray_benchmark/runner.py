@@ -293,7 +293,7 @@ class Worker:
                 self._last = job.case, self.dataset.trial(job.case)
             method = next(m for m in self.methods if m.name == job.method)
             write(self.out, job, score(self._last[1], job.case, method))
-        except (Exception, SystemExit) as error:  # whatever it is, it is said, and the other cases go on
+        except (Exception, SystemExit) as error:  # any error is reported, and the other cases go on
             why = reason(error)
             fail(self.out, job, why)
             return Done(job, time.perf_counter() - began, why)
@@ -310,7 +310,7 @@ def _performed(
     worker = Worker(dataset, methods, out)
     os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start
     _one_thread()
-    # The generator is closed in any case, so that nobody goes on working after an error or an interrupt.
+    # Closing the generator stops the workers after an error or an interrupt.
     with closing(spread(worker, jobs, min(workers, len(jobs)), ahead=len(jobs))) as done:
         yield from done
 

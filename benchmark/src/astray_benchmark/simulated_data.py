@@ -1,8 +1,8 @@
-"""Trials on a simulated city: whose truth is known, fix by fix, and which anybody can make again from its seed.
+"""Trials on simulated cities: the truth of every fix is known, and a seed makes the same city again.
 
 Every seed is another city. Half of its people are tested; the other half are the population of the background and the
 strangers that a shared reward is learned from. Trips submitted as somebody else's are those of tested people, so
-nobody stands in both.
+no person is in both groups.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 TEST_SHARE = 0.25  # of a person's trips
 SUBSTITUTED = 1 / 3  # of the unseen trips, in P3, are the ones that something goes wrong in
 INTERVAL = 5.0  # seconds between fixes, typical for everybody: recorders that differ would tell whose a trip is
-INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short for so many
+INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Simulated:
 
 
 def _gone_wrong(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.random.Generator) -> Trajectories:
-    """Anomalies made of some of a person's trips: ``wanted`` of each kind, fewer where they do not fit.
+    """Makes anomalies of some of a person's trips: ``wanted`` of each kind, fewer where they do not fit.
 
     They are the injections of P3 into recorded trips and, with names that begin with "driven ", the simulator's own, in
     which somebody really drives the other way on its streets.
@@ -155,7 +155,7 @@ def _gone_wrong(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.
         try:
             driven = sim.inject(given, (kind,), rate=wanted / len(mine), seed=int(rng.integers(2**31)))
         except DataError:
-            continue  # nobody's trips can carry this kind
+            continue  # this kind fits none of the trips
         hit = np.flatnonzero((driven.agent_ids == person) & (driven.context["kind"] == kind))[:wanted]
         if len(hit):
             parts.append(_labelled(driven[hit], f"driven {kind}", driven[hit].columns["anomalous"]))

@@ -21,13 +21,13 @@ Array = NDArray[Any]
 class Training:
     """How an autoencoder is trained: Adam, until trips held out are reproduced no better.
 
-    The learning rate falls from its first value to nothing, along a half cosine, while ``budget`` rows are looked at:
+    The learning rate falls from its first value to nothing, along a half cosine, over ``budget`` rows:
     so training ends on a plateau after a time that does not grow with the training set.
     """
 
     batch: int = 512  # rows, or stretches of trips, in a gradient step; fewer if an epoch had less than 20 steps
     learning_rate: float = 3e-3  # the first
-    budget: int = 1_000_000  # rows that are looked at, counted again in every epoch
+    budget: int = 1_000_000  # rows seen in training, counted again in every epoch
     held_out: float = 0.15  # share of the trips that only say when to stop
     patience: int = 20  # epochs without a gain after which training stops, and the best epoch's network is taken
     least_gain: float = 1e-3  # the share by which the held-out error must fall to count as a gain

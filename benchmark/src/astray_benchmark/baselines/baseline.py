@@ -139,9 +139,9 @@ class StepDetector(ABC):
         return Rows(features, steps, path, self.featurizer_.projection)
 
     def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
-        """Returns the steps that are looked at, and the path of each: those about every interval.
+        """Returns the steps about every interval, and the path of each.
 
-        The first point of a path, where nothing has been done yet, is none.
+        The first point of a path is not a step.
         """
         paths = resample(featurizer.paths(fixes), featurizer.config.interval)
         steps = featurizer.steps(paths)

@@ -21,8 +21,8 @@ from astray_benchmark.baselines.networks import Network, Sequences
 Array = NDArray[Any]
 
 UNKNOWN = 0  # the number that all cells share which are not in the vocabulary
-FEW_CELLS = 1500  # so many are all looked at in training; of more, as many as are sampled
-SAMPLED = 512  # cells that each true one is told from in a step of training, where there are many
+FEW_CELLS = 1500  # with at most this many cells, training normalises over all of them; with more, over a sample
+SAMPLED = 512  # cells in that sample, for each true cell of a training step
 UNEVEN = 0.1  # the weight of components being used unevenly, theirs
 AT_ONCE = 4_000_000  # probabilities that are held in memory at once
 

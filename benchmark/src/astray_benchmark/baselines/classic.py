@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.errors import AstrayError
 from astray_benchmark.baselines.baseline import Rows, StepDetector
+from astray_benchmark.libraries import library
 
 Array = NDArray[Any]
 
@@ -57,7 +56,7 @@ class KNNLocation(StepDetector):
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         places = self._places(rows)
         count = min(self.neighbours, len(places))
-        self.index_ = scikit_learn("neighbors").NearestNeighbors(n_neighbors=count).fit(places)
+        self.index_ = library("sklearn.neighbors").NearestNeighbors(n_neighbors=count).fit(places)
 
     def _anomaly(self, rows: Rows) -> Array:
         distances, _ = self.index_.kneighbors(self._places(rows))
@@ -112,7 +111,7 @@ class LOF(_Estimator):
         return self._named("LOF")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return scikit_learn("neighbors").LocalOutlierFactor(novelty=True)
+        return library("sklearn.neighbors").LocalOutlierFactor(novelty=True)
 
 
 @dataclass(eq=False)
@@ -122,7 +121,7 @@ class OneClassSVM(_Estimator):
     Parameters
     ----------
     most_rows
-        Its training takes time quadratic in the rows, so at most so many of them, drawn at random, are used.
+        Its training takes time quadratic in the rows, so it uses at most this number of them, drawn at random.
     """
 
     most_rows: int = 10_000
@@ -133,7 +132,7 @@ class OneClassSVM(_Estimator):
         return self._named("One-class SVM")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return scikit_learn("svm").OneClassSVM()
+        return library("sklearn.svm").OneClassSVM()
 
     def _training_rows(self, features: Array, rng: np.random.Generator) -> Array:
         if len(features) <= self.most_rows:
@@ -151,14 +150,4 @@ class IsolationForest(_Estimator):
         return self._named("Isolation Forest")
 
     def _new(self, rng: np.random.Generator) -> Any:
-        return scikit_learn("ensemble").IsolationForest(random_state=int(rng.integers(2**31)))
-
-
-def scikit_learn(module: str) -> Any:
-    """Returns a module of scikit-learn, or how to install it."""
-    try:
-        return import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as missing:
-        raise AstrayError(
-            "this baseline needs scikit-learn", remedy="install it with: pip install astray-benchmark"
-        ) from missing
+        return library("sklearn.ensemble").IsolationForest(random_state=int(rng.integers(2**31)))

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """Other people's trips, looked at once for everybody who is compared with them.
+    """Other people's trips, featurised once for all persons who are compared with them.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """A logistic regression on what is known of whole trips: how familiar they are to the person, how popular with others.
 
-It is told apart what is a person's own and what is somebody else's on many people, each with its own memory, as the
+It learns to tell a person's own trips from somebody else's on many people, each with its own memory, as the
 shared reward of astray is; and on the person in question.
 """
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from astray_benchmark.baselines.baseline import Rows, Scaling
 from astray_benchmark.baselines.cells import Counts, Keys, cell_keys, joined
-from astray_benchmark.baselines.classic import scikit_learn
 from astray_benchmark.baselines.comparisons import Comparison, Crowd
+from astray_benchmark.libraries import library
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -284,7 +284,7 @@ class FamiliarityRegression(Comparison):
         )
         taught = Taught.together([*known.taught, own])
         scaling = Scaling.of(taught.features)
-        model = scikit_learn("linear_model").LogisticRegression(max_iter=1000)
+        model = library("sklearn.linear_model").LogisticRegression(max_iter=1000)
         model.fit(scaling.standardise(taught.features), taught.foreign, taught.weight / taught.weight.mean())
         self.past_, self.scaling_of_, self.model_ = past, scaling, model
 

@@ -18,8 +18,8 @@ from astray.core.trajectories import Trajectories
 from astray_benchmark.baselines.autoencoders import Training, stretches
 from astray_benchmark.baselines.baseline import Rows
 from astray_benchmark.baselines.cells import Keys, joined
-from astray_benchmark.baselines.classic import scikit_learn
 from astray_benchmark.baselines.comparisons import Comparison, Crowd
+from astray_benchmark.libraries import library
 
 if TYPE_CHECKING:
     from astray_benchmark.baselines.cell_networks import CellNetwork, MixtureAutoencoder, Transformer
@@ -163,7 +163,7 @@ class CellGenerator(Comparison):
         held_out = _some_trips(trip[mine.offsets[:-1]], self.tuning.held_out, rng)
         shown = mine
         if known and self.among_others:
-            # As many of the others', so that the agents stay told apart and the town is not forgotten.
+            # As many of the others', so that the network keeps telling agents apart and keeps the town.
             some = rng.permutation(len(known.sequences))[: len(mine)]
             rest = [known.sequences.features[slice(*known.sequences.offsets[i : i + 2])] for i in some.tolist()]
             offsets = np.cumsum([mine.offsets[-1], *(len(part) for part in rest)])
@@ -286,7 +286,7 @@ class MixtureSequenceAutoencoder(CellGenerator):
         history = train_to_plateau(network, sequences, held_out, how, rng)
         codes = network.codes(sequences)
         count = min(self.components, len(np.unique(codes, axis=0)))
-        groups = scikit_learn("cluster").KMeans(count, n_init=4, random_state=int(rng.integers(2**31))).fit(codes)
+        groups = library("sklearn.cluster").KMeans(count, n_init=4, random_state=int(rng.integers(2**31))).fit(codes)
         network.place(groups.cluster_centers_)
         return history + train_to_plateau(network, sequences, held_out, self.mixing, rng)
 

@@ -7,16 +7,15 @@ to the person and how popular with others (:data:`~astray_benchmark.baselines.fa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.errors import AstrayError
 from astray.features.steps import Steps
 from astray_benchmark.baselines.baseline import Rows, Scaling, StepDetector
 from astray_benchmark.baselines.familiarity import DAY, FamiliarityRegression, Known, Past, Seen, statistics
+from astray_benchmark.libraries import library
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -25,7 +24,7 @@ FEATURES = (
     *("start east", "start north", "end east", "end north", "middle east", "middle north"),
     *("length", "duration", "speed", "furthest from the start", "straightness", "hour, sine", "hour, cosine"),
 )
-"""What is said of a trip alone; metres and seconds, and their logarithms where they count a trip's size."""
+"""Features of a trip alone: metres and seconds, and the logarithms of those that measure its size."""
 
 
 def trip_features(steps: Steps, n_trips: int) -> Floats:
@@ -57,15 +56,8 @@ def trip_features(steps: Steps, n_trips: int) -> Floats:
 
 
 def outlier_detector(kind: str) -> Any:
-    """PyOD's detector of a kind, ecod or knn, not fitted yet; or how to install it."""
-    try:
-        if kind == "ecod":
-            return import_module("pyod.models.ecod").ECOD()
-        return import_module("pyod.models.knn").KNN()
-    except ModuleNotFoundError as missing:
-        raise AstrayError(
-            "this baseline needs PyOD", remedy="install it with: pip install 'astray-benchmark[baselines]'"
-        ) from missing
+    """Makes PyOD's detector of a kind, ecod or knn, not fitted yet."""
+    return library("pyod.models.ecod").ECOD() if kind == "ecod" else library("pyod.models.knn").KNN()
 
 
 @dataclass(eq=False)

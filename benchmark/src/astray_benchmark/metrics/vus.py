@@ -20,7 +20,7 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
 
     Two things differ from the authors' program. The area is summed by steps, as average precision is: if points were
     joined by straight lines, a constant score, which knows nothing, would get (1 + base rate) / 2. And every threshold
-    is looked at, not 250 of them. With one anomalous range and ``buffer = 0`` this is average precision.
+    counts, not 250 of them. With one anomalous range and ``buffer = 0`` this is average precision.
 
     Parameters
     ----------
