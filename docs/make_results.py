@@ -142,7 +142,7 @@ def main() -> int:
     stale = [page for page, text in old.items() if filled(text, shown) != text]
     if "--check" in sys.argv:
         for page in stale:
-            print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make docs", file=sys.stderr)
+            print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make pages", file=sys.stderr)
         return int(bool(stale))
     for page in stale:
         page.write_text(filled(old[page], shown), "utf-8")

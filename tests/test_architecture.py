@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import astray
+from conftest import MARKED
 
 ROOT = Path(astray.__file__).parent
 
@@ -92,3 +93,13 @@ def test_the_rules_of_the_house():
     assert not set(graph["readers"]) & reward, "readers know nothing of rewards"
     who = [package for package, uses in graph.items() if "cli" in uses]
     assert who == ["__main__"], "nobody needs the command line but who runs it"
+
+
+def test_every_test_that_the_fast_run_leaves_out_exists():
+    folder = Path(__file__).parent
+    for marker, beginnings in MARKED.items():
+        for beginning in beginnings:
+            file, _, name = beginning.partition("::")
+            files = [path for path in folder.rglob("*.py") if path.relative_to(folder).as_posix().startswith(file)]
+            assert files, f"{marker}: no file of tests begins with {file}"
+            assert not name or f"def {name}" in files[0].read_text("utf-8"), f"{marker}: {beginning}"
