@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from astray.model.fleet import FleetDetector
 
 
-@o.with_settings(*o.PANELS)
+@o.with_settings(*o.FITTING)
 def command(
     settings: Settings,
     file: o.Trips,
