@@ -1,4 +1,4 @@
-"""Fill the tables of results in the README and on the page of results from the tables that the benchmark wrote.
+"""Fills the tables of results in the README and on the page of results from the tables that the benchmark wrote.
 
     python docs/make_results.py [--check]
 
@@ -40,17 +40,17 @@ Row = dict[str, Any]
 
 
 def filled(text: str, shown: dict[str, Any], results: Path = RESULTS) -> str:
-    """A page with every table made anew, each after what is said under its name."""
+    """Returns a page with every table made anew, each by the recipe of its name."""
     return BLOCK.sub(lambda block: f"{block[1]}{table(shown[block[2]], results)}{block[4]}", text)
 
 
 def recipes() -> dict[str, Any]:
-    """What is shown under each name."""
+    """Returns the recipe of each name."""
     return tomllib.loads(SHOWN.read_text("utf-8"))
 
 
 def table(recipe: dict[str, Any], results: Path) -> str:
-    """A table in Markdown, or that there is none yet."""
+    """Returns a table in Markdown, or a remark that there is none yet."""
     heads: dict[str, str] = recipe["columns"]
     first = recipe.get("first", "method")
     given = recipe.get("rows")
@@ -85,12 +85,12 @@ def table(recipe: dict[str, Any], results: Path) -> str:
 
 
 def said_alike(value: float, other: float | None) -> bool:
-    """Whether two figures look the same on a page."""
+    """Returns True if two figures look the same on a page."""
     return other is not None and number(value) == number(other)
 
 
 def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[str, float | None]:
-    """What a cell says, and the figure that it says."""
+    """Returns the text of a cell, and its figure."""
     elsewhere, _, column = row.get(head, recipe["columns"][head]).rpartition(": ")
     found = row_of(row | {"table": elsewhere} if elsewhere else row, recipe, results)
     if found is None or column not in found:
@@ -104,7 +104,7 @@ def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[st
 
 
 def number(value: float) -> str:
-    """A figure as the pages write it.
+    """Returns a figure as the pages write it.
 
     >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(62.836), number(float("inf"))
     ('.984', '12', '-.050', '1.000', '62.8', '∞')
@@ -117,7 +117,7 @@ def number(value: float) -> str:
 
 
 def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
-    """The row of a method in the table that it is to be taken from; None if it is not there."""
+    """Returns the row of a method in its table; None if the table has no such row."""
     if "method" not in row:
         return None
     wanted = {recipe.get("key", "method"): row["method"], **recipe.get("where", {}), **row.get("where", {})}
@@ -126,7 +126,7 @@ def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
 
 
 def read(results: Path, name: str) -> list[Row]:
-    """The rows of a table of some results; none if it was never made."""
+    """Returns the rows of a table of results; no rows if the table was never made."""
     folder, _, file = name.partition("/")
     path = results / folder / "tables" / f"{file}.csv"
     if not path.exists():
@@ -136,7 +136,7 @@ def read(results: Path, name: str) -> list[Row]:
 
 
 def main() -> int:
-    """Write the pages, or say which are not up to date."""
+    """Writes the pages, or names those that are not up to date."""
     shown = recipes()
     old = {page: page.read_text("utf-8") for page in PAGES}
     stale = [page for page, text in old.items() if filled(text, shown) != text]

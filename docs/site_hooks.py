@@ -84,5 +84,5 @@ def _default(found: re.Match[str]) -> str:
 def _help(text: str) -> str:
     """Returns help as Markdown: examples as a block, bold as bold."""
     text = text.replace("[b]Examples[/b]\n\n", "").replace("[b]Example[/b]\n\n", "")
-    text = re.sub(r"\[/?dim\]", "", text).replace("[b]", "**").replace("[/b]", "**")
+    text = re.sub(r"\[/?dim\]", "", text).replace("[b]", "**").replace("[/b]", "**").replace("\\[", "[")
     return "\n\n".join(f"```sh\n{inspect.cleandoc(p)}\n```" if p.startswith("  ") else p for p in text.split("\n\n"))
