@@ -23,7 +23,8 @@ MARKED: dict[str, tuple[str, ...]] = {
     "docs": ("test_docs.py::test_every_example_of_a_page_prints_what_the_page_says", "test_examples.py"),
     "slow": (
         "cli/test_cli.py",
-        "core/test_arrays.py::test_memory_does_not_grow",
+        "core/test_arrays.py",
+        "core/test_text.py::test_a_legend_shows_any_name",
         "core/test_threads.py::test_models_scores_and_words",
         "features/test_prepared.py",
         "irl/test_learn.py",
@@ -32,6 +33,7 @@ MARKED: dict[str, tuple[str, ...]] = {
         "model/",
         "readers/test_readers_table.py::test_a_table_that_is_read_whole_takes_little_more_memory",
         "readers/test_readers_table.py::test_memory_does_not_grow",
+        "runtime/test_live.py::test_normal_trips_rarely_alert",
         "scoring/test_own_scale.py::test_simulated_people_are_flagged",
         "scoring/test_own_scale.py::test_unseen_normal_trips_are_flagged",
         "service/test_serve_",
