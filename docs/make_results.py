@@ -41,17 +41,17 @@ Row = dict[str, Any]
 
 
 def filled(text: str, shown: dict[str, Any], results: Path = RESULTS) -> str:
-    """Returns a page with every table made anew by the recipe of its name."""
+    """Returns a page with every table made anew, each by the recipe of its name."""
     return BLOCK.sub(lambda block: f"{block[1]}{table(shown[block[2]], results)}{block[4]}", text)
 
 
 def recipes() -> dict[str, Any]:
-    """Reads the recipes, by name."""
+    """Returns the recipe of each name."""
     return tomllib.loads(SHOWN.read_text("utf-8"))
 
 
 def table(recipe: dict[str, Any], results: Path) -> str:
-    """Makes a table in Markdown, or the words that there is none yet."""
+    """Returns a table in Markdown, or a remark that there is none yet."""
     heads: dict[str, str] = recipe["columns"]
     first = recipe.get("first", "method")
     given = recipe.get("rows")
@@ -91,7 +91,7 @@ def said_alike(value: float, other: float | None) -> bool:
 
 
 def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[str, float | None]:
-    """Returns the words of a cell, and its figure."""
+    """Returns the text of a cell, and its figure."""
     elsewhere, _, column = row.get(head, recipe["columns"][head]).rpartition(": ")
     found = row_of(row | {"table": elsewhere} if elsewhere else row, recipe, results)
     if found is None or column not in found:
@@ -105,7 +105,7 @@ def cell(head: str, row: Row, recipe: dict[str, Any], results: Path) -> tuple[st
 
 
 def number(value: float) -> str:
-    """Formats a figure as the pages write it.
+    """Returns a figure as the pages write it.
 
     >>> number(0.98392), number(12.0), number(-0.05), number(0.99996), number(62.836), number(float("inf"))
     ('.984', '12', '-.050', '1.000', '62.8', '∞')
@@ -118,7 +118,7 @@ def number(value: float) -> str:
 
 
 def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
-    """Finds the row of a method in the table that its recipe names; None if it is not there."""
+    """Returns the row of a method in its table; None if the table has no such row."""
     if "method" not in row:
         return None
     wanted = {recipe.get("key", "method"): row["method"], **recipe.get("where", {}), **row.get("where", {})}
@@ -127,7 +127,7 @@ def row_of(row: Row, recipe: dict[str, Any], results: Path) -> Row | None:
 
 
 def read(results: Path, name: str) -> list[Row]:
-    """Reads the rows of a table; none if it was never made."""
+    """Returns the rows of a table of results; no rows if the table was never made."""
     folder, _, file = name.partition("/")
     path = results / folder / "tables" / f"{file}.csv"
     if not path.exists():
@@ -137,13 +137,13 @@ def read(results: Path, name: str) -> list[Row]:
 
 
 def main() -> int:
-    """Writes the pages, or says which are not up to date."""
+    """Writes the pages, or names those that are not up to date."""
     shown = recipes()
     old = {page: page.read_text("utf-8") for page in PAGES}
     stale = [page for page, text in old.items() if filled(text, shown) != text]
     if "--check" in sys.argv:
         for page in stale:
-            print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make docs", file=sys.stderr)
+            print(f"{page.relative_to(ROOT)} does not show what docs/results holds; run make pages", file=sys.stderr)
         return int(bool(stale))
     for page in stale:
         page.write_text(filled(old[page], shown), "utf-8")

@@ -1,9 +1,9 @@
-"""Run the examples of the README and of these pages; with --write, put into the pages what they print and draw.
+"""Runs the examples of the README and of these pages; with --write, writes into the pages what they print and draw.
 
 An example is a ``python`` block, or an ``sh`` block that starts with ``astray``. The examples of a page run in order,
-in one folder and one Python session. Those in an HTML comment run too: they make the files that a reader has already.
-A ``text`` block after an example is what it prints; a last line ``...`` there stands for more of the same. A
-``python`` block that begins with the comment ``# NAME.py`` is also written to that file.
+in one folder and one Python session. Examples in HTML comments run too: they make the files that a reader has.
+A ``text`` block after an example shows what it prints; a last line ``...`` there stands for more lines. A ``python``
+block that begins with the comment ``# NAME.py`` is also written to that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROGRESS = re.compile(r"^.*: \d+%, about .* left\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Example:
-    """One block of a page, and what the page says that it prints."""
+    """One block of a page, and the output that the page shows for it."""
 
     place: str
     kind: str
@@ -45,7 +45,7 @@ class Example:
 
 
 class _Screen(io.TextIOWrapper):
-    """What a person would see; commands draw tables on a terminal, where they would write data to a pipe."""
+    """Collects what a person would see: on a terminal commands draw tables, to a pipe they write data."""
 
     def __init__(self, seen: io.BytesIO, *, is_terminal: bool) -> None:
         super().__init__(seen, "utf-8", write_through=True)
@@ -56,7 +56,7 @@ class _Screen(io.TextIOWrapper):
 
 
 def examples(page: Path) -> list[Example]:
-    """The examples of a page, in order."""
+    """Returns the examples of a page, in order."""
     text = page.read_text("utf-8")
     found = []
     for match in BLOCK.finditer(text):
@@ -67,7 +67,7 @@ def examples(page: Path) -> list[Example]:
 
 
 def run(page: Path) -> list[tuple[Example, str]]:
-    """Run the examples of a page in the present folder; each with what it printed."""
+    """Runs the examples of a page in the present folder, and returns each with what it printed."""
     session: dict[str, Any] = {"__name__": "__main__"}
     return [(example, _printed(example, session)) for example in examples(page)]
 
@@ -90,7 +90,7 @@ def _printed(example: Example, session: dict[str, Any]) -> str:
 
 
 def _exit_code(command: str, seen: io.BytesIO) -> int:
-    """Run one command: here if it is astray's alone, which saves its start; else by a shell."""
+    """Runs one command, in this process if it is astray alone, else in a shell, and returns its exit code."""
     words = shlex.split(command, comments=True)
     if not words:
         return 0
@@ -109,7 +109,7 @@ def _path() -> str:
 
 
 def rewritten(page: Path, ran: list[tuple[Example, str]]) -> str:
-    """The page with what its examples really print."""
+    """Returns the page with what its examples really print."""
     text = page.read_text("utf-8")
     for example, printed in reversed(ran):
         if example.printed is not None:
@@ -118,13 +118,13 @@ def rewritten(page: Path, ran: list[tuple[Example, str]]) -> str:
 
 
 def shown(before: str, printed: str) -> str:
-    """As much of what was printed as the page shows: all, or as many lines as stood there before a last ``...``."""
+    """Returns as much of the output as the page shows: all, or the lines before a last ``...``."""
     lines, old = printed.splitlines(keepends=True), before.splitlines()
     return "".join([*lines[: len(old) - 1], "...\n"] if old and old[-1] == "..." else lines)
 
 
 def main() -> None:
-    """Run the pages that are named, or all of them, each in a folder of its own."""
+    """Runs the examples of the named pages, or of all pages, each in its own temporary folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
     parser.add_argument("--write", action="store_true", help="only pages that show output; and write it into them")

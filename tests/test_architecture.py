@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import astray
+from conftest import MARKED
 
 ROOT = Path(astray.__file__).parent
 
@@ -103,3 +104,13 @@ def test_astray_does_not_import_the_benchmark_which_depends_on_it():
         if isinstance(node, (ast.Import, ast.ImportFrom)) and "astray_benchmark" in ast.unparse(node)
     }
     assert who == set()
+
+
+def test_every_test_that_the_fast_run_leaves_out_exists():
+    folder = Path(__file__).parent
+    for marker, beginnings in MARKED.items():
+        for beginning in beginnings:
+            file, _, name = beginning.partition("::")
+            files = [path for path in folder.rglob("*.py") if path.relative_to(folder).as_posix().startswith(file)]
+            assert files, f"{marker}: no file of tests begins with {file}"
+            assert not name or f"def {name}" in files[0].read_text("utf-8"), f"{marker}: {beginning}"

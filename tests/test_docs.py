@@ -1,9 +1,11 @@
-"""The documentation keeps its word: every example runs, and says what the page says; the reference is the code's."""
+"""The documentation is true: every example prints what its page shows, and the site is built from the code."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,6 +13,9 @@ from types import ModuleType
 
 import pytest
 import torch
+
+from astray.cli import COMMANDS
+from astray.core.settings import NAMES
 
 torch.set_num_threads(1)
 
@@ -27,8 +32,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-run_examples, make_reference = script("run_examples"), script("make_reference")
-make_results = script("make_results")
+run_examples, make_results = script("run_examples"), script("make_results")
 PAGES = {page.relative_to(ROOT).as_posix(): page for page in run_examples.PAGES}
 WITH_EXAMPLES = [name for name, page in PAGES.items() if run_examples.examples(page)]
 
@@ -92,7 +96,7 @@ def test_every_example_of_a_page_prints_what_the_page_says(name: str, tmp_path: 
     for example, printed in run_examples.run(PAGES[name]):
         if example.printed is not None:
             now = run_examples.shown(example.printed, printed)
-            assert not differences(now, example.printed), f"{example.place}: make docs writes it anew"
+            assert not differences(now, example.printed), f"{example.place}: make pages writes it anew"
 
 
 OF_A_RUNNING_SERVICE = {"api.md", "feeds.md", "review.md", "serve.md"}
@@ -105,19 +109,52 @@ def test_the_pages_that_must_have_examples_have_some():
     assert {Path(name).name for name in WITH_EXAMPLES if "how-to" in name} >= pages
 
 
-def test_the_reference_is_up_to_date():
-    made = make_reference.pages()
-    assert {path.name for path in make_reference.FOLDER.glob("*.md")} == set(made)
-    stale = [name for name, text in made.items() if (make_reference.FOLDER / name).read_text("utf-8") != text]
-    assert not stale, "run make docs"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of the site, built so that a warning is an error."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
-def test_everything_public_has_a_place_in_the_reference():
+@pytest.mark.slow
+def test_the_site_has_every_page_of_its_navigation_and_every_public_name(site: Path):
     import astray
 
-    reference = "\n".join(make_reference.pages().values())
+    text = "\n".join(page.read_text("utf-8") for page in (site / "reference").glob("*.html"))
     for name in set(astray.__all__) - {"__version__", "simulate"}:
-        assert re.search(rf"^## `astray\.(\w+\.)*{name}`$", reference, re.MULTILINE), name
+        assert re.search(rf'id="astray\.([\w.]+\.)?{name}"', text), name
+    for page in ("index", "tutorial", "how-to/fleet", "algorithm", "results/index", "scale", "threat-model"):
+        assert (site / f"{page}.html").is_file(), page
+
+
+@pytest.mark.slow
+def test_the_site_shows_the_commands_and_settings_of_the_code(site: Path):
+    commands = (site / "reference" / "command-line.html").read_text("utf-8")
+    for name in (*COMMANDS, "serve token add"):
+        assert f'id="astray-{name.replace(" ", "-")}"' in commands, name
+    assert "--false-alarm-rate SHARE" in commands
+    shown = (site / "reference" / "settings.html").read_text("utf-8")
+    assert not [name for name in NAMES if f"<code>{name}</code>" not in shown]
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_other_hosts(site: Path):
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)[^>]*\ssrc=[\"']?(?:https?:)?//|<link[^>]*href=[\"']?(?:https?:)?//"
+    )
+    for page in site.rglob("*.html"):
+        found = [tag[0] for tag in loaded.finditer(page.read_text("utf-8")) if 'rel="canonical"' not in tag[0]]
+        assert not found, (page.name, found)
+    assert "var __index" in (site / "search" / "search_index.js").read_text("utf-8")[:20], (
+        "search works without a server"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,14 +167,13 @@ def test_links_to_files_lead_somewhere(page: Path):
             assert (page.parent / target).exists(), target
 
 
-def test_the_map_of_the_house_names_what_is_there():
+def test_contributing_names_only_files_and_folders_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    roots = ("src", "tests", "benchmark/src", "benchmark/tests")
-    files = (path for folder in roots for path in (ROOT / folder).rglob("*.*"))
+    files = (path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*"))
     there = [path.relative_to(ROOT).as_posix() for path in files]
-    folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "benchmark/", "docs/results/"}
+    folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "site/"}
     for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):
-        assert any(path.endswith(f"/{named}") or path == named for path in (*there, *folders)), named
+        assert any(f"/{path}".endswith(f"/{named}") for path in (*there, *folders)), named
 
 
 # -------------------------------------------------------------------- results
@@ -146,7 +182,7 @@ def test_the_map_of_the_house_names_what_is_there():
 @pytest.mark.parametrize("page", make_results.PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_shows_the_results_that_are_kept(page: Path):
     text = page.read_text("utf-8")
-    assert make_results.filled(text, make_results.recipes()) == text, "run make docs"
+    assert make_results.filled(text, make_results.recipes()) == text, "run make pages"
 
 
 def test_the_readme_has_a_table_of_results():

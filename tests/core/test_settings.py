@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 import astray
-from astray import Detector
+from astray import Detector, explain, readers
+from astray.cli import main
 from astray.cli.options import PANELS, with_settings
 from astray.cli.running import run
 from astray.core.errors import DataError
 from astray.core.settings import (
     ASPECTS,
+    FORMATS,
     NAMES,
     PAIRS,
     TEXT,
@@ -145,6 +147,18 @@ def test_every_setting_is_documented_and_no_flag_is_unknown():
     assert all(len(says) > 10 for _, _, says in rows)
     with pytest.raises(SettingsError, match="--speed: there is no such setting"):
         Settings.gather(flags={"speed": 1})
+
+
+def test_the_help_of_fit_lists_no_setting_of_the_service(capsys: pytest.CaptureFixture[str]):
+    assert main(["fit", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert flag_of("false_alarm_rate") in shown
+    assert not [f.name for f in fields(Serving) if f"{flag_of(f.name)} " in shown]
+
+
+def test_the_names_of_formats_and_aspects_are_those_that_are_registered():
+    assert set(FORMATS) == set(readers.FORMATS)
+    assert set(ASPECTS) == set(pretrained().aspects) == set(explain.ASPECTS)
 
 
 # -------------------------------------------------------------------- declared once

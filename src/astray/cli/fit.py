@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from astray.detector import Detector
 
 
-@o.with_settings(*o.PANELS)
+@o.with_settings(*o.FITTING)
 def command(
     settings: Settings,
     file: o.Trips,
@@ -56,9 +56,10 @@ def command(
     they were one: is this normal for anybody here? That is the question for taxis and other vehicles that go where
     they are sent.
 
-    The reward that judges trips ships with astray, so one agent alone takes a second: its trips are counted. Where
-    there are a dozen others with ten trips each, the reward goes on learning from them for some tens of seconds; that
-    of a pool goes on learning from the pool's own trips (--preset shared leaves it as it is).
+    The reward that judges trips ships with astray, so fitting one agent means counting its trips and takes a second. If
+    a dozen others have ten trips each, the reward continues learning from them for some tens of seconds; for a pool it
+    continues learning from the pool's own trips (--preset shared leaves it as it is). Learning needs torch (pip install
+    'astray\\[learn]'); with --iterations 0 the reward stays as it ships.
 
     Of a fleet with more trips than memory holds, files are streamed: the reward goes on learning from a sample of the
     agents, and then everybody is enrolled. With [b]--part[/b] only the agents of that part are, and the reward is the

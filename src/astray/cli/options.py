@@ -1,4 +1,9 @@
-"""The arguments that several commands share, and flags from the declarations in :mod:`astray.core.settings`."""
+"""Defines the arguments that several commands share, and makes flags from :mod:`astray.core.settings`.
+
+Typer makes a flag from a parameter of a function. :func:`with_settings` gives a command one such parameter for each
+setting that it takes, which typer has no means for: its groups of parameters would have to be written out in every
+command.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +35,13 @@ PANELS = {
     **dict.fromkeys((s.Reading, s.LocalTime), "Reading"),
     **dict.fromkeys((s.Streaming, s.Chance, s.Remarks), RUNNING),
 }
-"""Under which heading the flags of a group of settings stand; in this order."""
+"""Group of settings to the heading of its flags in the help, in this order."""
+
+FITTING = tuple(group for group in PANELS if group is not s.Serving)
+"""The groups of settings that ``astray fit`` takes."""
 
 OTHER_NAMES = {"quiet": ("-q",), "verbose": ("-v",), "workers": ("-w",), "time_zone": ("--timezone",)}
-"""What else a flag may be called."""
+"""Further names of some flags."""
 
 _READ = (
     "a table (CSV, Parquet, Feather), GPX, KML, TCX, FIT, NMEA, GeoJSON, JSON lines, Google's location history, "
@@ -48,17 +56,17 @@ Model = Annotated[Path, Argument(metavar="MODEL", help="A model that astray fit 
 
 
 def _table(path: Path | None) -> Path | None:
-    """Where a table goes, if that can be; None for standard output."""
+    """Returns where to write a table, after checking that it can be written; None for standard output."""
     if path is None or str(path) == "-":
         return None
-    from astray.core.writers import check_target  # only who names a file waits for it
+    from astray.core.writers import check_target  # imported only when a file is named
 
     check_target(path)
     return path
 
 
 def output(metavar: str, help: str, **more: Any) -> Any:
-    """The flag that says where a command writes."""
+    """Returns the flag ``--output`` of a command."""
     return Option("--output", "-o", metavar=metavar, help=help, show_default=False, **more)
 
 
@@ -66,23 +74,21 @@ Output = Annotated[
     Path | None,
     output(
         "FILE",
-        "Where the table goes: .parquet, .csv, .jsonl or .geojson. Whole or not at all: until it is finished an older "
-        "file of that name stays as it is. Without it, or with -, the table goes to standard output.",
+        "Write the table to this file: .parquet, .csv, .jsonl or .geojson. An older file of that name stays as it is "
+        "until the new one is complete. Without it, or with -, the table goes to standard output.",
         callback=_table,
     ),
 ]
 NewModel = Annotated[
     Path | None,
-    output(
-        "MODEL", "Write the changed model here and leave the old one alone. By default it takes the old one's place."
-    ),
+    output("MODEL", "Write the changed model here and keep the old one. By default the changed model replaces it."),
 ]
 OnlyAgent = Annotated[
     str | None,
     Option(
         "--agent",
         metavar="NAME",
-        help="Only the trips of this agent. Trips of which nothing says whose they are count as its own.",
+        help="Use only the trips of this agent. If the file names no agents at all, all trips count as this agent's.",
         show_default=False,
     ),
 ]
@@ -91,8 +97,8 @@ Part = Annotated[
     Option(
         "--part",
         metavar="I/N",
-        help="Only the agents of this part, such as 3/16: N jobs, one a part, do everybody. Who belongs to which part "
-        "is told by the names alone. Of a fleet.",
+        help="For a fleet: use only the agents of this part, such as 3/16. N jobs, one for each part, cover all "
+        "agents; an agent's name alone decides its part.",
         show_default=False,
     ),
 ]
@@ -103,8 +109,8 @@ Config = Annotated[
     Option(
         "--config",
         metavar="FILE.toml",
-        help="Settings: the flags' names without dashes, as in eps = -2.5. The environment (ASTRAY_EPS) overrides the "
-        "file, and flags override both.",
+        help="Read settings from this file, by the flags' names without dashes: eps = -2.5. The environment "
+        "(ASTRAY_EPS) overrides the file, and flags override both.",
         rich_help_panel=RUNNING,
         show_default=False,
     ),
@@ -112,9 +118,10 @@ Config = Annotated[
 
 
 def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags of some settings (groups or names), and call it with what was given as ``settings``.
+    """Gives a command the flags of some settings (groups or names), and passes it their values as ``settings``.
 
-    Every command has ``--quiet`` and ``--config``; what other flags would set, the file and the environment still can.
+    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, with or without
+    a flag.
     """
     asked = {name for w in wanted for name in ([w] if isinstance(w, str) else [f.name for f in fields(w)])} | {"quiet"}
     flags = {f.name: _flag(f.name, panel) for group, panel in PANELS.items() for f in fields(group) if f.name in asked}
@@ -142,10 +149,9 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that reads its ``model``, changes it and writes it again: no other one may do so meanwhile.
+    """Locks the ``model`` of a command that reads, changes and writes it, so that no other command does so meanwhile.
 
-    But jobs of several parts work side by side: they change other agents, each in one go at its end, and the file of a
-    fleet lets one at a time write.
+    Jobs of several parts run side by side without the lock: each changes other agents, in one transaction at its end.
     """
 
     @functools.wraps(command)
@@ -157,7 +163,7 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def save(detector: Detector, model: Path, output: Path | None) -> None:
-    """Write a model that was changed in its old place, or in a new one, when nobody else is changing what is there."""
+    """Writes a changed model in its old place, or to ``output`` once no other process is changing that file."""
     if output is None or (output.exists() and output.samefile(model)):
         detector.save(model)
         return
@@ -166,7 +172,7 @@ def save(detector: Detector, model: Path, output: Path | None) -> None:
 
 
 def _flag(name: str, panel: str) -> Any:
-    """The flag of a setting, as typer wants it."""
+    """Returns the flag of a setting, as an annotation for typer."""
     setting = declared(name)
     usual = "" if setting.default is None or setting.default is False else f" Default: {setting.default}."
     if panel == PANELS[s.Deciding]:

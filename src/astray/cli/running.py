@@ -17,11 +17,7 @@ ALONE = ("demo", "serve demo")
 
 def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequence[str]) -> int:
     """Run one command, or one of a group of commands, with its arguments; gives the exit code."""
-    if isinstance(command, typer.Typer):
-        app = command
-    else:
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-        app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name not in ALONE)(command)
+    app = app_of(name, command)
     try:
         app(args=list(arguments), prog_name=f"astray {name}")
     except SettingsError as error:
@@ -40,6 +36,15 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
             raise KeyboardInterrupt from None
         return code
     return 0
+
+
+def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer:
+    """Returns a command as an application of typer's: the one that it is, or one of the single function."""
+    if isinstance(command, typer.Typer):
+        return command
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name not in ALONE)(command)
+    return app
 
 
 def unwrapped(text: str) -> str:

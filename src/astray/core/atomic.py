@@ -1,4 +1,10 @@
-"""Files that are whole or not there, and that one process at a time changes."""
+"""Writes files whole or not at all, and lets one process at a time change a file.
+
+:func:`alone` is a lock of the filelock library. The rest has no equivalent there: :func:`replacing` writes atomically,
+which filelock does not, and removes what killed writers left; :func:`changing` locks the data file itself, so that no
+second file lies beside a model, and follows it when another process replaces it. filelock wants a lock file of its own,
+and its releases before 4 empty the file that they lock.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +25,15 @@ from astray.core.errors import DataError, InUseError
 
 try:
     import fcntl
-except ImportError:  # Windows: there files are not locked
+except ImportError:  # Windows, where changing() does not lock
     fcntl = None  # type: ignore[assignment]
 
-PATIENCE = 60.0  # seconds that one waits for another process to be done with a file
+PATIENCE = 60.0  # seconds to wait until another process has changed a file
 ASK_AGAIN = 0.05  # seconds between two tries
 
 
 def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
-    """Refuse a file that could not be written, before the work is done; its name must end in one of ``suffixes``."""
+    """Refuses a file that cannot be written, before the work is done; its name must end in one of ``suffixes``."""
     _resolved(path)
     if suffixes and path.suffix.lower() not in suffixes:
         raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
@@ -39,7 +45,7 @@ def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
 
 
 def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
-    """Refuse to write over one of the files that are read, by whatever name; the ``reason`` says what it holds."""
+    """Refuses to overwrite one of the input files, under any of its names; the ``reason`` says what the file holds."""
     if output is None:
         return
     target, there = _resolved(output), output.exists()
@@ -48,7 +54,7 @@ def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
 
 
 def _resolved(path: Path) -> Path:
-    """Where a path leads; one whose links lead in a circle is refused."""
+    """Returns the path with its links followed, and refuses links that lead in a circle."""
     try:
         return path.resolve()
     except (RuntimeError, OSError) as error:  # a RuntimeError before Python 3.13
@@ -57,10 +63,10 @@ def _resolved(path: Path) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of ``path`` when the block ends well, and vanishes when it does not.
+    """Opens a file that replaces ``path`` when the block ends, and that is removed when the block raises.
 
     Whatever happens in between (an exception, a full disk, a killed process), ``path`` is the old file or the new one.
-    A link stays a link: what it points to is replaced. A file that is replaced hands its mode on.
+    A link stays a link: the file it points to is replaced. The new file has the mode of the old one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +105,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """A new file beside ``path``, locked as long as it is open: what is not locked was left by a killed process."""
+    """Opens a new file beside ``path`` and locks it while it is open: a killed process leaves its file unlocked."""
     while True:
         temporary = path.with_name(f".{path.name}.{_host()}-{secrets.token_hex(6)}.tmp")
         file = open(temporary, "xb")  # noqa: SIM115  (the caller closes it)
@@ -112,9 +118,9 @@ def _temporary(path: Path) -> tuple[Path, BinaryIO]:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what processes of this machine that were killed while they wrote ``path`` have left behind.
+    """Removes the temporary files that killed processes of this machine left while they wrote ``path``.
 
-    Other machines may write to the same folder, and not every file system tells of their locks: theirs are left alone.
+    Leaves the files of other machines alone: not every shared file system shows their locks.
     """
     ours = re.compile(rf"\.{re.escape(path.name)}\.{_host()}-[0-9a-f]{{12}}\.tmp")
     with contextlib.suppress(OSError):  # a folder that cannot be listed, or a file that another one has just removed
@@ -128,12 +134,12 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _host() -> str:
-    """What tells this machine from others, as far as its name does."""
+    """Returns a hash of this machine's name."""
     return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
 def _locked(file: int) -> bool:
-    """Whether an open file could be locked at once, until it is closed; on Windows it counts as if it were."""
+    """Locks an open file until it is closed, and returns True if that worked at once; on Windows always True."""
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,18 +149,18 @@ def _locked(file: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether this open file is the one that has this name now."""
+    """Returns True if ``path`` still names this open file."""
     return path.exists() and os.path.samestat(os.fstat(file), path.stat())
 
 
 @contextlib.contextmanager
 def changing(path: Path, patience: float | None = None) -> Iterator[None]:
-    """Be the only process that changes a file: others that ask for it wait for so long, and are then refused.
+    """Makes this the only process that changes a file; others wait for ``patience`` seconds and are then refused.
 
     Raises
     ------
     InUseError
-        If another process does not let go of the file in time; nothing was changed.
+        If another process does not release the file in time; nothing was changed.
     """
     if fcntl is None or not path.is_file():
         yield
@@ -171,7 +177,7 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
                     raise InUseError("another process is changing it", place=path, remedy="try again when it is done")
                 time.sleep(ASK_AGAIN)
                 continue
-            if _is_at(file, path):  # who had it before may have put another file in its place
+            if _is_at(file, path):  # or else the last process that held it has replaced it
                 yield
                 return
         finally:
@@ -179,16 +185,16 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
 
 
 def lock_of(path: Path) -> Path:
-    """The file that says that a process works with another one."""
+    """Returns the path of the lock file that :func:`alone` holds for a file."""
     return path.with_name(f"{path.name}.lock")
 
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Be the only process that works with a file for a while, though the file itself may be replaced meanwhile.
+    """Makes this the only process that works with a file, even if the file is replaced meanwhile.
 
-    A second one is refused at once. While it lasts there is an empty file of the same name that ends in ``.lock``; a
-    file of that name which holds something is somebody's own, and is left alone.
+    A second process is refused at once. The lock is an empty file beside it whose name ends in ``.lock``; it is removed
+    at the end. A file of that name with something in it belongs to the user, and is refused and left alone.
     """
     check_target(path)
     lock = lock_of(path)
@@ -196,9 +202,16 @@ def alone(path: Path) -> Iterator[None]:
     if lock.exists() and lock.stat().st_size:
         reason = f"{lock.name} beside it would be its lock, but holds something"
         raise DataError(reason, place=path, remedy="name another file, or move that one")
-    lock.touch()
-    with changing(lock, patience=0.0):
-        try:
-            yield
-        finally:
+    from filelock import FileLock, Timeout  # which takes time to import, and few commands need
+
+    held = FileLock(lock, timeout=0)
+    try:
+        held.acquire()
+    except Timeout as error:
+        raise InUseError("another process is changing it", place=lock, remedy="try again when it is done") from error
+    try:
+        yield
+    finally:
+        if os.name != "nt":  # where an open file cannot be removed, and filelock removes it when it lets go
             lock.unlink(missing_ok=True)
+        held.release()

@@ -1,8 +1,19 @@
-"""Settings: each is declared once, as a field of a dataclass below, with its default, help and check.
+"""Declares each setting once, as a field of a dataclass below, with its default, help and check.
 
-From a declaration derive the flag (``--eps``), the name in a TOML file (``eps``), the one in the environment
-(``ASTRAY_EPS``), the parameter of the detectors that take it, and its line in the documentation. Flags override the
-environment, which overrides the file.
+A declaration gives the flag (``--eps``), the name in a TOML file (``eps``) and in the environment (``ASTRAY_EPS``), the
+parameter of the detectors that take it, and its line in the documentation. A flag overrides the environment, and the
+environment overrides the file.
+
+Why this is not a library. pydantic-settings reads files, environment and types, and would replace the sixty lines that
+parse values. But the same fields are the constructors of the detectors, which also take functions and objects; typer
+wants them as flags; an error names the place where the value was given and the setting that was probably meant; ``eps``
+and ``false_alarm_rate`` replace each other from layer to layer; and a command must know which settings were given, as
+opposed to left at their default. All of that would have to be built around pydantic's models, with its errors
+translated: that is longer, and adds six packages to those that astray needs. msgspec converts types, but knows no
+layers. typer reads the environment, but no file, and each flag by itself.
+
+The names of formats and aspects stand here as words of the help, which must answer without importing the readers or the
+reward; what they name is registered in ``readers/`` and in the reward. Tests hold the two equal.
 """
 
 from __future__ import annotations
@@ -28,23 +39,23 @@ PREFIX = "ASTRAY_"
 ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 DATA = ("geolife", "porto")
-"""Names in the environment (``ASTRAY_PORTO``) that say where data are; they are nobody's settings."""
+"""Names in the environment (``ASTRAY_PORTO``) that say where data are, and are not settings."""
 EXCLUSIVE = ("eps", "false_alarm_rate")
-"""Either decides by itself; what is given last counts."""
+"""Settings of which each decides alone; the one given last counts."""
 FORMATS = tuple(tomllib.loads((Path(__file__).parents[1] / "readers" / "formats.toml").read_text("utf-8")))
 TABLES = ("csv", "parquet")
-"""What else a table may be called."""
+"""Further names for the format ``table``."""
 
 
 class SettingsError(AstrayError, ValueError):
-    """A setting is unknown or has a value that it cannot have; the text says where it was given and what it takes."""
+    """Raised for an unknown setting or a value that it cannot have; says where it was given and what it takes."""
 
 
-# -------------------------------------------------------------------- what a declaration says
+# -------------------------------------------------------------------- how a setting is declared
 
 
 class Kind(NamedTuple):
-    """What a setting is written as."""
+    """How a setting is written, and read."""
 
     read: Callable[[Any], Any]  # from TOML or text; TypeError or ValueError if it cannot be
     flag: Any  # the type of its flag
@@ -78,7 +89,7 @@ def _truth(value: Any) -> bool:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """A list of texts, or one text with commas."""
+    """Reads a list of texts, or one text with commas."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise TypeError(f"{value!r} is not a list of texts")
@@ -86,7 +97,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _pairs(value: Any) -> dict[str, str]:
-    """A table, or texts of the form ``name=value``, with commas between them.
+    """Reads a table, or texts of the form ``name=value`` with commas between them.
 
     >>> _pairs("lat=Breite, lon=Laenge")
     {'lat': 'Breite', 'lon': 'Laenge'}
@@ -117,7 +128,7 @@ SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 
 
 
 def _is_zone(name: str) -> bool:
-    from astray.core.zones import is_known  # only who names a zone waits for it
+    from astray.core.zones import is_known  # imported only when a zone is named
 
     return is_known(name)
 
@@ -126,7 +137,7 @@ ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"
 
 
 def _one_of(*names: str, objects: bool = False) -> Check:
-    """One of some names or, in Python, an object that is no text."""
+    """Checks that a value is one of these names or, with ``objects``, anything that is not a text."""
     return (lambda value: value in names or (objects and not isinstance(value, str))), f"one of {', '.join(names)}"
 
 
@@ -137,7 +148,7 @@ def _some_of(*names: str) -> Check:
 def setting(
     kind: Kind, default: Any, help: str, check: Check | None = None, *, metavar: str | None = None, more: str = ""
 ) -> Any:
-    """Declare a setting as a field of a dataclass; ``more`` is only for the docstrings of the detectors."""
+    """Declares a setting as a field of a dataclass; ``more`` is only for the docstrings of the detectors."""
     told = {"kind": kind, "help": help, "check": check, "metavar": metavar, "more": more}
     return field(default=default, metadata=told)
 
@@ -152,14 +163,14 @@ class Reading:
     format: str | None = setting(
         TEXT,
         None,
-        f"The format, where it is not recognised: {', '.join((*FORMATS, *TABLES))}.",
+        f"The format, if astray does not recognise it: {', '.join((*FORMATS, *TABLES))}.",
         _one_of(*FORMATS, *TABLES),
     )
     columns: Mapping[str, str] | None = setting(
         PAIRS,
         None,
-        "Which column plays which part, where the usual names (lat, lng, user_id, timestamp, trip_id, ...) are not "
-        f"used. Roles: {', '.join(ROLES)}. Example: lat=Breite,lon=Laenge",
+        "Which column has which role, if they do not have the usual names (lat, lng, user_id, timestamp, trip_id, "
+        f"...). Roles: {', '.join(ROLES)}. Example: lat=Breite,lon=Laenge",
         ((lambda pairs: set(pairs) <= set(ROLES)), f"role=name pairs with the roles {', '.join(ROLES)}"),
         metavar="ROLE=NAME,...",
     )
@@ -180,62 +191,62 @@ class Reading:
     trips: str | None = setting(
         TEXT,
         None,
-        "Take trips as the file names them, or cut fixes into trips at gaps and stays, as watch does. By default only "
-        "fixes that name no trip are cut.",
+        "Keep the trips that the file names, or cut all fixes into trips at gaps and stays, as watch does. By default "
+        "only fixes without a trip are cut.",
         _one_of("as-given", "cut"),
         metavar="as-given|cut",
     )
     skip_bad: bool = setting(
-        TRUTH, False, "Leave out rows that cannot be used, and list them at the end, instead of refusing the file."
+        TRUTH, False, "Skip rows that cannot be used and list them at the end, instead of refusing the file."
     )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalTime:
-    """By which clocks the agents live."""
+    """The time zone in which the agents live."""
 
     time_zone: str | None = setting(
         TEXT,
         None,
-        "The agents' time zone, such as Europe/Lisbon. Times are said in it, and times in a file that name no zone are "
-        "read in it. By default times are said in the zone that the file names, or else that of the place.",
+        "The agents' time zone, such as Europe/Lisbon. astray prints times in it, and reads times without a zone in "
+        "it. By default it prints them in the zone that the file names, or else in the zone of the place.",
         ZONE,
         metavar="ZONE",
-        more="Hours of the day are counted by its standard time. Without it they are counted by the longitude.",
+        more="Hours of the day follow its standard time. Without it they follow the longitude.",
     )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Streaming:
-    """How a file that is too large to be loaded is read and scored."""
+    """How astray reads and scores a file that is too large to load."""
 
     whole: bool = setting(
-        TRUTH, False, "Load a large table instead of streaming it: for rows that are not grouped by trip."
+        TRUTH, False, "Load a large table instead of streaming it; needed if its rows are not grouped by trip."
     )
-    workers: int = setting(WHOLE, 0, "Processes to work with; 0 is one for each core.", NOT_NEGATIVE)
+    workers: int = setting(WHOLE, 0, "Number of worker processes; 0 means one for each core.", NOT_NEGATIVE)
     cluster: str | None = setting(
         TEXT,
         None,
-        "Let the workers of this Dask scheduler do the work instead: tls://HOST:8786, or tcp://127.0.0.1:8786.",
+        "Send the work to the workers of this Dask scheduler: tls://HOST:8786, or tcp://127.0.0.1:8786.",
         metavar="ADDRESS",
     )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Chance:
-    """Where randomness begins."""
+    """The seed of the random generator."""
 
     seed: int = setting(WHOLE, 0, "The same seed and data give the same result, bit for bit.", NOT_NEGATIVE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Remarks:
-    """What a command says on the way."""
+    """What a command prints while it works."""
 
     quiet: bool = setting(
-        TRUTH, False, "No progress and no remarks on standard error; errors and left-out rows are still said."
+        TRUTH, False, "Print no progress and no remarks on standard error; errors and skipped rows are still printed."
     )
-    verbose: bool = setting(TRUTH, False, "With the progress, say what each worker process has done.")
+    verbose: bool = setting(TRUTH, False, "Also print what each worker process has done.")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -245,22 +256,22 @@ class Learning:
     look_for: Sequence[str] | Mapping[str, float] | None = setting(
         TEXTS,
         None,
-        f"What to ask about a trip: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all: "
-        "of one agent place most, of a pool alike.",
+        f"Which aspects of a trip count: some of {', '.join(ASPECTS[:-1])} and {ASPECTS[-1]}. By default all do: place "
+        "most for one agent, all alike for a pool.",
         _some_of(*ASPECTS),
         metavar="A,B,...",
-        more="Or a mapping that says how much each of them counts.",
+        more="Or a mapping from aspect to weight.",
     )
     reward: str | None = setting(
         TEXT,
         None,
-        "Begin with the reward that astray pretrain wrote here, instead of the one that ships with astray.",
+        "Start from the reward that astray pretrain wrote to this file, instead of the shipped one.",
         metavar="FILE",
     )
     iterations: int | None = setting(
         WHOLE,
         None,
-        "Iterations of learning, where there are others to learn from; 0 leaves the reward that ships as it is.",
+        "Iterations of learning, if there are others to learn from; 0 leaves the shipped reward as it is.",
         NOT_NEGATIVE,
         more="N of Algorithm 1.",
     )
@@ -270,14 +281,14 @@ class Learning:
 class OneAgent:
     """How a model of one agent, or of one pool of agents, is learned."""
 
-    max_population: int = setting(WHOLE, 5000, "Learn from at most so many trips of others.", POSITIVE)
+    max_population: int = setting(WHOLE, 5000, "Learn from at most this many trips of others.", POSITIVE)
     keep: int = setting(
-        WHOLE, 300, "Past trips that the model keeps, thinned, to show and to go on learning from.", POSITIVE
+        WHOLE, 300, "How many past trips the model keeps, thinned, to show them and to continue learning.", POSITIVE
     )
     interval: float | None = setting(
         NUMBER,
         None,
-        "Seconds between the steps that are looked at. By default the data's own, between 15 and 30.",
+        "Seconds between two steps of a trip. By default the interval of the data, between 15 and 30.",
         POSITIVE,
     )
 
@@ -287,19 +298,19 @@ class FleetOnly:
     """How a model of many agents is learned."""
 
     max_agents: int = setting(
-        WHOLE, 64, "A fleet's reward goes on learning from at most so many agents; all are enrolled.", POSITIVE
+        WHOLE, 64, "A fleet's reward continues learning from at most this many agents; all are enrolled.", POSITIVE
     )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ItsOwn:
-    """Whether a model of one agent learns a reward of its own."""
+    """Which reward a model of one agent uses."""
 
     preset: str = setting(
         TEXT,
         "default",
-        "shared: the reward that serves everybody; own: this reward, after it went on learning from these trips; "
-        "kdd19: the paper. By default own for a pool, shared for one agent.",
+        "shared: the reward that serves everybody; own: this reward, after it has continued learning from these "
+        "trips; kdd19: the paper's method. By default own for a pool, shared for one agent.",
         _one_of("default", "shared", "own", "kdd19"),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
         "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 3, "
@@ -308,7 +319,7 @@ class ItsOwn:
     encoder: str | Encoder | None = setting(
         TEXT,
         None,
-        "What the reward sees of a step: familiarity; or fourier or raw, which no shared reward knows.",
+        "What the reward sees of a step: familiarity; or fourier or raw, for which no reward ships.",
         _one_of("familiarity", "fourier", "raw", objects=True),
         more="Or an object with ``names`` and ``encode(steps, without)``; a model with one cannot be saved.",
     )
@@ -316,42 +327,42 @@ class ItsOwn:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OwnReward:
-    """How a reward of the agent's own is learned."""
+    """How astray learns a reward from the agent's trips alone."""
 
     objective: str | None = setting(
-        TEXT, None, "step, or trajectory: the paper's Eq. 3.", _one_of("step", "trajectory")
+        TEXT, None, "step; or trajectory, which is Eq. 3 of the paper.", _one_of("step", "trajectory")
     )
     heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
-    networks: int | None = setting(WHOLE, None, "Independent networks of so many heads each.", POSITIVE)
+    networks: int | None = setting(WHOLE, None, "Independent networks, each with that number of heads.", POSITIVE)
     explorers: Sequence[str | Counterfactual | StepCounterfactual] | None = setting(
         TEXTS,
         None,
-        "Counterfactuals in the background, by name: the ways of going wrong to look for.",
+        "Names of the counterfactuals in the background: the ways of going wrong to look for.",
         metavar="A,B,...",
         more="See :data:`astray.irl.counterfactuals.COUNTERFACTUALS`; for states and actions ``perturb`` and "
-        "``exchange``. Or functions of one's own (:data:`~astray.irl.counterfactuals.Counterfactual`, "
-        ":data:`~astray.irl.step_demonstrator.StepCounterfactual`), of which a saved model holds the names alone.",
+        "``exchange``. Or your own functions (:data:`~astray.irl.counterfactuals.Counterfactual`, "
+        ":data:`~astray.irl.step_demonstrator.StepCounterfactual`); a saved model holds only their names.",
     )
     window: float | None = setting(
         NUMBER,
         None,
-        "Seconds of the worst window, which finds what is short.",
+        "Seconds of the worst window, which detects short anomalies.",
         POSITIVE,
         more="Steps, for states and actions; by default 120 seconds or 10 steps.",
     )
-    robust: bool = setting(TRUTH, False, "Scales by median and quantile, for heavy tails.")
-    max_trips: int = setting(WHOLE, 5000, "Learn from at most so many trips; all are remembered.", POSITIVE)
+    robust: bool = setting(TRUTH, False, "Set scales by median and quantile, for heavy tails.")
+    max_trips: int = setting(WHOLE, 5000, "Learn from at most this many trips; the memory counts all.", POSITIVE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Deciding:
-    """When a trip is flagged, and when that is for a person to review."""
+    """When astray flags a trip, and when it asks a person to review it."""
 
     eps: Threshold | None = setting(
         NUMBER,
         None,
-        "Instead of a rate of false alarms: trips that score at most this are anomalies. Normal trips score about 0, "
-        "give or take 1; the paper's threshold is -2.",
+        "Instead of a false-alarm rate: trips that score this or less are anomalies. Normal trips score about 0, give "
+        "or take 1; the paper's threshold is -2.",
         more="Or a function of the trips (:class:`~astray.scoring.decisions.ByHour`, "
         ":class:`~astray.scoring.decisions.ByContext`).",
     )
@@ -361,65 +372,65 @@ class Deciding:
         "Flag about this share of normal trips.",
         SHARE,
         metavar="SHARE",
-        more="A reward of the agent's own that has left too few trips out to promise it decides by -2 instead, as the "
-        "paper does.",
+        more="A reward learned from the agent's trips alone, with too few held-out trips for this rate, decides by -2 "
+        "instead, as the paper does.",
     )
     gamma: Threshold = setting(
         NUMBER,
         1.5,
-        "Above this uncertainty a low score is for a person to review, not called an anomaly.",
+        "Above this uncertainty a trip with a low score goes to review and is not called an anomaly.",
         POSITIVE,
         more="Or a function of the trips.",
     )
-    min_history: float = setting(NUMBER, 5, "With fewer past trips than this a low score is for review.", NOT_NEGATIVE)
+    min_history: float = setting(NUMBER, 5, "With fewer past trips than this a low score goes to review.", NOT_NEGATIVE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Serving:
-    """Where the service listens and keeps things, and how far it goes."""
+    """Where the service listens and stores its data, and its limits."""
 
-    host: str = setting(TEXT, "127.0.0.1", "Where to listen. Other machines reach it only with TLS or behind a proxy.")
+    host: str = setting(TEXT, "127.0.0.1", "The address to listen on. Other machines need TLS or a proxy to reach it.")
     port: int = setting(WHOLE, 8417, "The port to listen on.", ((lambda port: 0 <= port < 65_536), "0 to 65535"))
     store: str | None = setting(
         TEXT,
         None,
-        "Keep everything in this PostgreSQL database instead of a file in the folder.",
+        "Store everything in this PostgreSQL database instead of a file in the folder.",
         metavar="postgresql://...",
     )
     mqtt: str | None = setting(
-        TEXT, None, "Also take fixes from this broker, such as mqtt://localhost.", metavar="mqtt://..."
+        TEXT, None, "Also receive fixes from this broker, such as mqtt://localhost.", metavar="mqtt://..."
     )
     tokens: tuple[str, ...] | None = setting(
-        TEXTS, None, "Tokens that allow everything, beside those of astray serve token.", metavar="A,B,..."
+        TEXTS, None, "Tokens that allow everything, in addition to those of astray serve token.", metavar="A,B,..."
     )
     host_names: tuple[str, ...] | None = setting(
-        TEXTS, None, "Further names by which the service is asked for, such as track.example.org.", metavar="A,B,..."
+        TEXTS, None, "Further host names of the service, such as track.example.org.", metavar="A,B,..."
     )
-    certificate: str | None = setting(TEXT, None, "The certificate, to serve with TLS.", metavar="FILE")
+    certificate: str | None = setting(TEXT, None, "The certificate for TLS.", metavar="FILE")
     key: str | None = setting(TEXT, None, "The key of the certificate.", metavar="FILE")
     address: str | None = setting(
-        TEXT, None, "The address of the page for links in messages, such as https://track.example.org.", metavar="URL"
+        TEXT, None, "The page's address, for links in messages, such as https://track.example.org.", metavar="URL"
     )
     smtp: str | None = setting(
-        TEXT, None, "By which e-mail is sent: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
+        TEXT, None, "The server that sends e-mail: smtp://USER:PASSWORD@HOST:587?from=ADDRESS.", metavar="smtp://..."
     )
     webhook_key: str | None = setting(TEXT, None, "Sign webhooks with this key.", metavar="KEY")
-    behind_proxy: bool = setting(TRUTH, False, "A proxy in front of it has TLS; it tells who asks.")
+    behind_proxy: bool = setting(TRUTH, False, "A proxy in front of the service ends TLS and names the client.")
     refresh: float = setting(
-        NUMBER, 24.0, "Hours between two refreshes of scales and reward; 0 is never.", NOT_NEGATIVE
+        NUMBER, 24.0, "Hours between two refreshes of scales and reward; 0 means never.", NOT_NEGATIVE
     )
-    known_agents: int = setting(WHOLE, 100_000, "Agents that the store knows, at most.", POSITIVE)
-    memory: int = setting(WHOLE, 400, "Megabytes for agents under way; others wait in the store.", POSITIVE)
+    known_agents: int = setting(WHOLE, 100_000, "The most agents that the store accepts.", POSITIVE)
+    memory: int = setting(WHOLE, 400, "Megabytes for agents under way; the others stay in the store.", POSITIVE)
 
 
-# -------------------------------------------------------------------- what is given
+# -------------------------------------------------------------------- the settings that were given
 
 
 @dataclass(kw_only=True)
 class Settings(
     Deciding, Serving, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
 ):
-    """Everything that can be set; what was not given has its default.
+    """All settings; those that were not given have their default.
 
     Examples
     --------
@@ -443,16 +454,16 @@ class Settings(
         environ: Mapping[str, str] | None = None,
         flags: Mapping[str, Any] | None = None,
     ) -> Settings:
-        """The settings of a file, overridden by the environment, overridden by flags; a flag that is None is not given.
+        """Collects the settings of a file, then of the environment, then of flags; each layer overrides the last.
 
         Parameters
         ----------
         config
             A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
         environ
-            The environment; names that are nearly a setting's are refused, other ``ASTRAY_...`` are somebody else's.
+            The environment. Misspelt settings are refused; other names that begin with ``ASTRAY_`` are ignored.
         flags
-            Setting to value.
+            Setting to value; None means that the flag was not given.
         """
         environ = {} if environ is None else environ
         named = environ.get(f"{PREFIX}CONFIG")
@@ -480,16 +491,16 @@ class Settings(
         return cls(**given, names_given=frozenset(given))
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
-        """Those of some settings that were given; a name that is no setting's is an error."""
+        """Returns those of the named settings that were given; an unknown name is an error."""
         return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
 
     def of_results(self) -> dict[str, Any]:
-        """What was given that a result may depend on: neither who does the work nor what is said on the way."""
+        """Returns the given settings that can change a result: not those for workers or for what is printed."""
         beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}
         return self.given(name for name in NAMES if name not in beside)
 
     def of(self, *classes: type[Any]) -> dict[str, Any]:
-        """What was given for some groups of settings, or for the constructor of a detector."""
+        """Returns what was given for some groups of settings, or for the constructor of a detector."""
         wanted = {f.name for kind in classes for f in fields(kind)}
         return self.given(name for name in NAMES if name in wanted)
 
@@ -499,7 +510,7 @@ NAMES = tuple(_FIELDS)
 
 
 def flag_of(name: str) -> str:
-    """The flag of a setting.
+    """Returns the flag of a setting.
 
     >>> flag_of("skip_bad")
     '--skip-bad'
@@ -508,21 +519,21 @@ def flag_of(name: str) -> str:
 
 
 def declared(name: str) -> Field[Any]:
-    """The declaration of a setting: its ``default``, and as ``metadata`` its kind, help, check and metavar."""
+    """Returns the declaration of a setting: its ``default``, and as ``metadata`` its kind, help, check and metavar."""
     return _FIELDS[name]
 
 
 def reference() -> list[tuple[str, str, str]]:
-    """Name, default and meaning of every setting, for documentation.
+    """Returns name, default and meaning of every setting, for the documentation.
 
     >>> [row for row in reference() if row[0] == "robust"]
-    [('robust', 'False', 'Scales by median and quantile, for heavy tails.')]
+    [('robust', 'False', 'Set scales by median and quantile, for heavy tails.')]
     """
     return [(f.name, "" if f.default is None else str(f.default), f.metadata["help"]) for f in _FIELDS.values()]
 
 
 def check_parameters(holder: Any) -> None:
-    """Refuse a value, of an object whose fields are declared here, that its setting cannot have."""
+    """Refuses a value that its setting cannot have, in an object whose fields are declared here."""
     for f in fields(holder):
         value, check = getattr(holder, f.name), f.metadata.get("check")
         if callable(value):
@@ -535,7 +546,7 @@ def check_parameters(holder: Any) -> None:
 
 
 def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
-    """What a setting should be, where the value is not even of its kind."""
+    """Returns what a setting should be, if the value does not even have its type; else None."""
     kind = setting.metadata.get("kind")
     if value is None:
         return "a number" if kind in (WHOLE, NUMBER) and setting.default is not None else None
@@ -569,7 +580,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any, place: str) -> Any:
-    """The value in the setting's type, or a refusal that names the place."""
+    """Returns the value in the setting's type, or raises an error that names the place."""
     if name not in NAMES:
         raise SettingsError("there is no such setting", place=place, remedy=f"there are {', '.join(NAMES)}")
     try:
