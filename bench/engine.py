@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray import FleetDetector, Trajectories
-from astray.features.familiarity import Frames, few_familiarity, few_keys
+from astray.features.familiarity import Frames, familiarity_to_each, keys_of
 from astray.features.paths import make_paths
 from astray.features.popularity import Popularity
 from astray.features.projection import Projections
@@ -112,10 +112,10 @@ class Batch:
             return {}
         frames = Frames.of([trip.model.featurizer.frame for trip in some])
         with self.part("keys"):
-            keys = few_keys(steps, config.habits, frames)
+            keys = keys_of(steps, config.habits, frames)
         with self.part("look-ups"):
             memories = [trip.model.featurizer.memory for trip in some]
-            familiar = few_familiarity(keys, memories)
+            familiar = familiarity_to_each(keys, memories)
             there = np.array(
                 [
                     trip.model.featurizer.popularity.encode(own[None], config.habits, trip.maker)[0]
@@ -187,7 +187,7 @@ class Batch:
         cells = Popularity(config.popularity)
         new = familiar[:, [config.habits.index(habit) for habit in cells.habits]] == 0
         others = np.stack([mean(there), there[starts], there[last], mean(there * new)], axis=2)
-        alike = few_familiarity(rows.looked_up, memories)
+        alike = familiarity_to_each(rows.looked_up, memories)
         past = np.log1p([memory.history for memory in memories])
         found = np.column_stack([over.reshape(n, -1), alike, rows.motion, others.reshape(n, -1), past])
         known = statistics_of(config.habits, config.popularity)
