@@ -40,7 +40,6 @@ from astray.features.projection import Projections
 from astray.features.statistics import members, statistics_of, windows
 from astray.features.steps import Steps, steps_of
 from astray.features.trip_rows import TripRows
-from astray.live import Session
 from astray.live.trip import OpenTrip, score_open
 from astray.scoring.normality import normality_of
 from astray.simulate import city
@@ -207,11 +206,19 @@ def feeds(n: int, ticks: int, trips: Trajectories) -> list[list[Fix]]:
         rises = np.where((gap <= 0) | (gap > 120), np.clip(there, 60.0, 1100.0), gap)
         begin = 131 * (k // len(trips.agents)) % (own.n_rows - ticks)
         chosen = slice(begin, begin + ticks)
-        found.append(list(zip((1.7e9 + np.cumsum(rises[chosen])).tolist(), lat[chosen].tolist(), lon[chosen].tolist(), strict=True)))
+        found.append(
+            list(
+                zip(
+                    (1.7e9 + np.cumsum(rises[chosen])).tolist(), lat[chosen].tolist(), lon[chosen].tolist(), strict=True
+                )
+            )
+        )
     return found
 
 
-def compare(fleet: FleetDetector, trips: Trajectories, n: int, ticks: int) -> tuple[dict[str, list[float]], dict[str, float], float, float]:
+def compare(
+    fleet: FleetDetector, trips: Trajectories, n: int, ticks: int
+) -> tuple[dict[str, list[float]], dict[str, float], float, float]:
     """The seconds of each tick by each engine, those of the batch engine's parts, rows, and the largest difference."""
     agents = list(fleet.agents)
     sessions = [fleet.open(agents[k % len(agents)], score_steps=False, stay=None) for k in range(n)]

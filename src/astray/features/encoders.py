@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,12 +16,11 @@ from astray.features.familiarity import (
     DEFAULT_LAGS,
     Frame,
     Habit,
-    familiarity,
+    familiarity_of,
     keys_by_trip,
-    keys_of,
 )
 from astray.features.memory import Memory
-from astray.features.steps import Steps
+from astray.features.steps import Step, Steps
 from astray.trip_ids import TripId
 
 Array = NDArray[Any]
@@ -97,7 +97,7 @@ class FourierEncoder:
 
 @dataclass(frozen=True)
 class FamiliarityEncoder:
-    """Gives the familiarity of a step to an agent's memory, habit by habit; then motion and the length of the history."""
+    """Gives the familiarity of a step to an agent's memory, habit by habit; then motion and the number of past trips."""
 
     memory: Memory = field(default_factory=Memory)
     habits: tuple[Habit, ...] = DEFAULT_HABITS
@@ -111,7 +111,7 @@ class FamiliarityEncoder:
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Returns features, one row a step."""
-        return self.features(steps, familiarity(keys_of(steps, self.habits, self.frame), self.memory, without))
+        return self.features(steps, familiarity_of(steps, self.habits, self.memory, self.frame, without))
 
     def features(self, steps: Steps, familiar: Features) -> Features:
         """Returns the features of steps whose familiarity is known."""
@@ -121,6 +121,23 @@ class FamiliarityEncoder:
         # The history counts a held-out trip, too: it must not tell training rows from others.
         features[-1] = np.log1p(self.memory.history)
         return features.T
+
+    def features_of_step(self, step: Step, familiar: Features) -> Features:
+        """Returns the :meth:`features` of one step, (1, features), to the last bit.
+
+        This is the one-row form: on single numbers numpy takes five times as long as plain Python.
+        """
+        vx, vy = step.velocity
+        features = np.empty((1, len(familiar) + len(_MOTION) + 1), np.float32)
+        features[0, : len(familiar)] = familiar
+        features[0, len(familiar) :] = (
+            np.log(1.0 + math.sqrt(vx * vx + vy * vy)),
+            vx / 10.0,
+            vy / 10.0,
+            np.log(1.0 + step.elapsed / 60.0),
+            np.log1p(self.memory.history),
+        )
+        return features
 
     def remember(
         self, steps: Steps, trip_ids: Sequence[TripId], whole: Mapping[int, Array] | None = None

@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.features.grid import cell, cells
+from astray.features.grid import cells, row_narrowing
 from astray.features.hashing import mix, mix_one
 from astray.features.memory import Memory
 from astray.features.projection import Projection, Projections
@@ -130,7 +130,8 @@ def _put_keys(steps: Steps, plan: _Plan, frame: Frame | Frames, keys: Array) -> 
     at = (steps.location, steps.origin, *(steps.trail[:, k] for k in range(steps.trail.shape[1])))
 
     def cell_words(which: Array, size: Array, shift: Array) -> Array:
-        places = np.stack([frame.projection.to_grid(at[k]) for k in range(int(which.max()) + 1)], axis=1)
+        needed = np.stack([places.T for places in at[: int(which.max()) + 1]]).swapaxes(1, 2)
+        places = frame.projection.to_grid(needed)
         row, column = cells(places[:, which[:, 0].astype(np.intp)], size, shift)
         return mix(_as_words(row), _as_words(column))
 
@@ -162,9 +163,10 @@ def _put_keys(steps: Steps, plan: _Plan, frame: Frame | Frames, keys: Array) -> 
     words = np.empty((len(plan.words), len(steps)), np.uint64)
     for kind, numbers, parameters in plan.columns:
         words[numbers] = make[kind](*parameters)
-    keys[:] = plan.salt_column
-    for some, word in plan.rounds:
-        keys[some] = mix(keys[some], words[word])
+    for i, (some, word) in enumerate(plan.rounds):
+        keys[some] = mix(keys[some] if i else plan.salt_column[some], words[word])
+    if plan.bare:
+        keys[plan.bare] = plan.salt_column[plan.bare]
 
 
 def _as_words(values: Array) -> NDArray[np.uint64]:
@@ -179,6 +181,7 @@ class _Plan(NamedTuple):
     keys: tuple[tuple[int, ...], ...]  # the numbers of the words of each key
     serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
     salt_column: NDArray[np.uint64]
+    bare: list[int]  # keys without a word: their salt is the key
     columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, their parameters as columns
     rounds: tuple[tuple[Array | slice, Array], ...]  # the keys that have a first, second, ... word, and these words
 
@@ -220,8 +223,8 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
     for i in range(max(map(len, keys), default=0)):
         some = [k for k, parts in enumerate(keys) if len(parts) > i]
         rounds.append((slice(None) if len(some) == len(keys) else np.array(some), np.array([keys[k][i] for k in some])))
-    column = np.array(salts, np.uint64)[:, None]
-    return _Plan(tuple(words), salts, tuple(keys), serves, column, tuple(columns), tuple(rounds))
+    column, bare = np.array(salts, np.uint64)[:, None], [k for k, parts in enumerate(keys) if not parts]
+    return _Plan(tuple(words), salts, tuple(keys), serves, column, bare, tuple(columns), tuple(rounds))
 
 
 class StepKeys:
@@ -237,8 +240,8 @@ class StepKeys:
     """
 
     __slots__ = (
-        *("_cells", "_frame", "_keys", "_last", "_paces", "_places", "_plan", "_sectors", "_slots", "_weekends"),
-        "changed",
+        *("_cells", "_frame", "_keys", "_last", "_narrowing", "_paces", "_places", "_plan", "_sectors", "_slots"),
+        *("_weekends", "changed"),
     )
 
     def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
@@ -246,6 +249,7 @@ class StepKeys:
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
+        self._narrowing = [1.0] * len(self._last)  # of the row of each cell
         self._cells, self._sectors, self._paces, self._slots, self._weekends = (
             self._plan.of_kind(kind) for kind in ("cell", "sector", "pace", "slot", "weekend")
         )
@@ -261,7 +265,7 @@ class StepKeys:
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
         local = step.time + self._frame.utc_offset
         hour = local % DAY / DAY
-        plan, floor, grid_place = self._plan, math.floor, self._frame.projection.grid_place
+        plan, floor, grid_place, narrowing = self._plan, math.floor, self._frame.projection.grid_place, self._narrowing
         now = list(self._last)
         places = (step.location, step.origin, *step.trail)
         moved = [place != last for place, last in zip(places, self._places, strict=False)]
@@ -270,7 +274,10 @@ class StepKeys:
         for w, which, size, shift in self._cells:
             here = on_grid[which]
             if here is not None:
-                now[w] = cell(here[0], here[1], size, shift)
+                row, last = floor(here[1] / size + shift), now[w]
+                if last is None or last[0] != row:
+                    narrowing[w] = row_narrowing(row, size, shift)
+                now[w] = row, floor(here[0] * narrowing[w] / size + shift)
         for w, shift in self._sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
         for w, shift in self._paces:
@@ -321,6 +328,18 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     logs = memory.log_counts(rows.ravel()[run], None if without is None else without[run % n])
     logs = np.repeat(logs, np.diff(run, append=rows.size)).reshape(habits, grids, n)
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
+
+
+def familiarity_of(
+    steps: Steps, habits: Sequence[Habit], memory: Memory, frame: Frame, without: Array | None = None
+) -> NDArray[np.float32]:
+    """Returns the :func:`familiarity` of steps; the keys of many steps would take too much memory at once."""
+    found = np.empty((len(habits), len(steps)), np.float32)
+    for start in range(0, len(steps), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        keys = keys_of(steps[rows], habits, frame)
+        found[:, rows] = familiarity(keys, memory, None if without is None else without[rows]).T
+    return found.T
 
 
 def familiarity_to_each(keys: Array, memories: Sequence[Memory]) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.projection import Projection
 from astray.features.statistics import Statistic, statistics, statistics_of
-from astray.features.steps import Steps, chosen, looked_at, steps_of
+from astray.features.steps import Step, Steps, chosen, looked_at, steps_of
 from astray.features.trip_rows import TRIP_HABITS, TripRows
 from astray.trajectories import Trajectories
 from astray.trip_ids import TripId
@@ -304,6 +304,13 @@ class Featurizer:
         """Returns the features of steps whose familiarity is known."""
         assert isinstance(self.encoder, FamiliarityEncoder)
         return self._in_context(steps, self.encoder.features(steps, familiar))
+
+    def features_of_step(self, step: Step, familiar: NDArray[np.float32], given: Array) -> NDArray[np.float32]:
+        """Returns the features of one step of an open trip: (1, features); ``given`` is the trip's context."""
+        if not isinstance(self.encoder, FamiliarityEncoder):
+            return self.encode(step.row(given))
+        features = self.encoder.features_of_step(step, familiar)
+        return self._in_context(step.row(given), features) if self.context.names else features
 
     def featurize(self, fixes: Trajectories, every: bool = True) -> Featurized:
         """Returns the features of every good fix, or of one about every interval, with the statistics of the trips.

@@ -6,7 +6,6 @@ wide as it is high everywhere on earth. Neighbouring rows are not aligned; count
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any
 
@@ -38,12 +37,6 @@ def cells(places: Array, size: float | Array, shift: float | Array) -> tuple[NDA
     return row, np.floor(x * _narrowing(row, size, shift) / size + shift)
 
 
-def cell(x: float, y: float, size: float, shift: float) -> tuple[int, int]:
-    """Returns what :func:`cells` gives for one place, to the last bit."""
-    row = math.floor(y / size + shift)
-    return row, math.floor(x * _narrowing_of(row, size, shift) / size + shift)
-
-
 def _narrowing(row: Array, size: Any, shift: Any) -> Array:
     """Returns how much shorter the middle of each row is than the equator."""
     latitude = (row - shift + 0.5) * (size / METRES_A_DEGREE)
@@ -56,6 +49,6 @@ def _narrowing(row: Array, size: Any, shift: Any) -> Array:
 
 
 @lru_cache(maxsize=65_536)
-def _narrowing_of(row: int, size: float, shift: float) -> float:
-    """Caches the narrowing of one row: a live feed asks for the same few rows again and again."""
+def row_narrowing(row: int, size: float, shift: float) -> float:
+    """Returns how much shorter the middle of one row is than the equator; a live feed asks for the same few rows."""
     return float(_narrowing(np.array(float(row)), size, shift))

@@ -168,7 +168,7 @@ class Memory(Generic[Name]):
     def _index(self) -> _Index:
         return _Index.of(self.keys, self.trips, self._weights)
 
-    @property
+    @cached_property
     def history(self) -> float:
         """Returns the number of trips behind the counts, each by its weight."""
         return float(self._weights.sum())

@@ -105,6 +105,7 @@ class Visits:
         at = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
         return np.asarray(self.cells[at] == keys)
 
+
 @dataclass(frozen=True, eq=False)
 class Popularity:
     """Knows the cells that some agents have been to.

@@ -138,14 +138,15 @@ def statistics(
 
     is_new = familiar == 0
     low, high = windows(familiar, starts, lengths, window)
-    sums = np.stack([total(familiar), total(is_new), low, high, familiar[starts]], axis=1)
+    over_steps = (total(familiar), total(is_new), low, high, familiar[starts])
     there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
     new_places = is_new[:, [habits.index(habit) for habit in popularity.habits]]
-    others = np.stack([total(there), total(there * new_places), there[starts]], axis=1)
+    sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts]])
     whole = None if without is None else without[present]
     alike = familiarity(rows.looked_up, memory, whole)
     past = np.log1p(memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0))
-    of_present = _from_sums(lengths, sums, alike, rows.motion, others, past)
+    layout = _layout(len(habits), len(popularity.cells))
+    of_present = _from_sums(layout, lengths, sums, alike, rows.motion, past)
     _set_last(of_present, familiar[last], there[last])
     found[present] = of_present
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
@@ -160,38 +161,50 @@ _OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "hig
 _OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first")]
 
 
-def _from_sums(rows: Array, sums: Array, alike: Array, motion: Array, others: Array, past: Array) -> Floats:
+class _Layout(NamedTuple):
+    """Where the sums of a trip go among its statistics."""
+
+    columns: NDArray[np.int64]  # the statistic that each sum becomes
+    is_mean: NDArray[np.bool_]  # whether that is the sum divided by the number of rows
+    alike: slice
+    motion: slice
+    width: int  # the number of statistics
+
+
+@lru_cache(maxsize=16)
+def _layout(habits: int, sizes: int) -> _Layout:
+    steps = [len(OVER_STEPS) * h + what for what in _OVER_STEPS for h in range(habits)]
+    trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
+    there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
+    is_mean = np.repeat([True, False, True, False], [2 * habits, 3 * habits, 2 * sizes, sizes])
+    width = others + len(OVER_OTHERS) * sizes + 1
+    return _Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
+
+
+def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
     """Returns the statistics of trips, (trips, statistics), from sums over their rows; without those of the last row.
 
     Parameters
     ----------
+    layout
+        Where the sums go.
     rows
         The number of rows of each trip.
     sums
-        For each habit: the sum of the familiarity, the number of new rows, the lowest and the highest window, and the
-        familiarity of the first row: (trips, 5, habits).
+        For each habit the sum of the familiarity, the number of new rows, the lowest and the highest window, and the
+        familiarity of the first row; then for each size of cell the sum of the popularity, its sum over new places, and
+        that of the first row: (trips, 5 habits + 3 sizes).
     alike
         The familiarity of the whole trip by :data:`TRIP_HABITS`.
     motion
         What :data:`MOTION` names.
-    others
-        For each size of cell: the sum of the popularity, its sum over new places, and that of the first row: (trips,
-        3, sizes).
     past
         The logarithm of the number of past trips.
     """
-    n, habits, sizes = len(rows), sums.shape[2], others.shape[2]
-    ends = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION), len(OVER_OTHERS) * sizes]).tolist()
-    found = np.full((n, ends[-1] + 1), np.nan, np.float32)
-    for values, own, columns in (
-        (sums, found[:, : ends[0]].reshape(n, habits, len(OVER_STEPS)), _OVER_STEPS),
-        (others, found[:, ends[2] : ends[3]].reshape(n, sizes, len(OVER_OTHERS)), _OVER_OTHERS),
-    ):
-        shares = values.copy()
-        shares[:, :2] /= rows[:, None, None]
-        own[:, :, columns] = shares.swapaxes(1, 2)
-    found[:, ends[0] : ends[1]] = alike
-    found[:, ends[1] : ends[2]] = motion
+    found = np.full((len(rows), layout.width), np.nan, np.float32)
+    found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
+    found[:, layout.alike] = alike
+    found[:, layout.motion] = motion
     found[:, -1] = past
     return found
 
@@ -205,7 +218,7 @@ def _set_last(found: Floats, familiar: Array, there: Array) -> None:
 
 
 def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
-    """Returns the lowest and the highest mean of any ``size`` consecutive rows of each trip; of a shorter trip, its mean.
+    """Returns the lowest and highest mean of any ``size`` consecutive rows of each trip; of a shorter trip, its mean.
 
     >>> low, high = windows(np.array([[0.0], [1.0], [5.0], [3.0]]), np.array([0, 3]), np.array([3, 1]), 2)
     >>> low.tolist(), high.tolist()
@@ -249,8 +262,8 @@ class RunningStatistics:
     """
 
     __slots__ = (
-        *("alike", "destination", "frame", "looked_up", "maker", "memory", "motion", "others", "past", "place_keys"),
-        *("places", "popularity", "rows", "sums", "there", "width", "window", "words"),
+        *("all_sums", "alike", "destination", "frame", "looked_up", "maker", "memory", "motion", "others", "past"),
+        *("place_keys", "places", "popularity", "rows", "sums", "there", "width", "window", "words"),
     )
 
     def __init__(
@@ -268,9 +281,12 @@ class RunningStatistics:
         self.destination = destination
         self.places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
         self.rows, self.width, self.past = 0, window, float(np.log1p(memory.history))
-        self.sums = np.zeros((5, len(habits)))
+        n, sizes = len(habits), len(popularity.cells)
+        self.all_sums = np.zeros(5 * n + 3 * sizes)
+        self.sums, self.others = self.all_sums[: 5 * n].reshape(5, n), self.all_sums[5 * n :].reshape(3, sizes)
+        if not self.places:
+            self.others[:] = np.nan
         self.window = deque([np.zeros(len(habits))], window + 1)  # the sums after each of the last rows
-        self.others = np.full((3, len(popularity.cells)), 0.0 if self.places else np.nan)
         self.place_keys: Array = np.zeros(0, np.uint64)
         self.there: Array = np.zeros(len(self.places), np.float32)  # the popularity of the last row
         self.words = np.zeros((len(WORDS), GRIDS), np.uint64)
@@ -346,11 +362,11 @@ def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
     motion = motion_of(np.array([one.motion.sums for one in running]).T)
     _count_trips(running, motion)
     return _from_sums(
+        _layout(running[0].sums.shape[1], running[0].others.shape[1]),
         np.array([one.rows for one in running]),
-        _stacked([one.sums for one in running]),
+        _stacked([one.all_sums for one in running]),
         _stacked([one.alike for one in running]),
         motion,
-        _stacked([one.others for one in running]),
         np.array([one.past for one in running]),
     )
 

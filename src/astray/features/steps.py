@@ -187,7 +187,7 @@ def as_steps(numbers: Array, given: Array) -> Steps:
         origin=numbers[:, 8:10],
         trail=numbers[:, 10:].reshape(n, -1, 2),
         trip=np.zeros(n, np.int64),
-        given=np.repeat(given[None], n, axis=0),
+        given=given[None] if n == 1 else np.repeat(given[None], n, axis=0),
     )
 
 

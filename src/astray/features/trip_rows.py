@@ -163,7 +163,7 @@ class TripRows:
         return np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
 
     def with_prefixes(self, share: float) -> tuple[TripRows, NDArray[np.int64]]:
-        """Returns these trips, then the first share of each as an unfinished trip; and the numbers of all their rows."""
+        """Returns these trips, then the first share of each as an unfinished trip; and the numbers of their rows."""
         n, first = self.n_trips, self._first_rows(np.full(self.n_trips, share))
         rows = np.concatenate([np.arange(len(self.steps)), first])
         trip = np.concatenate([self.steps.trip, n + self.steps.trip[first]])

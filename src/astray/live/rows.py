@@ -35,7 +35,7 @@ class Rows:
     >>> here = Step(0.0, (0.0, 0.0), (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, (), True)
     >>> for time, stays in ((0.0, True), (10.0, False), (20.0, False)):
     ...     rows.put(here._replace(time=time), stays)
-    >>> rows.steps(slice(rows.total), np.zeros(0)).time.tolist(), rows.kept
+    >>> rows.steps(rows.total, np.zeros(0)).time.tolist(), rows.kept
     ([0.0, 20.0], 1)
     """
 
@@ -83,9 +83,9 @@ class Rows:
             new[: len(old)] = old
             setattr(self, name, new)
 
-    def steps(self, rows: slice, given: Array) -> Steps:
-        """Returns some rows, with the trip's context."""
-        return as_steps(self.numbers[rows, :-1], given)
+    def steps(self, n: int, given: Array) -> Steps:
+        """Returns the first ``n`` rows, with the trip's context."""
+        return as_steps(self.numbers[:n, :-1], given)
 
     def __getitem__(self, row: int) -> tuple[Step, Array, Array]:
         """Returns a row: the step, its keys and their familiarity."""
@@ -101,7 +101,7 @@ class Rows:
             rows._grow()
         rows.numbers[: rows.total] = held
         if isinstance(featurizer.encoder, FamiliarityEncoder):
-            keys = keys_of(rows.steps(slice(rows.total), given), featurizer.encoder.habits, featurizer.encoder.frame)
+            keys = keys_of(rows.steps(rows.total, given), featurizer.encoder.habits, featurizer.encoder.frame)
             rows.keys[: rows.total] = keys
             rows.familiar[: rows.total] = familiarity_to_each(keys, [featurizer.memory] * rows.total)
         return rows

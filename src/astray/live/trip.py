@@ -247,9 +247,7 @@ class OpenTrip:
 
     def features(self) -> Floats:
         """Returns the features of the last step: (1, features)."""
-        featurizer, last = self.agent_model.featurizer, slice(self.rows.total - 1, self.rows.total)
-        steps = self.rows.steps(last, self.given)
-        return featurizer.features(steps, self.rows.familiar[last]) if featurizer.counts else featurizer.encode(steps)
+        return self.agent_model.featurizer.features_of_step(self.last, self.rows.last[1], self.given)
 
     def head_for(self, destination: Place) -> None:
         """Sets where the trip is meant to end (lat, lon); the score of the next row counts it."""
@@ -288,7 +286,7 @@ class OpenTrip:
         """Scores the first ``n`` rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self.rows
         self._see_last()
-        steps, familiar = rows.steps(slice(n), self.given), rows.familiar[:n]
+        steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
@@ -318,7 +316,7 @@ class OpenTrip:
     def _as_trip(self, n: int) -> TripRows:
         """Returns the first ``n`` rows as those of a finished trip."""
         frame = self.agent_model.featurizer.frame
-        return TripRows(self.rows.steps(slice(n), self.given), self.rows.keys[:n], frame, 1, np.array([True]))
+        return TripRows(self.rows.steps(n, self.given), self.rows.keys[:n], frame, 1, np.array([True]))
 
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """Returns the scores of the first ``n`` rows of the trip, with the decision."""

@@ -77,10 +77,19 @@ def segments(
 def lasting_segment(n: Array, time: Array, enter: float, leave: float, min_seconds: float) -> Segment | None:
     """Returns the segment that lasts until the last row of an open trip; None if there is none.
 
+    It is the last one that :func:`segments` finds in these rows; its mean is equal to rounding.
+
     >>> lasting_segment(np.array([0.0, -3, -1.5, -3]), np.arange(4) * 60.0, -2.0, -1.0, 60.0)
     Segment(trip=0, start=1, stop=4, normality=-2.5)
     """
     if not n[-1] <= leave:
         return None
-    found = segments(n, np.zeros(len(n), np.int64), time, enter, leave, min_seconds)
-    return found[-1] if found and found[-1].stop == len(n) else None
+    above = np.flatnonzero(n > leave)
+    begin = int(above[-1]) + 1 if len(above) else 0
+    low = np.flatnonzero(n[begin:] <= enter)
+    if not len(low):
+        return None
+    start = begin + int(low[0])
+    if start and time[-1] - time[start] < min_seconds:
+        return None
+    return Segment(0, start, len(n), float(np.add.reduce(n[start:]) / (len(n) - start)))
