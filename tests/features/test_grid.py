@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from astray.core.projection import Projection
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, Frame, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.grid import cell, cells
+from astray.features.grid import MANY, cells, row_narrowing
 from astray.features.steps import steps_of
 from astray.simulate import city
 
@@ -40,9 +41,14 @@ def test_a_place_has_one_cell_through_any_projection(
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-9e6, 9e6), st.floats(-2e7, 2e7), st.sampled_from([150.0, 1000.0]), st.sampled_from([0.0, 0.5]))
-def test_one_place_is_put_where_many_are(y: float, x: float, size: float, shift: float) -> None:
-    row, column = cells(np.array([[x], [y]]), size, shift)
-    assert cell(x, y, size, shift) == (int(row[0]), int(column[0]))
+def test_the_cell_of_a_place_is_the_same_alone_among_few_and_among_many(
+    y: float, x: float, size: float, shift: float
+) -> None:
+    few = cells(np.array([[x], [y]]), size, shift)
+    many = cells(np.repeat([[x], [y]], MANY, axis=1) + np.arange(MANY) % 3 * 50.0, size, shift)
+    assert [values[0] for values in few] == [values[0] for values in many]
+    row, column = (int(values[0]) for values in few)
+    assert math.floor(x * row_narrowing(row, size, shift) / size + shift) == column
 
 
 @pytest.mark.parametrize("lat", [0.0, 41.15, -65.0])

@@ -1,4 +1,4 @@
-"""One engine: what a live feed computes row by row is what a file's rows give, feature by feature."""
+"""One engine: a live feed, row by row, computes what a file gives for the same rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from astray import Trajectories
 from astray.features.context import ContextSpec
-from astray.features.familiarity import DEFAULT_HABITS, FEW, GRIDS, Habit, keys_of
-from astray.features.featurizer import Featurizer, FeaturizerConfig, StepFeatures
+from astray.features.familiarity import AT_ONCE, DEFAULT_HABITS, GRIDS, Habit, StepKeys, familiarity_to_each, keys_of
+from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, Steps, chosen
 from astray.features.trip_rows import MOTION
 from astray.scoring.normality import Calibration, Location, normality_of, step_normality, trip_normality
-from astray.scoring.segments import OpenSegment, leaving, segments
+from astray.scoring.segments import lasting_segment, leaving, segments
 
 METRE = 1 / 111_195.0  # a metre in degrees of latitude
 AGENTS = ("ann", "bob", "eve")
@@ -108,7 +108,7 @@ def test_live_equals_batch(world: World) -> None:
     rows = featurizer.trip_rows(steps, 1)
     path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
     given_ = featurizer.context.given(trip)[0]
-    one = StepFeatures(featurizer, given_)
+    keys_of_step = StepKeys(featurizer.config.habits, featurizer.frame)
     running = RunningStatistics(
         featurizer.config.habits,
         featurizer.memory,
@@ -129,10 +129,12 @@ def test_live_equals_batch(world: World) -> None:
         for name, values in vars(step.row(given_)).items():
             same(values[0], vars(steps)[name][i])
         assert Step.of(step.numbers()) == step
-        same(one.encode(step)[0], features[i])
-        same(one.keys, rows.keys[i])
+        keys = keys_of_step(step)[None].copy()
+        same(keys[0], rows.keys[i])
+        familiar = familiarity_to_each(keys, [featurizer.memory])
+        same(featurizer.features_of_step(step, familiar[0], given_)[0], features[i])
         if kept[i]:
-            count_rows([running], [step], one.keys[None], one.familiar[None])
+            count_rows([running], [step], keys, familiar)
             so_far.append(i)
             if len(so_far) < 8 or len(so_far) % 5 == 0:
                 prefix = featurizer.trip_rows(steps[np.array(so_far)], 1)
@@ -150,8 +152,8 @@ def test_live_equals_batch(world: World) -> None:
 def test_few_steps_have_the_keys_that_they_have_among_many(world: World, habits: tuple[Habit, ...]) -> None:
     featurizer = world.featurizer
     steps = featurizer.steps(featurizer.paths(world.trip))
-    many = Steps.concat([steps] * (FEW // len(steps) + 1))
-    assert len(many) > FEW >= len(steps)
+    many = Steps.concat([steps] * (AT_ONCE // len(steps) + 1))
+    assert len(many) > AT_ONCE >= len(steps)
     same(keys_of(steps, habits, featurizer.frame), keys_of(many, habits, featurizer.frame)[: len(steps)])
     assert keys_of(steps[:0], habits, featurizer.frame).shape == (0, len(habits), GRIDS)
 
@@ -185,15 +187,14 @@ def test_rows_of_rewards_score_alone_as_in_an_array(seed: int, aspects: int, hea
     enter=st.sampled_from([-2.0, -1.0, 0.5]),
 )
 def test_the_segment_that_lasts_is_the_last_of_the_rows_so_far(n: list[float], every: float, enter: float) -> None:
-    leave, still = float(leaving(enter)), OpenSegment(enter, float(leaving(enter)), 60.0)
-    time = every * np.arange(len(n))
-    for i, value in enumerate(n):
-        still.add(value, float(time[i]))
+    leave, time = float(leaving(enter)), every * np.arange(len(n))
+    for i in range(len(n)):
         rows = np.array(n[: i + 1])
         found = segments(rows, np.zeros(i + 1, np.int64), time[: i + 1], enter, leave, 60.0)
+        lasting = lasting_segment(rows, time[: i + 1], enter, leave, 60.0)
         if not found or found[-1].stop <= i:
-            assert still.lasting is None
+            assert lasting is None
         else:
-            start, end, mean = still.lasting or (0.0, 0.0, 0.0)
-            assert (start, end) == (time[found[-1].start], time[i])
-            np.testing.assert_allclose(mean, found[-1].normality, rtol=1e-12)
+            assert lasting is not None
+            assert lasting[:3] == found[-1][:3]
+            np.testing.assert_allclose(lasting.normality, found[-1].normality, rtol=1e-12)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from astray import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.grid import cell
+from astray.features.grid import cells
 from astray.features.statistics import GROUPS, OVER_STEPS, members, statistics_of, windows
 from astray.features.trip_rows import END_CELLS, HOURS, LENGTH_BANDS, SPEED_BANDS, TRIP_HABITS, TripRows
 from astray.irl.keyed_trips import KeyedTrips
@@ -92,10 +92,8 @@ def ends(featurizer: Featurizer, trips: Trajectories, size: float, shift: float)
     for trip in trips:
         for which, places in ((0, found[0]), (-1, found[1])):
             lat, lon = trip.columns["lat"][which], trip.columns["lon"][which]
-            grid = featurizer.projection.to_grid(featurizer.projection.to_metres(np.array([lat]), np.array([lon])))[
-                :, 0
-            ]
-            places.append(cell(float(grid[0]), float(grid[1]), size, shift))
+            grid = featurizer.projection.to_grid(featurizer.projection.to_metres(np.array([lat]), np.array([lon])))
+            places.append(tuple(int(values[0]) for values in cells(grid, size, shift)))
     return found
 
 

@@ -706,9 +706,12 @@ def test_fixes_that_come_too_often_are_passed_over(detector: Detector) -> None:
 
 
 @pytest.mark.parametrize("forgetting", [Forgetting(), Forgetting(half_life=10.0)])
-def test_a_few_counts_are_those_of_the_look_up_table(forgetting: Forgetting) -> None:
+def test_bisection_counts_as_the_look_up_table_does(forgetting: Forgetting) -> None:
     rng = np.random.default_rng(0)
     trips = {f"t{i}": rng.integers(0, 50, 30).astype(np.uint64) for i in range(20)}
     memory = Memory(forgetting=forgetting).add(trips, {t: float(i) for i, t in enumerate(trips)})
-    keys = np.arange(60, dtype=np.uint64)
-    np.testing.assert_array_equal(memory.few_counts(keys), memory.counts(keys))
+    keys, without = np.arange(60, dtype=np.uint64), np.arange(60) % 21 - 1
+    for held_out in (None, without):
+        many = memory.counts(np.tile(keys, 2), None if held_out is None else np.tile(held_out, 2))
+        assert "_index" in vars(memory)  # so many keys are looked up in the table, the few below by bisection
+        np.testing.assert_array_equal(memory.counts(keys, held_out), many[:60])

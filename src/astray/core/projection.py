@@ -1,4 +1,4 @@
-"""Degrees to metres and back, around one centre."""
+"""Projections: degrees to metres around a centre, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRES_A_DEGREE = float(np.radians(1) * EARTH_RADIUS)  # of latitude
 
 
 def middle_longitude(lon: Array) -> float:
-    """The mean of longitudes on the circle.
+    """Returns the mean of longitudes on the circle.
 
     >>> round(middle_longitude(np.array([179.0, -177.0])), 6)
     -179.0
@@ -44,31 +44,27 @@ class Projection:
 
     @classmethod
     def centred_on(cls, lat: Array, lon: Array) -> Projection:
-        """Centre on the middle of some fixes; longitudes are averaged on the circle."""
+        """Centres a projection on the middle of some fixes; averages longitudes on the circle."""
         return cls(float(np.median(lat)), middle_longitude(lon))
 
     @cached_property
     def _east_metres_a_degree(self) -> float:
-        # A centre at a pole would fold all longitudes into one point; a tenth of a degree short of it still tells them
-        # apart.
+        # A centre at a pole would fold all longitudes into one point; a tenth of a degree off the pole it does not.
         return float(METRES_A_DEGREE * np.cos(np.radians(min(abs(self.lat), 89.9))))
 
     @property
     def solar_offset(self) -> float:
-        """Seconds that local time is ahead of UTC, by the sun: a whole hour for every 15 degrees of longitude."""
+        """Returns the seconds that local time is ahead of UTC by the sun: an hour for every 15 degrees of longitude."""
         return 3600.0 * round(self.lon / 15.0)
 
     def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
-        """East and north of the centre, in metres: an array of shape (n, 2), in memory all east before all north."""
-        east = np.asarray(lon, np.float64) - self.lon + 180.0
-        # The rest of a division takes as long as everything else together, and is hardly ever needed.
-        if ((east < 0.0) | (east >= 360.0)).any():
-            east %= 360.0
+        """Returns metres east and north of the centre: (n, 2); in memory, all east before all north."""
+        east = _wrapped(np.asarray(lon, np.float64) - self.lon)
         north = np.asarray(lat, np.float64) - self.lat
-        return np.stack([(east - 180.0) * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
+        return np.stack([east * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
     def place(self, lat: float, lon: float) -> Place:
-        """One fix in metres: to the last bit what :meth:`to_metres` gives.
+        """Returns one fix in metres, as :meth:`to_metres` does, to the last bit.
 
         >>> here = Projection(lat=41.15, lon=-8.61)
         >>> here.place(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
@@ -78,25 +74,25 @@ class Projection:
         return east * self._east_metres_a_degree, (lat - self.lat) * METRES_A_DEGREE
 
     def to_grid(self, xy: Array) -> NDArray[np.float64]:
-        """Points in metres as the grid of the earth has them, (2, n): east along the equator, and north of it.
+        """Returns points (..., 2) in metres on the grid of the earth, (2, ...): east along the equator, north of it.
 
         A place has the same numbers whichever projection it came through; see :func:`astray.features.grid.cells`.
         """
         return _on_grid(xy, self.lat, self.lon, self._east_metres_a_degree)
 
     def grid_place(self, x: float, y: float) -> Place:
-        """One place on the grid of the earth: to the last bit what :meth:`to_grid` gives."""
+        """Returns one place on the grid of the earth, as :meth:`to_grid` does, to the last bit."""
         lon = (self.lon + x / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
         return lon * METRES_A_DEGREE, (self.lat + y / METRES_A_DEGREE) * METRES_A_DEGREE
 
     def to_degrees(self, xy: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Latitude and longitude of points in metres."""
+        """Returns latitude and longitude of points in metres."""
         lon, lat = _degrees(xy, self.lat, self.lon, self._east_metres_a_degree)
         return lat, lon
 
 
 class Projections(NamedTuple):
-    """The projections of as many points, each its own.
+    """The projections of many points: one projection a point.
 
     >>> porto, turin = Projection(41.15, -8.61), Projection(45.07, 7.69)
     >>> xy = np.array([[10.0, 20.0], [30.0, 40.0]])
@@ -111,18 +107,27 @@ class Projections(NamedTuple):
 
     @classmethod
     def of(cls, projections: Iterable[Projection]) -> Projections:
-        """Some projections, one after the other."""
+        """Stacks projections."""
         known = [(one.lat, one.lon, one._east_metres_a_degree) for one in projections]
         return cls(*np.array(known).T)
 
     def to_grid(self, xy: Array) -> NDArray[np.float64]:
-        """What :meth:`Projection.to_grid` says of each point."""
+        """Returns each point on the grid of the earth, as :meth:`Projection.to_grid` does."""
         return _on_grid(xy, *self)
 
 
 def _degrees(xy: Array, lat: Any, lon: Any, east: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Longitude and latitude of points in metres around a centre."""
-    return (lon + xy[..., 0] / east + 180.0) % 360.0 - 180.0, lat + xy[..., 1] / METRES_A_DEGREE
+    """Returns longitude and latitude of points in metres around a centre."""
+    return _wrapped(lon + xy[..., 0] / east), lat + xy[..., 1] / METRES_A_DEGREE
+
+
+def _wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns longitudes from -180 to 180 degrees, 180 excluded."""
+    east = lon + 180.0
+    # A modulo takes as long as everything else together, and is hardly ever needed.
+    if east.size and not (east.min() >= 0.0 and east.max() < 360.0):
+        east %= 360.0
+    return np.asarray(east - 180.0)
 
 
 def _on_grid(xy: Array, lat: Any, lon: Any, east: Any) -> NDArray[np.float64]:

@@ -1,8 +1,9 @@
-"""Context: what else a reward may depend on. Time of day, weekday, landmarks, and columns of the trips."""
+"""Context: what else a reward may depend on: time of day, weekday, landmarks, and columns of the trips."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,18 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ContextSpec:
-    """Which context the reward sees, beside what the encoder gives it; by default none."""
+    """The context that the reward sees beside the features of the encoder; by default none."""
 
     time_of_day: bool = False  # as a cycle
     weekday: bool = False  # as a cycle
-    landmarks: tuple[tuple[float, float], ...] = ()  # (lat, lon) each: the distance to it
-    numeric: tuple[str, ...] = ()  # context columns of the trajectories, one number a trip
-    categorical: tuple[str, ...] = ()  # context columns of the trajectories, one label a trip
+    landmarks: tuple[tuple[float, float], ...] = ()  # (lat, lon) of places; the context is the distance to each
+    numeric: tuple[str, ...] = ()  # context columns of the trajectories with one number for each trip
+    categorical: tuple[str, ...] = ()  # context columns of the trajectories with one label for each trip
 
 
 @dataclass(frozen=True)
 class Context:
-    """A context as learned from demonstrations: it knows the labels, the landmarks in metres, and the local time.
+    """A context as learned from demonstrations, with the labels, the landmarks in metres, and the local time.
 
     >>> trips = Trajectories.from_fixes(time=[0, 1], lat=[0, 0], lon=[0, 0], trajectory=["a", "b"],
     ...                                 context={"call": ["stand", "phone"]})
@@ -48,16 +49,16 @@ class Context:
 
     @classmethod
     def of(cls, spec: ContextSpec, trips: Trajectories, projection: Projection, utc_offset: float = 0.0) -> Context:
-        """Learn the labels of the categorical columns, and place the landmarks."""
+        """Learns the labels of the categorical columns, and projects the landmarks."""
         for name in spec.numeric:
             context_column(trips, name)
         labels = {name: tuple(np.unique(context_column(trips, name).astype(str)).tolist()) for name in spec.categorical}
         places = projection.to_metres(*np.array(spec.landmarks).T) if spec.landmarks else np.zeros((0, 2))
         return cls(spec, labels, tuple((float(x), float(y)) for x, y in places), utc_offset)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
-        """One name a feature, in the order of :meth:`encode`."""
+        """Returns one name for each feature, in the order of :meth:`encode`."""
         cycles = [
             f"{wave} of {what}"
             for what, wanted in (("day", self.spec.time_of_day), ("week", self.spec.weekday))
@@ -73,7 +74,7 @@ class Context:
         ]
 
     def given(self, trips: Trajectories) -> NDArray[np.float32]:
-        """The columns that came with the trips, as numbers: one row a trip. A label never seen before is all zeros."""
+        """Returns the context columns of trips as numbers, one row a trip; an unknown label is all zeros."""
         columns: list[Array] = [np.zeros((len(trips), 0))]
         for name in self.spec.numeric:
             values = context_column(trips, name)
@@ -86,7 +87,7 @@ class Context:
         return np.column_stack(columns).astype(np.float32)
 
     def encode(self, steps: Steps) -> NDArray[np.float32]:
-        """The context of every step."""
+        """Returns the context of every step."""
         local = steps.time + self.utc_offset
         periods = [p for p, wanted in ((DAY, self.spec.time_of_day), (WEEK, self.spec.weekday)) if wanted]
         phases = [2 * np.pi * (local % period) / period for period in periods]
@@ -96,7 +97,7 @@ class Context:
 
 
 def context_column(trips: Trajectories, name: str) -> Array:
-    """One value a trip; refused if there is no such column."""
+    """Returns a context column, one value a trip; raises a DataError if there is none of that name."""
     if name not in trips.context:
         known = ", ".join(trips.context) or "none"
         raise DataError(

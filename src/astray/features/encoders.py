@@ -1,4 +1,4 @@
-"""Encoders: from steps to the numbers that the reward network sees. Three, replaceable: raw, fourier, familiarity."""
+"""Encoders turn steps into the numbers that the reward network sees: raw, fourier, familiarity, or the user's own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from astray.core.trip_ids import TripId
 from astray.features.familiarity import (
     DEFAULT_HABITS,
     DEFAULT_LAGS,
-    GRIDS,
     Frame,
     Habit,
-    StepKeys,
     familiarity_of,
-    few_familiarity,
     keys_by_trip,
 )
 from astray.features.memory import Memory
@@ -35,38 +32,38 @@ class Encoder(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
+        """Returns one name for each feature."""
 
     @property
     def lags(self) -> tuple[float, ...]:
-        """The seconds by which the steps must look back."""
+        """Returns the seconds by which steps must look back."""
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step; in memory in whichever order is made fastest."""
+        """Returns features, one row a step; in memory in whichever order is made fastest."""
 
 
 @dataclass(frozen=True)
 class RawEncoder:
-    """The paper's input to the letter: location, start, time since the start, velocity."""
+    """Gives the paper's input to the letter: location, start, time since the start, velocity."""
 
     lags: tuple[float, ...] = ()
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
+        """Returns one name for each feature."""
         return ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step."""
+        """Returns features, one row a step."""
         state = steps.state
         return np.column_stack([state[:, :4] / 1000.0, state[:, 4] / 600.0, steps.velocity / 10.0]).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class FourierEncoder:
-    """Random Fourier features of the location and the start at several scales (Rahimi and Recht 2007), then motion.
+    """Gives random Fourier features of location and start at several scales (Rahimi and Recht 2007), then motion.
 
-    A small network cannot carve a street out of raw coordinates; out of waves of the street's size it can.
+    A small network cannot carve a street out of raw coordinates, but it can out of waves of the street's size.
     """
 
     frequencies: Array  # (2, m), waves a metre
@@ -76,29 +73,31 @@ class FourierEncoder:
     def draw(
         cls, rng: np.random.Generator, scales: Sequence[float] = (300, 1000, 3000, 10000), waves: int = 16
     ) -> FourierEncoder:
-        """Draw ``waves`` frequencies for each length scale (metres)."""
+        """Draws ``waves`` frequencies for each length scale (metres)."""
         return cls(np.hstack([rng.normal(size=(2, waves)) / (2 * np.pi * s) for s in scales]))
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
+        """Returns one name for each feature."""
         m = self.frequencies.shape[1]
         waves = [f"{f} {i}" for f in ("sin", "cos") for i in range(m)]
         starts = [f"start {w}" for w in waves]
         return [*waves, *starts, *_MOTION]
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step."""
+        """Returns features, one row a step."""
         waves = []
         for xy in (steps.location, steps.origin):
             phase = (2 * np.pi) * (xy @ self.frequencies)
             waves += [np.sin(phase), np.cos(phase)]
-        return np.hstack([*waves, _motion(steps)]).astype(np.float32)
+        motion = np.empty((len(_MOTION), len(steps)))
+        _put_motion(steps, motion)
+        return np.hstack([*waves, motion.T]).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class FamiliarityEncoder:
-    """How familiar a step is to an agent's memory, in each habit; then motion and the length of the history."""
+    """Gives the familiarity of a step to an agent's memory, habit by habit; then motion and the number of past trips."""
 
     memory: Memory = field(default_factory=Memory)
     habits: tuple[Habit, ...] = DEFAULT_HABITS
@@ -107,28 +106,45 @@ class FamiliarityEncoder:
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
+        """Returns one name for each feature."""
         return [*(h.name for h in self.habits), *_MOTION, "history"]
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step."""
+        """Returns features, one row a step."""
         return self.features(steps, familiarity_of(steps, self.habits, self.memory, self.frame, without))
 
     def features(self, steps: Steps, familiar: Features) -> Features:
-        """The same, where the familiarity of the steps is known already."""
+        """Returns the features of steps whose familiarity is known."""
         features = np.empty((len(self.habits) + len(_MOTION) + 1, len(steps)), np.float32)
         features[: len(self.habits)] = familiar.T
-        features[len(self.habits) : -1] = _motion(steps).T
-        # The history is that of the whole memory, held-out trip or not: it must not tell training rows from others.
+        _put_motion(steps, features[len(self.habits) : -1])
+        # The history counts a held-out trip, too: it must not tell training rows from others.
         features[-1] = np.log1p(self.memory.history)
         return features.T
+
+    def features_of_step(self, step: Step, familiar: Features) -> Features:
+        """Returns the :meth:`features` of one step, (1, features), to the last bit.
+
+        This is the one-row form: on single numbers numpy takes five times as long as plain Python.
+        """
+        vx, vy = step.velocity
+        features = np.empty((1, len(familiar) + len(_MOTION) + 1), np.float32)
+        features[0, : len(familiar)] = familiar
+        features[0, len(familiar) :] = (
+            np.log(1.0 + math.sqrt(vx * vx + vy * vy)),
+            vx / 10.0,
+            vy / 10.0,
+            np.log(1.0 + step.elapsed / 60.0),
+            np.log1p(self.memory.history),
+        )
+        return features
 
     def remember(
         self, steps: Steps, trip_ids: Sequence[TripId], whole: Mapping[int, Array] | None = None
     ) -> FamiliarityEncoder:
-        """The same encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``.
+        """Returns an encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``.
 
-        ``whole`` holds further keys of trips, those of the trips as a whole.
+        ``whole`` holds the keys of trips as a whole, by number.
         """
         if len(set(trip_ids)) < len(trip_ids):
             twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
@@ -143,13 +159,13 @@ class FamiliarityEncoder:
         return self.with_memory(self.memory.add({trip_ids[i]: keys for i, keys in trips.items()}, times))
 
     def with_memory(self, memory: Memory) -> FamiliarityEncoder:
-        """The same habits over another agent's memory."""
+        """Returns an encoder of the same habits with another agent's memory."""
         return FamiliarityEncoder(memory, self.habits, self.lags, self.frame)
 
 
 @dataclass(frozen=True)
 class OwnEncoder:
-    """An encoder of one's own: any object with ``names`` and ``encode``, whose features are checked."""
+    """Wraps a user's encoder, any object with ``names`` and ``encode``, and checks its features."""
 
     encoder: Any
 
@@ -163,16 +179,16 @@ class OwnEncoder:
 
     @property
     def names(self) -> list[str]:
-        """One name a feature."""
+        """Returns one name for each feature."""
         return list(self.encoder.names)
 
     @property
     def lags(self) -> tuple[float, ...]:
-        """The seconds by which the steps must look back; none unless the encoder says so."""
+        """Returns the seconds by which steps must look back; none unless the encoder has ``lags``."""
         return tuple(getattr(self.encoder, "lags", ()))
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Features, one row a step."""
+        """Returns features, one row a step."""
         found = np.asarray(self.encoder.encode(steps, without), np.float32)
         wanted = (len(steps), len(self.names))
         if found.shape != wanted or not np.isfinite(found).all():
@@ -184,43 +200,14 @@ class OwnEncoder:
         return found
 
 
-class StepEncoder:
-    """The features of one step after another, for a live feed: to the last bit those of :class:`FamiliarityEncoder`."""
-
-    __slots__ = ("_log_history", "_memory", "_step_keys", "familiar", "keys")
-
-    def __init__(self, encoder: FamiliarityEncoder) -> None:
-        self._memory = encoder.memory
-        self._step_keys = StepKeys(encoder.habits, encoder.frame)
-        self._log_history = float(np.log1p(encoder.memory.history))
-        self.keys: Array = np.zeros((len(encoder.habits), GRIDS), np.uint64)  # of the last step: (habits, grids)
-        self.familiar: Array = np.zeros(len(encoder.habits), np.float32)  # of the last step: (habits,)
-
-    def encode(self, step: Step) -> Features:
-        """The features of the next step: (1, features)."""
-        keys = self._step_keys(step.time, (step.location, step.origin, *step.trail), step.velocity)
-        if self._step_keys.changed:
-            self.keys = keys.reshape(-1, GRIDS).copy()
-            (self.familiar,) = few_familiarity(self.keys[None], [self._memory])
-        vx, vy = step.velocity
-        habits = len(self.familiar)
-        features = np.empty((1, habits + len(_MOTION) + 1), np.float32)
-        features[0, :habits] = self.familiar
-        features[0, habits:] = (
-            np.log(1.0 + math.sqrt(vx * vx + vy * vy)),
-            vx / 10.0,
-            vy / 10.0,
-            np.log(1.0 + step.elapsed / 60.0),
-            self._log_history,
-        )
-        return features
-
-
 _MOTION = ["speed", "vx", "vy", "elapsed"]
 
 
-def _motion(steps: Steps) -> Array:
+def _put_motion(steps: Steps, columns: Array) -> None:
+    """Writes speed, velocity and elapsed time of steps, as a network takes them, into four columns."""
     vx, vy = steps.velocity.T
-    # A plain logarithm takes half as long as log1p, and in single precision they are the same.
-    speed = np.log(1.0 + np.sqrt(vx * vx + vy * vy))
-    return np.stack([speed, vx / 10.0, vy / 10.0, np.log(1.0 + steps.elapsed / 60.0)]).T
+    # A plain logarithm takes half as long as log1p; in single precision they are equal.
+    columns[0] = np.log(1.0 + np.sqrt(vx * vx + vy * vy))
+    columns[1] = vx / 10.0
+    columns[2] = vy / 10.0
+    columns[3] = np.log(1.0 + steps.elapsed / 60.0)

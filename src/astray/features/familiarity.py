@@ -1,16 +1,16 @@
 """Familiarity: in how many past trips did the agent do something like this?
 
-Each habit is a way in which a step can be like an earlier one: the same cell, the same cell in the same direction,
-from the same origin, at the same hour, at such a speed, having come the same way. Habits are data; a habit turns steps
-into keys, a :class:`~astray.features.memory.Memory` counts the trips in which the keys occurred.
+A habit says what two steps must share to count as the same: the cell, the cell and the direction, the origin of the
+trip, the hour, the speed, the way taken. Habits turn steps into keys (hashes), and a
+:class:`~astray.features.memory.Memory` counts the trips in which each key occurred.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, reduce
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -18,25 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.projection import Projection, Projections
-from astray.features.grid import cell, cells
-from astray.features.hashing import Word, changes, mix, mix_one
+from astray.features.grid import cells, row_narrowing
+from astray.features.hashing import mix, mix_one
 from astray.features.memory import Memory
-from astray.features.steps import Steps
+from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
 
 DAY = 86_400.0
 WEEK = 7 * DAY
-GRIDS = 2  # each key is taken on two grids, half a cell apart, and the counts are averaged
+GRIDS = 2  # every habit has a key on each of two grids, half a cell apart; their counts are averaged
 SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
-STANDING = 0.5  # metres a second below which there is no direction of travel
+STANDING = 0.5  # metres a second; below that an agent has no direction of travel
 SECTORS = 8
-FEW = 4000  # steps up to which all keys are made at once
+AT_ONCE = 4000  # steps whose keys are made together: their words stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Habit:
-    """What two steps must have in common to count as the same.
+    """What two steps must share to count as the same.
 
     >>> Habit(cell=500, heading=True).name
     'cell 500 m, heading'
@@ -46,13 +46,13 @@ class Habit:
     origin: float | None = None  # metres: the path began in the same cell
     heading: bool = False  # the same of eight directions, or standing
     speed: bool = False  # the same band of speed (bands grow by sqrt 2)
-    hours: float | None = None  # the same part of the day, of so many hours
+    hours: float | None = None  # the same part of the day; a part lasts this many hours
     weekend: bool = False  # both on a working day, or both on a weekend
-    trail: int | None = None  # came from the same cell, as many seconds ago as this lag of the steps says
+    trail: int | None = None  # came from the same cell; the number of the lag that says how long ago
 
     @property
     def name(self) -> str:
-        """The habit in a few words."""
+        """Names the habit in a few words."""
         parts = [
             f"cell {self.cell:g} m" if self.cell else "",
             f"origin {self.origin:g} m" if self.origin else "",
@@ -65,7 +65,7 @@ class Habit:
         return ", ".join(p for p in parts if p)
 
     def salt(self, grid: int) -> int:
-        """The number that the habit's keys on a grid begin with."""
+        """Returns the number from which the habit's keys on a grid are hashed."""
         return crc32(self.name.encode()) * GRIDS + grid + 1
 
 
@@ -81,9 +81,9 @@ DEFAULT_LAGS = (60.0, 300.0)
 
 
 class Frame(NamedTuple):
-    """Where on the earth the metres of steps begin, and what local time is there.
+    """The projection of steps in metres, and how far local time is ahead of UTC there.
 
-    Keys depend on places and local times alone, so that one agent's steps can be looked up in another one's memory.
+    Keys depend only on places and local times, so one agent's steps can be looked up in another agent's memory.
     """
 
     projection: Projection = Projection(0.0, 0.0)
@@ -94,125 +94,100 @@ GRID_ORIGIN = Frame()
 
 
 class Frames(NamedTuple):
-    """The frames of as many steps, each its own."""
+    """The frames of many steps: one frame a step, for steps of several agents."""
 
     projection: Projections
     utc_offset: Array
 
     @classmethod
     def of(cls, frames: Sequence[Frame]) -> Frames:
-        """Some frames, one after the other."""
+        """Stacks frames."""
         offsets = np.array([frame.utc_offset for frame in frames])
         return cls(Projections.of(frame.projection for frame in frames), offsets)
 
-
-def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> NDArray[np.uint64]:
-    """The keys of every step: an array of shape (steps, habits, grids), in memory key by key."""
-    if len(steps) <= FEW:
-        return few_keys(steps, habits, frame)
-    keys = np.empty((len(habits), GRIDS, len(steps)), np.uint64)
-    for h, grid, key in _keys(steps, habits, frame):
-        keys[h, grid] = key.spread(key.hashes)
-    return keys.transpose(2, 0, 1)
+    def rows(self, rows: slice) -> Frames:
+        """Returns the frames of some of the steps."""
+        return Frames(Projections(*(values[rows] for values in self.projection)), self.utc_offset[rows])
 
 
-def few_keys(steps: Steps, habits: Sequence[Habit], frame: Frame | Frames = GRID_ORIGIN) -> NDArray[np.uint64]:
-    """The same for few steps, those of a trip or two: all keys at once, which does not gain from what steps share.
+def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame | Frames = GRID_ORIGIN) -> NDArray[np.uint64]:
+    """Returns the keys of every step: (steps, habits, grids); in memory, all steps of a key lie side by side.
 
-    Steps of many agents may each have a frame of its own.
+    Steps of several agents may each have their own frame.
     """
-    plan = _plan_of(tuple(habits))
+    keys = np.empty((len(habits) * GRIDS, len(steps)), np.uint64)
+    for start in range(0, len(steps), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        own = frame if isinstance(frame, Frame) else frame.rows(rows)
+        _put_keys(steps if len(steps) <= AT_ONCE else steps[rows], _plan_of(tuple(habits)), own, keys[:, rows])
+    return keys.reshape(len(habits), GRIDS, len(steps)).transpose(2, 0, 1)
+
+
+def _put_keys(steps: Steps, plan: _Plan, frame: Frame | Frames, keys: Array) -> None:
+    """Writes the keys of steps into ``keys``, (keys, steps)."""
     vx, vy = steps.velocity.T
     speed, local = np.sqrt(vx * vx + vy * vy), steps.time + frame.utc_offset
     at = (steps.location, steps.origin, *(steps.trail[:, k] for k in range(steps.trail.shape[1])))
 
     def cell_words(which: Array, size: Array, shift: Array) -> Array:
-        places = np.stack([frame.projection.to_grid(at[k]) for k in range(int(which.max()) + 1)], axis=1)
+        needed = np.stack([places.T for places in at[: int(which.max()) + 1]]).swapaxes(1, 2)
+        places = frame.projection.to_grid(needed)
         row, column = cells(places[:, which[:, 0].astype(np.intp)], size, shift)
         return mix(_as_words(row), _as_words(column))
 
-    def sectors(shift: Array) -> Array:
-        ways = np.floor(_turn(vx, vy) + shift).astype(np.int64) & (SECTORS - 1)
-        ways[:, speed < STANDING] = SECTORS
-        return _as_words(ways)
+    def sector_words(shift: Array) -> Array:
+        turn = np.arctan2(vy, vx) / (2 * np.pi) * SECTORS
+        sectors = np.floor(turn + shift).astype(np.int64) & (SECTORS - 1)  # modulo a power of two
+        sectors[:, speed < STANDING] = SECTORS
+        return _as_words(sectors)
 
-    def slots(of_a_day: Array, shift: Array) -> Array:
-        found = np.floor(_share_of_day(local) * of_a_day + shift)
-        return _as_words(found * (found < of_a_day))  # the last half of a slot is the first one again
+    def pace_words(shift: Array) -> Array:
+        return _as_words(np.floor(2 * np.log2(np.maximum(speed, STANDING) / STANDING) + shift))
 
-    made: dict[str, Callable[..., Array]] = {
+    def slot_words(slots: Array, shift: Array) -> Array:
+        seconds = local - np.floor(local / DAY) * DAY  # local % DAY in a fraction of the time
+        found = np.floor(np.where(seconds < 0, seconds + DAY, seconds) / DAY * slots + shift)
+        return _as_words(found * (found < slots))  # the last half of a slot belongs to the first one
+
+    def weekend_words() -> Array:
+        # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
+        return _as_words(np.isin(np.floor(local / DAY) % 7, (2, 3)))
+
+    make: dict[str, Callable[..., Array]] = {
         "cell": cell_words,
-        "sector": sectors,
-        "pace": lambda shift: _as_words(np.floor(_band(speed) + shift)),
-        "slot": slots,
-        "weekend": lambda: _as_words(_is_weekend(local)),
+        "sector": sector_words,
+        "pace": pace_words,
+        "slot": slot_words,
+        "weekend": weekend_words,
     }
     words = np.empty((len(plan.words), len(steps)), np.uint64)
-    for kind, numbers, given in plan.columns:
-        words[numbers] = made[kind](*given)
-    keys = np.repeat(np.array(plan.salts, np.uint64)[:, None], len(steps), axis=1)
-    for some, word in plan.rounds:
-        keys[some] = mix(keys[some], words[word])
-    return keys.reshape(len(habits), GRIDS, len(steps)).transpose(2, 0, 1)
+    for kind, numbers, parameters in plan.columns:
+        words[numbers] = make[kind](*parameters)
+    for i, (some, word) in enumerate(plan.rounds):
+        keys[some] = mix(keys[some] if i else plan.salt_column[some], words[word])
+    if plan.bare:
+        keys[plan.bare] = plan.salt_column[plan.bare]
 
 
 def _as_words(values: Array) -> NDArray[np.uint64]:
     return values.astype(np.int64).view(np.uint64)
 
 
-def _turn(vx: Array, vy: Array) -> Array:
-    """The direction of travel, in sectors."""
-    return np.asarray(np.arctan2(vy, vx) / (2 * np.pi) * SECTORS)
-
-
-def _band(speed: Array) -> Array:
-    """The band of a speed; bands grow by sqrt 2."""
-    return np.asarray(2 * np.log2(np.maximum(speed, STANDING) / STANDING))
-
-
-def _share_of_day(local: Array) -> Array:
-    """The share of the day that has passed: ``local % DAY / DAY`` in a fraction of the time."""
-    seconds = local - np.floor(local / DAY) * DAY
-    return np.where(seconds < 0, seconds + DAY, seconds) / DAY
-
-
-def _is_weekend(local: Array) -> Array:
-    # 1970-01-01 was a Thursday; days 2 and 3 of that count are the weekend.
-    return np.isin(np.floor(local / DAY) % 7, (2, 3))
-
-
-class _Place(NamedTuple):
-    """Where steps are on the grid of the earth, (2, n); each for one step, or for ``lasts`` of them."""
-
-    places: Array
-    lasts: Array | None = None
-
-    def cells(self, size: float, shift: float) -> Word:
-        """The cells of a grid that they lie in."""
-        row, column = cells(self.places, size, shift)
-        south, west = row.min(), column.min()
-        wide = int(column.max() - west) + 1
-        number = (row - south) * wide + (column - west)
-        found = Word.of(number.astype(np.int64), (int(row.max() - south) + 1) * wide)
-        rows = found.values // wide
-        columns = found.values - rows * wide
-        hashed = found.hashed(mix((rows + int(south)).view(np.uint64), (columns + int(west)).view(np.uint64)))
-        return hashed if self.lasts is None else hashed.lasting(self.lasts)
-
-
 class _Plan(NamedTuple):
-    """How keys are put together: the words that habits ask for, each once, and the words of every key."""
+    """How to build the keys of some habits: the words that they need, each once, and the words of every key."""
 
-    words: tuple[tuple[Any, ...], ...]  # a kind, and what is to be known of it
+    words: tuple[tuple[Any, ...], ...]  # the kind of each word, and its parameters
     salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
-    keys: tuple[tuple[int, ...], ...]  # the words of each key
+    keys: tuple[tuple[int, ...], ...]  # the numbers of the words of each key
     serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
-    columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, what is known of them as columns
-    rounds: tuple[tuple[Array, Array], ...]  # the keys that have a first, second, ... word, and these words
+    salt_column: NDArray[np.uint64]
+    bare: list[int]  # keys without a word: their salt is the key
+    columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, their parameters as columns
+    rounds: tuple[tuple[Array | slice, Array], ...]  # the keys that have a first, second, ... word, and these words
 
     def of_kind(self, kind: str) -> tuple[tuple[Any, ...], ...]:
-        """The number of each word of a kind, and what is to be known of it."""
-        return tuple((w, *given) for w, (name, *given) in enumerate(self.words) if name == kind)
+        """Returns the number of each word of a kind, and its parameters."""
+        return tuple((w, *parameters) for w, (name, *parameters) in enumerate(self.words) if name == kind)
 
 
 @lru_cache(maxsize=16)
@@ -241,98 +216,32 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
     serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
     columns = []
     for kind in dict.fromkeys(kind for kind, *_ in words):
-        known = [(w, *given) for (of, *given), w in words.items() if of == kind]
-        numbers, *given = (np.array(column, np.float64)[:, None] for column in zip(*known, strict=True))
-        columns.append((kind, numbers[:, 0].astype(np.intp), tuple(given)))
-    rounds = []
+        known = [(w, *parameters) for (of, *parameters), w in words.items() if of == kind]
+        numbers, *parameters = (np.array(column, np.float64)[:, None] for column in zip(*known, strict=True))
+        columns.append((kind, numbers[:, 0].astype(np.intp), tuple(parameters)))
+    rounds: list[tuple[Array | slice, Array]] = []
     for i in range(max(map(len, keys), default=0)):
         some = [k for k, parts in enumerate(keys) if len(parts) > i]
-        rounds.append((np.array(some), np.array([keys[k][i] for k in some])))
-    return _Plan(tuple(words), salts, tuple(keys), serves, tuple(columns), tuple(rounds))
-
-
-def _keys(steps: Steps, habits: Sequence[Habit], frame: Frame) -> Iterator[tuple[int, int, Word]]:
-    """The keys of steps, habit by habit, grid by grid.
-
-    The different keys of many steps are few, for trips share streets; only they are hashed and looked up.
-    """
-    if not len(steps):
-        return
-    plan = _plan_of(tuple(habits))
-    words = _words(steps, frame, plan.words)
-    for k, (salt, parts) in enumerate(zip(plan.salts, plan.keys, strict=True)):
-        begin = np.full(1, salt, np.uint64)
-        if parts:
-            first = words[parts[0]]
-            key = reduce(Word.then, (words[w] for w in parts[1:]), first.hashed(mix(begin, first.hashes)))
-        else:
-            key = Word.of(np.zeros(len(steps), np.int64), 1).hashed(begin)
-        yield k // GRIDS, k % GRIDS, key
-
-
-def _words(steps: Steps, frame: Frame, wanted: Sequence[tuple[Any, ...]]) -> list[Word]:
-    """The words of a plan, of every step."""
-    local = steps.time + frame.utc_offset
-    vx, vy = steps.velocity.T
-    speed = np.sqrt(vx * vx + vy * vy)
-
-    # Many words are of the same place, direction, speed or hour: each of these is made once.
-    @cache
-    def place(which: int) -> _Place:
-        if which != 1:
-            return _Place(frame.projection.to_grid(steps.location if which == 0 else steps.trail[:, which - 2]))
-        # The origin is what a path keeps: only where it changes it is looked at.
-        starts = np.flatnonzero(changes(steps.origin[:, 0]) | changes(steps.origin[:, 1]))
-        return _Place(frame.projection.to_grid(steps.origin[starts]), np.diff(starts, append=len(steps)))
-
-    turn, band, hour = cache(lambda: _turn(vx, vy)), cache(lambda: _band(speed)), cache(lambda: _share_of_day(local))
-
-    def cell_word(which: int, size: float, shift: float) -> Word:
-        return place(which).cells(size, shift)
-
-    def sector(shift: float) -> Word:
-        # The rest of a division by a power of two, of negative numbers as well.
-        ways = np.floor(turn() + shift).astype(np.int64) & (SECTORS - 1)
-        ways[speed < STANDING] = SECTORS
-        return Word.of(ways, SECTORS + 1)
-
-    def pace(shift: float) -> Word:
-        bands = np.floor(band() + shift).astype(np.int64)
-        return Word.of(bands, int(bands.max()) + 1)
-
-    def slot(slots: int, shift: float) -> Word:
-        found = np.floor(hour() * slots + shift)
-        found *= found < slots  # the last half of a slot is the first one again
-        return Word.of(found.astype(np.int64), slots)
-
-    def weekend() -> Word:
-        return Word.of(_is_weekend(local).astype(np.int64), 2)
-
-    made: dict[str, Callable[..., Word]] = {
-        "cell": cell_word,
-        "sector": sector,
-        "pace": pace,
-        "slot": slot,
-        "weekend": weekend,
-    }
-    return [made[kind](*given) for kind, *given in wanted]
+        rounds.append((slice(None) if len(some) == len(keys) else np.array(some), np.array([keys[k][i] for k in some])))
+    column, bare = np.array(salts, np.uint64)[:, None], [k for k, parts in enumerate(keys) if not parts]
+    return _Plan(tuple(words), salts, tuple(keys), serves, column, bare, tuple(columns), tuple(rounds))
 
 
 class StepKeys:
-    """The keys of one step after another, for a live feed: to the last bit those of :func:`keys_of`.
+    """Makes the keys of one step after another: those of :func:`keys_of`, to the last bit.
 
-    A call of numpy costs the same for one row as for a hundred, and :func:`keys_of` makes some seven hundred of them.
-    Here plain integers do; and since a step mostly stays in the cells of the step before, only keys of which a word
-    has changed are made anew.
+    This is the one-row form of :func:`keys_of`, for a fix that comes alone. numpy takes as long for one row as for a
+    hundred: :func:`keys_of` needs 150 microseconds, plain integers 30. A step mostly stays in the cells of the step
+    before it, so only keys with a changed word are hashed again.
 
     >>> keys = StepKeys((Habit(cell=500), Habit(cell=500, speed=True)))
-    >>> keys(0.0, ((120.0, 30.0),), (3.0, 4.0)).shape, keys.changed
-    ((4,), True)
+    >>> keys(Step(0.0, (120.0, 30.0), (3.0, 4.0), 0.0, (0.0, 0.0), 0.0, (), True)).shape, keys.changed
+    ((2, 2), True)
     """
 
     __slots__ = (
-        *("_cells", "_frame", "_keys", "_last", "_paces", "_places", "_plan", "_sectors", "_slots", "_weekends"),
-        "changed",
+        *("_cells", "_frame", "_keys", "_last", "_narrowing", "_paces", "_places", "_plan", "_sectors", "_slots"),
+        *("_weekends", "changed"),
     )
 
     def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
@@ -340,35 +249,35 @@ class StepKeys:
         self.changed = True  # whether the last step has other keys than the one before
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
+        self._narrowing = [1.0] * len(self._last)  # of the row of each cell
         self._cells, self._sectors, self._paces, self._slots, self._weekends = (
             self._plan.of_kind(kind) for kind in ("cell", "sector", "pace", "slot", "weekend")
         )
         self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._cells), default=0))
         self._keys = np.array(self._plan.salts, np.uint64)
 
-    def __call__(
-        self, time: float, places: Sequence[tuple[float, float]], velocity: tuple[float, float]
-    ) -> NDArray[np.uint64]:
-        """The keys of a step, habit by habit, grid by grid; the array is overwritten by the next step.
-
-        ``places`` are the place reached, the origin, and where the agent was some lags before.
-        """
-        vx, vy = velocity
+    def __call__(self, step: Step) -> NDArray[np.uint64]:
+        """Returns the keys of a step: (habits, grids); the next step overwrites the array."""
+        vx, vy = step.velocity
         speed = math.sqrt(vx * vx + vy * vy)
-        # numpy's own functions, for the last bit of another library's may differ.
+        # Another library's functions may differ from numpy's in the last bit.
         turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
-        local = time + self._frame.utc_offset
+        local = step.time + self._frame.utc_offset
         hour = local % DAY / DAY
-        plan, floor, grid_place = self._plan, math.floor, self._frame.projection.grid_place
+        plan, floor, grid_place, narrowing = self._plan, math.floor, self._frame.projection.grid_place, self._narrowing
         now = list(self._last)
+        places = (step.location, step.origin, *step.trail)
         moved = [place != last for place, last in zip(places, self._places, strict=False)]
         on_grid = [grid_place(*place) if m else None for place, m in zip(places, moved, strict=False)]
         self._places[: len(moved)] = places[: len(moved)]
         for w, which, size, shift in self._cells:
             here = on_grid[which]
             if here is not None:
-                now[w] = cell(here[0], here[1], size, shift)
+                row, last = floor(here[1] / size + shift), now[w]
+                if last is None or last[0] != row:
+                    narrowing[w] = row_narrowing(row, size, shift)
+                now[w] = row, floor(here[0] * narrowing[w] / size + shift)
         for w, shift in self._sectors:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
         for w, shift in self._paces:
@@ -384,17 +293,18 @@ class StepKeys:
             for k in {k for w in changed for k in plan.serves[w]}:
                 key = plan.salts[k]
                 for w in plan.keys[k]:
-                    key = mix_one(key, word_of(now[w]))
+                    value = now[w]
+                    key = mix_one(key, value if isinstance(value, int) else mix_one(*value))
                 self._keys[k] = key
-        return self._keys
+        return self._keys.reshape(-1, GRIDS)
 
 
 def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> dict[int, NDArray[np.uint64]]:
-    """The distinct keys of each trip (by its number in ``steps.trip``), as a memory takes them."""
+    """Returns the distinct keys of each trip, by its number in ``steps.trip``, as a memory takes them."""
     if not len(steps):
         return {}
     keys = keys_of(steps, habits, frame).reshape(len(steps), -1)
-    # Most steps stay in the cell of the step before: drop those repeats first, they are cheap to see.
+    # Most steps stay in the cell of the step before: drop these repeats first, they are cheap to find.
     fresh = np.ones(keys.shape, bool)
     fresh[1:] = (keys[1:] != keys[:-1]) | (steps.trip[1:] != steps.trip[:-1])[:, None]
     starts = np.flatnonzero(np.r_[True, steps.trip[1:] != steps.trip[:-1]])
@@ -402,45 +312,14 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIG
     return {int(steps.trip[a]): np.unique(keys[a:b][fresh[a:b]]) for a, b in zip(starts, ends, strict=True)}
 
 
-def familiarity_of(
-    steps: Steps,
-    habits: Sequence[Habit],
-    memory: Memory,
-    frame: Frame = GRID_ORIGIN,
-    without: Array | None = None,
-    out: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    """The familiarity of steps: what :func:`familiarity` says of their keys; in memory habit by habit.
-
-    ``out`` is where it is to stand, (steps, habits), if that is known.
-    """
-    found = np.empty((len(habits), len(steps)), np.float32) if out is None else out.T
-    found[:] = 0.0
-    if not found.size:
-        return found.T
-    own = None if without is None else Word.of(without + 1, int(without.max()) + 2)
-    keys: list[tuple[int, Word]] = []
-    for h, _, key in _keys(steps, habits, frame):
-        if own is None:
-            keys.append((h, key))
-        else:
-            both, one, two = key.pairs(own)
-            found[h] += both.spread(memory.log_counts(key.hashes.take(one), own.values.take(two) - 1))
-    if keys:
-        # One look-up of all keys is cheaper than one for each habit.
-        logs = memory.log_counts(np.concatenate([key.hashes for _, key in keys]))
-        ends = np.cumsum([len(key.hashes) for _, key in keys])
-        for (h, key), of_key in zip(keys, np.split(logs, ends[:-1]), strict=True):
-            found[h] += key.spread(of_key)
-    found /= GRIDS
-    return found.T
-
-
 def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
-    """log(1 + count) of every habit, averaged over the grids: an array of shape (steps, habits)."""
+    """Returns log(1 + count) of every habit, averaged over the grids: (steps, habits); in memory, habit by habit.
+
+    ``without`` numbers, for each step, a remembered trip that must not count; -1 for none.
+    """
     n, habits, grids = keys.shape
     rows = keys.transpose(1, 2, 0).reshape(habits * grids, n)
-    # A step mostly has the key of the step before, for a cell is larger than a step: look every run of equals up once.
+    # A cell is larger than a step, so a step mostly has the key of the step before: look up every run of equals once.
     fresh = np.ones(rows.shape, bool)
     np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
     if without is not None:
@@ -451,17 +330,20 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 
 
-def few_familiarity(keys: Array, memories: Sequence[Memory]) -> NDArray[np.float32]:
-    """What :func:`familiarity` says of few keys (memories, habits, grids) to each memory, to the last bit.
+def familiarity_of(
+    steps: Steps, habits: Sequence[Habit], memory: Memory, frame: Frame, without: Array | None = None
+) -> NDArray[np.float32]:
+    """Returns the :func:`familiarity` of steps; the keys of many steps would take too much memory at once."""
+    found = np.empty((len(habits), len(steps)), np.float32)
+    for start in range(0, len(steps), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        keys = keys_of(steps[rows], habits, frame)
+        found[:, rows] = familiarity(keys, memory, None if without is None else without[rows]).T
+    return found.T
 
-    No look-up table is made and kept.
-    """
-    counts = [memory.few_counts(own.ravel()) for memory, own in zip(memories, keys, strict=True)]
-    logs = np.log1p(np.array(counts)).reshape(keys.shape)
-    found: NDArray[np.float32] = np.add.reduce(logs, axis=-1) / GRIDS
+
+def familiarity_to_each(keys: Array, memories: Sequence[Memory]) -> NDArray[np.float32]:
+    """Returns what :func:`familiarity` gives for each row of keys (rows, habits, grids) in its own memory."""
+    counts = [memory.counts(own) for memory, own in zip(memories, keys, strict=True)]
+    found: NDArray[np.float32] = np.add.reduce(np.log1p(np.array(counts)), axis=-1) / GRIDS
     return found
-
-
-def word_of(value: int | tuple[int, int]) -> int:
-    """A cell, or a small number, as a word of 64 bits."""
-    return value if isinstance(value, int) else mix_one(*value)

@@ -1,4 +1,4 @@
-"""The featurizer: how the fixes of an agent become the features that its reward sees. Needs no training library."""
+"""The featurizer turns an agent's fixes into the features that its reward sees. It needs no training library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.context import Context, ContextSpec
-from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder, StepEncoder
+from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.features.memory import Forgetting, Memory
 from astray.features.paths import of_trips, paths_of, resample, trace
@@ -29,20 +29,20 @@ Array = NDArray[Any]
 ENCODERS = ("familiarity", "fourier", "raw")
 
 
-LEAST = 1e-3  # seconds or metres: nothing is recorded as finely
+LEAST = 1e-3  # seconds or metres: no receiver is that precise
 
 
 @dataclass(frozen=True)
 class FeaturizerConfig:
-    """How trips are looked at."""
+    """How fixes become features."""
 
     encoder: str = "familiarity"  # 'familiarity', 'fourier', or the paper's 'raw'
-    interval: float = 15.0  # seconds between the steps that are looked at; velocities look back as far
+    interval: float = 15.0  # seconds between two steps of a trip; velocities look back as far
     habits: tuple[Habit, ...] = DEFAULT_HABITS  # of the familiarity encoder
     lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
-    trace_interval: float = 10.0  # seconds between the points that are remembered of a trip
+    trace_interval: float = 10.0  # seconds between the points of a trip that the memory counts
     trace_spacing: float = 100.0  # metres, at most, between those points
-    popularity: tuple[float, ...] = (150.0, 500.0)  # metres: cells of which it is known how many other agents go there
+    popularity: tuple[float, ...] = (150.0, 500.0)  # metres: sizes of the cells in which other agents are counted
     window: float = 120.0  # seconds of the least and of the most familiar part of a trip
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
@@ -65,7 +65,7 @@ class FeaturizerConfig:
 
     @property
     def window_rows(self) -> int:
-        """Rows of a window, at least one."""
+        """Returns the rows of a window, at least one."""
         return max(1, round(self.window / self.interval))
 
 
@@ -74,7 +74,7 @@ INTERVALS = (15.0, 30.0)
 
 
 def sampling_interval(trips: Trajectories) -> float:
-    """The seconds between fixes, in the median, within :data:`INTERVALS`: what steps to look at trips by.
+    """Returns the median of the seconds between fixes, limited to :data:`INTERVALS`, as the interval between steps.
 
     >>> every_20_s = Trajectories.from_fixes(time=np.arange(9) * 20.0, lat=np.zeros(9), lon=np.zeros(9))
     >>> sampling_interval(every_20_s)
@@ -86,7 +86,7 @@ def sampling_interval(trips: Trajectories) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips that were projected, cleaned and cut into steps once, for all that is made of them.
+    """Trips that were projected, cleaned and cut into steps once, for every later use.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Prepared:
     steps: Steps
 
     def __getitem__(self, trips: Array) -> Prepared:
-        """Some of the trips, by their positions in rising order."""
+        """Returns some of the trips, by their positions in rising order."""
         number = np.full(len(self.trips), -1)
         number[trips] = np.arange(len(trips))
         steps = self.steps[number[self.steps.trip] >= 0]
@@ -112,19 +112,19 @@ class Prepared:
 
 
 class Featurized(NamedTuple):
-    """Fixes as a featurizer gives them; one row a good fix, or one about every interval."""
+    """The features of fixes: one row for every good fix, or one about every interval."""
 
     features: NDArray[np.float32]
     steps: Steps
     row: NDArray[np.int64]  # which fix of the input this is
-    weight: NDArray[np.float64]  # seconds that the row stands for in its trip's mean
-    fault: NDArray[np.int8]  # one a fix of the input: 0, or what is wrong with it
+    weight: NDArray[np.float64]  # seconds by which the row counts in its trip's mean
+    fault: NDArray[np.int8]  # one for each fix of the input: 0, or the number of its fault
     statistics: NDArray[np.float32] | None = None  # (trips, statistics), where there is a memory
 
 
 @dataclass(frozen=True, eq=False)
 class Featurizer:
-    """A centre, an encoder with its memory, a context, and how popular places are.
+    """Holds a projection, an encoder with its memory, a context, and the popularity of places.
 
     >>> trips = Trajectories.from_fixes(time=np.arange(100) * 10, lat=45 + np.arange(100) * 1e-4, lon=np.full(100, 7.0))
     >>> featurizer = Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)).remember(trips)
@@ -143,7 +143,7 @@ class Featurizer:
     def of(
         cls, fixes: Trajectories, config: FeaturizerConfig, rng: np.random.Generator, encoder: Encoder | None = None
     ) -> Featurizer:
-        """A featurizer centred on some fixes, with an empty memory; with an encoder of one's own, or by its name."""
+        """Makes a featurizer with an empty memory, centred on some fixes; ``encoder`` replaces the configured one."""
         if not fixes.is_gps:
             raise DataError(
                 "these trajectories have no columns time, lat and lon",
@@ -168,38 +168,38 @@ class Featurizer:
 
     @property
     def names(self) -> list[str]:
-        """One name a feature of a step."""
+        """Returns one name for each feature of a step."""
         return [*self.encoder.names, *self.context.names]
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What is known of a whole trip; nothing where the encoder has no memory."""
+        """Returns the statistics of a whole trip; none where the encoder has no memory."""
         return statistics_of(self.config.habits, self.popularity.cells) if self.counts else ()
 
     @property
     def counts(self) -> bool:
-        """Whether the featurizer counts what was done before."""
+        """Returns True if the featurizer counts past trips."""
         return isinstance(self.encoder, FamiliarityEncoder)
 
     @property
     def memory(self) -> Memory:
-        """The trips that the featurizer remembers; empty where the encoder has no use for them."""
+        """Returns the remembered trips; an empty memory where the encoder has none."""
         return self.encoder.memory if isinstance(self.encoder, FamiliarityEncoder) else Memory()
 
     # ---------------------------------------------------------------- remembering
 
     def prepare(self, fixes: Trajectories) -> Prepared:
-        """Trips as all that is made of them needs them; the memory and the popularity do not matter."""
+        """Projects and cleans trips and cuts them into steps; depends neither on the memory nor on the popularity."""
         paths = self.paths(fixes)
         return Prepared(fixes, paths, self.chosen_steps(paths))
 
     def chosen_steps(self, paths: Trajectories) -> Steps:
-        """One step of paths about every interval."""
+        """Returns one step of paths about every interval."""
         steps = self.steps(paths)
         return steps[chosen(steps, self.config.interval)]
 
     def remember(self, trips: Trajectories | Prepared, rows: TripRows | None = None) -> Featurizer:
-        """A featurizer that remembers these trips as well; ``rows`` are theirs, if they are known already."""
+        """Returns a featurizer that also remembers these trips; ``rows`` are theirs, if the caller has them."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
@@ -210,7 +210,7 @@ class Featurizer:
         return replace(self, encoder=self.encoder.remember(steps, of.trips.ids, of_whole))
 
     def among(self, others: Trajectories, paths: Trajectories | None = None) -> Featurizer:
-        """A featurizer that knows where these agents go, too; ``paths`` are those of their trips, if they are known."""
+        """Returns a featurizer that also knows where these agents go; ``paths`` are theirs, if the caller has them."""
         if not self.counts or not self.popularity.cells:
             return self
         steps = steps_of(self._traces(self.paths(others) if paths is None else paths), self.config.interval)
@@ -227,27 +227,27 @@ class Featurizer:
 
     @property
     def frame(self) -> Frame:
-        """Where the featurizer's metres begin, and what local time is there."""
+        """Returns the projection, and how far local time is ahead of UTC."""
         return Frame(self.projection, self.context.utc_offset)
 
     def forget(self, trip_ids: Iterable[TripId]) -> Featurizer:
-        """A featurizer that does not remember these trips."""
+        """Returns a featurizer that does not remember these trips."""
         return self.with_memory(self.memory.remove(trip_ids))
 
     def with_memory(self, memory: Memory) -> Featurizer:
-        """The same featurizer with another memory."""
+        """Returns the same featurizer with another memory."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         return replace(self, encoder=self.encoder.with_memory(memory))
 
     def _traces(self, paths: Trajectories) -> Trajectories:
-        """Paths, point by point as they are remembered."""
+        """Returns paths with the points that a memory counts."""
         return trace(resample(paths, self.config.trace_interval), self.config.trace_spacing)
 
     # ---------------------------------------------------------------- looking
 
     def paths(self, fixes: Trajectories) -> Trajectories:
-        """The paths of the fixes, in this featurizer's metres, with their context."""
+        """Returns the paths of fixes, in this featurizer's metres, with their context."""
         return self._paths(fixes)[0]
 
     def _paths(self, fixes: Trajectories) -> tuple[Trajectories, NDArray[np.int8]]:
@@ -256,38 +256,38 @@ class Featurizer:
         return paths, fault
 
     def steps(self, paths: Trajectories) -> Steps:
-        """The steps of paths, with the look-back that the encoder needs."""
+        """Returns the steps of paths; they look back as far as the encoder needs."""
         return steps_of(paths, self.config.interval, self.encoder.lags)
 
     def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
-        """The features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
+        """Returns the features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
         return np.ascontiguousarray(self._in_context(steps, self.encoder.encode(steps, without)))
 
     def _in_context(self, steps: Steps, features: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
 
     def trip_rows(self, steps: Steps, n_trips: int) -> TripRows:
-        """Steps as the rows of trips, with the keys that any memory knows them by."""
+        """Returns steps as the rows of trips, with the keys under which any memory counts them."""
         return TripRows.of(steps, self.config.habits, self.frame, n_trips)
 
     def rows(self, trips: Trajectories | Prepared) -> TripRows:
-        """Trips as rows about every interval, with the keys that any memory knows them by."""
+        """Returns trips as rows about every interval, with the keys under which any memory counts them."""
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
         return self.trip_rows(of.steps, len(of.trips))
 
     def measure(
         self, rows: TripRows, without: Array | None = None, maker: Array | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The familiarity of rows, and the statistics of their trips; one number a trip for ``without`` and ``maker``.
+        """Returns the familiarity of rows, and the statistics of their trips.
 
-        ``without`` numbers the remembered trip that must not count, ``maker`` the agent of the popularity that made the
-        trip; -1 for none.
+        ``without`` numbers, for each trip, the remembered trip that must not count, ``maker`` the agent of the
+        popularity that made it; -1 for none.
         """
         familiar = self.familiarity(rows, without)
         return familiar, self.trip_statistics(rows, familiar, without, maker)
 
     def familiarity(self, rows: TripRows, without: Array | None = None) -> NDArray[np.float32]:
-        """How familiar rows are: (rows, habits)."""
+        """Returns how familiar rows are: (rows, habits)."""
         return familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
 
     def trip_statistics(
@@ -297,25 +297,32 @@ class Featurizer:
         without: Array | None = None,
         maker: Array | None = None,
     ) -> NDArray[np.float32]:
-        """The statistics of trips, the familiarity of whose rows is known."""
+        """Returns the statistics of trips whose rows' familiarity is known."""
         seen = (rows, familiar, self.config.habits, self.memory, self.popularity)
         return statistics(*seen, window=self.config.window_rows, without=without, maker=maker)
 
     def features(self, steps: Steps, familiar: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The features of steps whose familiarity is known already."""
+        """Returns the features of steps whose familiarity is known."""
         assert isinstance(self.encoder, FamiliarityEncoder)
         return self._in_context(steps, self.encoder.features(steps, familiar))
 
-    def featurize(self, fixes: Trajectories, every: bool = True) -> Featurized:
-        """The features of every good fix, or of one about every interval, with the statistics of the trips.
+    def features_of_step(self, step: Step, familiar: NDArray[np.float32], given: Array) -> NDArray[np.float32]:
+        """Returns the features of one step of an open trip: (1, features); ``given`` is the trip's context."""
+        if not isinstance(self.encoder, FamiliarityEncoder):
+            return self.encode(step.row(given))
+        features = self.encoder.features_of_step(step, familiar)
+        return self._in_context(step.row(given), features) if self.context.names else features
 
-        A trip that is remembered itself does not count towards its own familiarity.
+    def featurize(self, fixes: Trajectories, every: bool = True) -> Featurized:
+        """Returns the features of every good fix, or of one about every interval, with the statistics of the trips.
+
+        A remembered trip does not count towards its own familiarity.
         """
         paths, fault = self._paths(fixes)
         every = every or not self.counts
         kept, steps, weight = looked_at(self.steps(paths), self.config.interval, every)
         number = self.memory.number_of(fixes.ids)
-        # New trips, the usual case, have nothing of their own to hold out.
+        # New trips, the usual case, are not in the memory.
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
         if every or not isinstance(self.encoder, FamiliarityEncoder):
@@ -325,34 +332,3 @@ class Featurizer:
         rows = self.trip_rows(steps, len(fixes))
         familiar, found = self.measure(rows, without, maker if (maker >= 0).any() else None)
         return Featurized(self.features(steps, familiar), steps, row, weight, fault, found)
-
-
-class StepFeatures:
-    """The features of one step of a trip after another, for a live feed: those that :meth:`Featurizer.encode` gives.
-
-    The familiarity encoder has a one-row form (:class:`~astray.features.encoders.StepEncoder`), equal to the last bit;
-    the other encoders, and a context, go through the code for many rows.
-    """
-
-    __slots__ = ("_encoder", "_featurizer", "_given", "_has_context")
-
-    def __init__(self, featurizer: Featurizer, given: Array) -> None:
-        self._featurizer, self._given, self._has_context = featurizer, given, bool(featurizer.context.names)
-        self._encoder = StepEncoder(featurizer.encoder) if isinstance(featurizer.encoder, FamiliarityEncoder) else None
-
-    def encode(self, step: Step) -> NDArray[np.float32]:
-        """The features of the next step: (1, features)."""
-        if self._encoder is None:
-            return self._featurizer.encode(step.row(self._given))
-        features = self._encoder.encode(step)
-        return self._featurizer._in_context(step.row(self._given), features) if self._has_context else features
-
-    @property
-    def keys(self) -> NDArray[np.uint64]:
-        """The keys of the last step: (habits, grids); of an encoder without a memory, none."""
-        return np.zeros((0, GRIDS), np.uint64) if self._encoder is None else self._encoder.keys
-
-    @property
-    def familiar(self) -> NDArray[np.float32]:
-        """Their familiarity: (habits,)."""
-        return np.zeros(0, np.float32) if self._encoder is None else self._encoder.familiar

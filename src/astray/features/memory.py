@@ -1,8 +1,8 @@
 """Memory: what an agent has done before, as sparse counts of trips.
 
 A memory knows nothing of streets or hours: it holds keys (hashes of "this cell", "this cell at this hour", ...) and,
-for each, the trips in which it occurred. One agent differs from another by its memory alone, so a new agent is enrolled
-by counting, learning online is adding a trip, and forgetting is taking one out.
+for each, the trips in which it occurred. Agents differ only by their memories: counting trips enrols a new agent,
+adding a trip is learning online, and removing a trip is forgetting.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from astray.features.hashing import changes
 
 Array = NDArray[Any]
 Name = TypeVar("Name", TripId, str, default=TripId)
-"""What is remembered: trips; or, where places are counted by who goes there, agents."""
+"""What a memory counts: trips; or agents, where it counts who goes to a place."""
 
 
-A_FEW = 64  # keys for which no look-up table is made;
-BISECTED = 16  # nor for one in so many of those that are remembered: they are found before a table is made
+A_FEW = 64  # keys up to which bisection is fast enough
+BISECTED = 16  # without a look-up table, bisect if the memory holds this many times more keys than are looked up
 
 
 @dataclass(frozen=True)
 class Forgetting:
-    """How a memory lets go of the past; by default it does not."""
+    """How a memory forgets; by default it keeps everything."""
 
-    max_trips: int | None = None  # keep at most so many trips, the newest
-    window: float | None = None  # forget trips older than so many seconds before the newest
-    half_life: float | None = None  # a trip counts half after so many seconds
+    max_trips: int | None = None  # the number of newest trips to keep
+    window: float | None = None  # forget trips that are this many seconds older than the newest
+    half_life: float | None = None  # seconds after which a trip counts half
 
     def __post_init__(self) -> None:
         for name in ("max_trips", "window", "half_life"):
@@ -46,12 +46,12 @@ class Forgetting:
 
 @dataclass(frozen=True, eq=False)
 class Memory(Generic[Name]):
-    """The past trips of one agent. Adding and removing give a new memory; the old one stays as it was.
+    """The past trips of one agent. Adding and removing return a new memory; the old one does not change.
 
     Attributes
     ----------
     trip_ids, times
-        The trips that are remembered, and when each was made (seconds since 1970).
+        The remembered trips, and when each was made (seconds since 1970).
     keys, trips
         The postings: ``keys[i]`` occurred in trip number ``trips[i]``; sorted by key, then trip; no pair twice.
 
@@ -79,7 +79,7 @@ class Memory(Generic[Name]):
     # ---------------------------------------------------------------- changing
 
     def add(self, trips: Mapping[Name, Array], times: Mapping[Name, float] | None = None) -> Memory[Name]:
-        """Remember further trips: the keys that occurred in each, in any order and number."""
+        """Returns a memory with further trips: the keys that occurred in each, in any order, repeated or not."""
         keys = [np.asarray(k, np.uint64) for k in trips.values()]
         number = np.repeat(np.arange(len(keys), dtype=np.int32), [len(k) for k in keys])
         new = Memory(
@@ -90,13 +90,13 @@ class Memory(Generic[Name]):
         return self.merge(new)
 
     def merge(self, other: Memory[Name]) -> Memory[Name]:
-        """The trips of both; this memory's way of forgetting is kept."""
+        """Returns a memory with the trips of both; it forgets as this one does."""
         known = set(self.trip_ids).intersection(other.trip_ids)
         if known:
             raise DataError(
                 f"trip {str(min(known))!r} is remembered already", remedy="remove it first, or give it another id"
             )
-        # The other trips get the higher numbers, so that behind equal keys is where their postings belong.
+        # The other trips get the higher numbers, so their postings belong behind equal keys.
         at = np.searchsorted(self.keys, other.keys, side="right")
         merged = Memory(
             self.trip_ids + other.trip_ids,
@@ -108,7 +108,7 @@ class Memory(Generic[Name]):
         return merged._forget()
 
     def ordered(self) -> Memory[Name]:
-        """The same trips in the order of time, then of their names: whatever the order in which they were added.
+        """Returns the same trips sorted by time, then by name, in whatever order they were added.
 
         >>> key = np.array([7], np.uint64)
         >>> memory = Memory().add({"late": key, "early": key}, {"late": 9.0, "early": 5.0})
@@ -126,7 +126,7 @@ class Memory(Generic[Name]):
         return Memory(ids, self.times[order], self.keys[at], trips[at], self.forgetting)
 
     def remove(self, trip_ids: Iterable[Name]) -> Memory[Name]:
-        """Forget some trips as if they had never been; unknown ids are ignored."""
+        """Returns a memory without some trips, as if they had never been added; ignores unknown ids."""
         gone = set(trip_ids)
         return self._keep(np.array([t not in gone for t in self.trip_ids], bool))
 
@@ -136,7 +136,7 @@ class Memory(Generic[Name]):
         if rule.window is not None and len(self):
             keep &= self.times >= self.times.max() - rule.window
         if rule.max_trips is not None and keep.sum() > rule.max_trips:
-            # Of trips made at the same time the one added last is the newest.
+            # Of trips made at the same time, the one that was added last is the newest.
             oldest_first = np.argsort(np.where(keep, self.times, -np.inf), kind="stable")
             keep[oldest_first[: len(self) - rule.max_trips]] = False
         return self._keep(keep)
@@ -158,7 +158,7 @@ class Memory(Generic[Name]):
 
     @cached_property
     def _weights(self) -> NDArray[np.float64]:
-        """How much each trip counts."""
+        """Returns how much each trip counts."""
         if self.forgetting.half_life is None or not len(self):
             return np.ones(len(self))
         age: Array = self.times.max() - self.times
@@ -168,29 +168,32 @@ class Memory(Generic[Name]):
     def _index(self) -> _Index:
         return _Index.of(self.keys, self.trips, self._weights)
 
-    @property
+    @cached_property
     def history(self) -> float:
-        """The number of trips that stand behind the counts, by weight."""
+        """Returns the number of trips behind the counts, each by its weight."""
         return float(self._weights.sum())
 
     def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """In how many trips each key occurred.
+        """Returns in how many trips each key occurred.
 
-        ``without`` (broadcast against ``keys``) names for each key a trip number that is not to count, -1 for none:
-        what makes a remembered trip comparable with a new one.
+        ``without`` (broadcast against ``keys``) numbers, for each key, a trip that must not count; -1 for none. It
+        makes a remembered trip comparable with a new one.
         """
-        flat = np.ascontiguousarray(keys, dtype=np.uint64).ravel()
+        flat = np.ascontiguousarray(keys, np.uint64).reshape(-1)
+        held_out = None if without is None else np.broadcast_to(without, keys.shape).reshape(-1)
+        if self._are_few(flat, held_out):
+            return self._bisect(flat, held_out).reshape(keys.shape)
         at = self._index.find(flat)
         counts = self._index.count.take(at)
-        if without is not None:
-            own, left = self._left(at, np.broadcast_to(without, keys.shape).ravel())
+        if held_out is not None:
+            own, left = self._left(at, held_out)
             counts[own] = left
         return counts.reshape(keys.shape)
 
     def log_counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """log(1 + count) of each of a row of keys; ``without`` as in :meth:`counts`."""
-        if without is None and self._are_few(keys):
-            return np.log1p(self.few_counts(keys))
+        """Returns log(1 + count) of each key of a flat array; ``without`` as in :meth:`counts`."""
+        if self._are_few(keys, without):
+            return np.log1p(self._bisect(keys, without))
         at = self._index.find(keys)
         logs = self._index.log_count.take(at)
         if without is not None:
@@ -198,45 +201,39 @@ class Memory(Generic[Name]):
             logs[own] = np.log1p(left)
         return logs
 
-    def _are_few(self, keys: Array) -> bool:
-        """Whether so few keys are looked up that a table is not worth its time, nor, of many agents, its room."""
-        if "_index" in vars(self):
-            return False
-        plain = self.forgetting.half_life is None
-        return len(keys) <= A_FEW or (plain and BISECTED * len(keys) < len(self.keys))
+    def _are_few(self, keys: Array, without: Array | None) -> bool:
+        """Returns True if bisection finds the keys sooner than it takes to build a look-up table.
+
+        A table also takes memory for each of many agents.
+        """
+        if len(keys) <= A_FEW:
+            return True
+        can_bisect = without is None and self.forgetting.half_life is None and "_index" not in vars(self)
+        return can_bisect and BISECTED * len(keys) < len(self.keys)
+
+    def _bisect(self, keys: Array, without: Array | None) -> NDArray[np.float32]:
+        """Counts a few keys by bisection: no look-up table is built and kept."""
+        low, high = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
+        counts = np.asarray(high - low, np.float32)
+        if self.forgetting.half_life is not None:
+            for i in np.flatnonzero(high > low):
+                counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
+        if without is not None:
+            for i in np.flatnonzero((high > low) & (without >= 0)):
+                if without[i] in self.trips[low[i] : high[i]]:
+                    counts[i] = max(counts[i] - np.float32(self._weights[without[i]]), np.float32(0))
+        return counts
 
     def _left(self, at: Array, without: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Which keys occurred in the trip that is not to count, and how often they occurred in the others."""
+        """Returns which keys occurred in the held-out trip, and how often they occurred in the others."""
         index = self._index
         own = np.flatnonzero((at > 0) & (without >= 0))
         own = own[index.holds(at[own], without[own])]
         left = index.count[at[own]] - self._weights[without[own]].astype(np.float32)
         return own, np.maximum(left, np.float32(0))
 
-    def few_counts(self, keys: Array, without: int = -1) -> NDArray[np.float32]:
-        """The same as :meth:`counts` for a handful of keys: found by bisection, no look-up table is made and kept.
-
-        ``without`` numbers a trip that is not to count, -1 for none.
-
-        >>> memory = Memory().add({"monday": np.array([7, 8], np.uint64)})
-        >>> memory.few_counts(np.array([6, 8], np.uint64)).tolist()
-        [0.0, 1.0]
-        >>> memory.few_counts(np.array([6, 8], np.uint64), without=0).tolist()
-        [0.0, 0.0]
-        """
-        low, high = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
-        counts = np.asarray(high - low, np.float32)
-        if self.forgetting.half_life is not None:
-            for i in np.flatnonzero(high > low):
-                counts[i] = np.add.reduceat(self._weights[self.trips[low[i] : high[i]]], [0])[0]
-        if without >= 0:
-            for i in np.flatnonzero(high > low):
-                if without in self.trips[low[i] : high[i]]:
-                    counts[i] = max(counts[i] - np.float32(self._weights[without]), np.float32(0))
-        return counts
-
     def number_of(self, trip_ids: Iterable[Name]) -> NDArray[np.int64]:
-        """The number of each trip, for ``without``; -1 for trips that are not remembered."""
+        """Returns the number of each trip, for ``without``; -1 for trips that are not remembered."""
         numbers = self._numbers
         return np.array([numbers.get(t, -1) for t in trip_ids], np.int64)
 
@@ -246,7 +243,7 @@ class Memory(Generic[Name]):
 
 
 def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Sort pairs by key, then trip, and drop the repeated ones."""
+    """Sorts pairs by key, then trip, and drops repeated ones."""
     order = np.lexsort((trips, keys))
     keys, trips = keys[order], trips[order]
     new = changes(keys) | changes(trips)
@@ -254,21 +251,21 @@ def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np
 
 
 def index_of_counts(keys: NDArray[np.uint64], counts: Array) -> _Index:
-    """A look-up table of distinct keys, in order, whose counts are known."""
+    """Builds a look-up table of distinct, sorted keys with known counts."""
     return _Index.of(keys, np.arange(len(keys), dtype=np.int32), counts.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class _Index:
-    """Distinct keys with their counts, found through a table of the keys' leading bits.
+    """Distinct keys with their counts, and a table of their leading bits to find them by.
 
-    The keys are hashes, hence evenly spread: with about as many buckets as keys a look-up reads one bucket and one key
-    or two, where a binary search would miss the cache twenty times.
+    The keys are hashes, so they are evenly spread: with about as many buckets as keys, a look-up reads one bucket and
+    one or two keys, where a binary search would miss the cache twenty times.
     """
 
     keys: NDArray[np.uint64]
     count: NDArray[np.float32]
-    log_count: NDArray[np.float32]  # log(1 + count): it takes longer to compute than to look up
+    log_count: NDArray[np.float32]  # log(1 + count): slower to compute than to look up
     bucket: NDArray[np.int32]
     shift: np.uint64
     starts: NDArray[np.int64]
@@ -287,7 +284,7 @@ class _Index:
         shift = np.uint64(64 - bits)
         sizes = np.bincount((distinct >> shift).astype(np.int64), minlength=1 << bits)
         bucket = (np.cumsum(sizes) - sizes + 1).astype(np.int32)
-        # The entry before the first stands for keys that are not found; the one past the last ends every search.
+        # The entry before the first means "not found"; the one past the last ends every search.
         count = np.r_[0, count, 0].astype(np.float32)
         return cls(
             np.r_[np.uint64(0), distinct, np.uint64(0xFFFF_FFFF_FFFF_FFFF)],
@@ -300,10 +297,10 @@ class _Index:
         )
 
     def find(self, keys: Array) -> NDArray[np.int32]:
-        """The position of each key among the distinct ones; 0, where no key is, if it is not found."""
+        """Returns the position of each key among the distinct ones; 0 if it is not found."""
         at = self.bucket.take((keys >> self.shift).view(np.int64))
         there = self.keys.take(at)
-        # The keys of a bucket stand in order: go on until one is as high.
+        # The keys of a bucket are sorted: go on until one is as high.
         lower = np.flatnonzero(there < keys)
         while len(lower):
             after = at.take(lower) + 1
@@ -314,11 +311,11 @@ class _Index:
         return at
 
     def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
-        """Whether the key at each position occurred in each trip: bisection among that key's own postings."""
+        """Returns whether the key at each position occurred in each trip, by bisection of that key's postings."""
         low = self.starts.take(at)
         last = self.starts.take(at + 1) - 1
         step = 1 << max(int((last - low).max(initial=0)).bit_length() - 1, 0)
-        while step:  # the highest posting that is no later than the trip
+        while step:  # finds the highest posting that is no later than the trip
             ahead = low + step
             later = ahead <= last
             later &= self.trips.take(np.minimum(ahead, last)) <= trip

@@ -1,7 +1,7 @@
 """Popularity: how many other agents go to a place, whether or not the agent itself has been there.
 
-A place where an agent has never been says little by itself. If many others go there, it speaks for one of them; if
-nobody does, it may as well be something new.
+A place where the agent has never been says little by itself. If many others go there, one of them may have made the
+trip; if nobody does, the agent may simply be somewhere new.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.features.familiarity import Habit
-from astray.features.memory import Memory, index_of_counts
+from astray.features.memory import A_FEW, Memory, index_of_counts
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
@@ -24,14 +24,14 @@ NO_KEYS: Keys = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """How many agents have been to each cell, without their names.
+    """Counts how many agents have been to each cell, without their names.
 
     Attributes
     ----------
     keys, agents
-        The cells, in order, and how many agents have been to each.
+        The sorted keys of the cells, and how many agents have been to each.
     total
-        How many agents were counted.
+        The number of agents counted.
     """
 
     keys: Keys = field(default_factory=lambda: NO_KEYS)
@@ -40,26 +40,35 @@ class Counted:
 
     @classmethod
     def of(cls, visitors: Memory[str]) -> Counted:
-        """The counts of a memory whose trips are agents."""
+        """Counts a memory whose trips are agents."""
         keys, agents = np.unique(visitors.keys, return_counts=True)
         return cls(keys, agents.astype(np.int32), len(visitors))
 
     def without(self, cells: Keys) -> Counted:
-        """As if an agent who has been to these cells had never been; without any cells, it was not counted."""
+        """Returns the counts without an agent who has been to these cells; one without cells was not counted."""
         if not len(cells):
             return self
         left = self.agents - np.isin(self.keys, cells, assume_unique=True)
         return Counted(self.keys[left > 0], left[left > 0].astype(np.int32), self.total - 1)
 
+    def look_up(self, keys: Keys) -> NDArray[np.float32]:
+        """Returns how many agents have been to each of some cells: a few by bisection, many by a table."""
+        if len(keys) > A_FEW:
+            return self._index.count.take(self._index.find(keys))
+        count = np.zeros(len(keys), np.float32)
+        if len(self.keys):
+            at = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
+            count += np.where(self.keys[at] == keys, self.agents[at], 0)
+        return count
+
     @cached_property
-    def index(self) -> Any:
-        """A table for look-ups."""
+    def _index(self) -> Any:
         return index_of_counts(self.keys, self.agents)
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Counts of agents, of which one may be told apart: what :class:`Memory` says of many agents, in far less room.
+    """Counts of agents from which one named agent can be left out; far smaller than a :class:`Memory` of all agents.
 
     >>> counted = Counted(np.array([7, 8], np.uint64), np.array([2, 1], np.int32), 2)
     >>> visits = Visits(counted, "ann", np.array([7], np.uint64))
@@ -76,44 +85,30 @@ class Visits:
 
     @property
     def trip_ids(self) -> tuple[str, ...]:
-        """The one agent that is told apart, if it was counted."""
+        """Returns the named agent, if it was counted."""
         return (self.agent,) if len(self.cells) else ()
 
     def number_of(self, agents: Iterable[str]) -> NDArray[np.int64]:
-        """0 for the agent that is told apart, -1 for everybody else."""
+        """Returns 0 for the named agent, -1 for everybody else."""
         return np.array([0 if agent in self.trip_ids else -1 for agent in agents], np.int64)
 
     def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """How many agents have been to each cell; where ``without`` is 0, the one told apart does not count."""
-        index = self.counted.index
-        count: NDArray[np.float32] = index.count.take(index.find(np.ascontiguousarray(keys, np.uint64).ravel()))
-        if without is not None:
-            own = self._is_own(keys.ravel()) & (np.broadcast_to(without, keys.shape).ravel() == 0)
+        """Returns how many agents have been to each cell; where ``without`` is 0, the named agent does not count."""
+        flat = np.ascontiguousarray(keys, np.uint64).reshape(-1)
+        count = self.counted.look_up(flat)
+        if without is not None and len(self.cells):
+            own = self._is_own(flat) & (np.broadcast_to(without, keys.shape).reshape(-1) == 0)
             count = np.maximum(count - own, np.float32(0))
         return count.reshape(keys.shape)
 
-    def few_counts(self, keys: Array, without: int = -1) -> NDArray[np.float32]:
-        """The same for a handful of keys: found by bisection, no table is made."""
-        known, agents = self.counted.keys, self.counted.agents
-        at = np.searchsorted(known, keys)
-        inside = np.minimum(at, max(len(known) - 1, 0))
-        count = np.zeros(len(keys), np.float32)
-        if len(known):
-            count += np.where(known[inside] == keys, agents[inside], 0)
-        if without == 0:
-            count = np.maximum(count - self._is_own(keys), np.float32(0))
-        return count
-
     def _is_own(self, keys: Array) -> NDArray[np.bool_]:
-        if not len(self.cells):
-            return np.zeros(len(keys), bool)
         at = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
         return np.asarray(self.cells[at] == keys)
 
 
 @dataclass(frozen=True, eq=False)
 class Popularity:
-    """The cells that some agents have been to.
+    """Knows the cells that some agents have been to.
 
     Attributes
     ----------
@@ -123,7 +118,7 @@ class Popularity:
         A memory whose trips are agents: the ids are their names, the keys their cells; or :class:`Visits`, which counts
         them without their names.
     excluded
-        An agent that does not count: the one whose trips are looked at.
+        The agent whose trips are scored; it does not count.
 
     Examples
     --------
@@ -141,13 +136,13 @@ class Popularity:
 
     @property
     def habits(self) -> tuple[Habit, ...]:
-        """What two places must have in common to count as one, for each size of cell."""
+        """Returns the habit of each size of cell: two places count as one if they share that cell."""
         return tuple(Habit(cell=size) for size in self.cells)
 
     def visited(self, keys: Mapping[str, Array]) -> Popularity:
-        """With further places, by the keys of :attr:`habits`, of agents that are known or not.
+        """Returns a popularity with further places of known or new agents, by the keys of :attr:`habits`.
 
-        Trips without an agent's name are left out: they may be anybody's, also those of somebody who is here already.
+        Leaves out trips without an agent's name: a known agent may have made them.
         """
         known, found = self.by_name, {}
         for agent, places in keys.items():
@@ -157,50 +152,44 @@ class Popularity:
         return replace(self, agents=known.remove(found).add(found))
 
     def without(self, agents: Iterable[str]) -> Popularity:
-        """As if some agents had never been; unknown ones are ignored."""
+        """Returns a popularity without some agents; ignores unknown ones."""
         return replace(self, agents=self.by_name.remove(agents))
 
     @property
     def by_name(self) -> Memory[str]:
-        """The agents with their names and cells, where these are known."""
+        """Returns the agents with their names and cells, where the names are known."""
         assert isinstance(self.agents, Memory), "where agents are counted without their names, nobody is named"
         return self.agents
 
     def excluding(self, agent: str) -> Popularity:
-        """The popularity among everybody but this agent."""
+        """Returns the popularity among everybody but this agent."""
         return replace(self, excluded=agent)
 
     def of_the_same(self, other: Popularity) -> bool:
-        """Whether both are views of the same counts of agents."""
+        """Returns True if both are views of the same counts of agents."""
         mine, others = (of.agents.counted if isinstance(of.agents, Visits) else of.agents for of in (self, other))
         return mine is others
 
     def number_of(self, agents: Iterable[str]) -> NDArray[np.int64]:
-        """The number of each agent, -1 of one that is not among them."""
+        """Returns the number of each agent; -1 for an unknown one."""
         return self.agents.number_of(agents)
 
     def encode(self, keys: Array, habits: Sequence[Habit], maker: Array | None = None) -> NDArray[np.float32]:
-        """log(1 + agents) of every row and size of cell, averaged over the grids: (rows, sizes).
+        """Returns log(1 + agents) of every row and size of cell, averaged over the grids: (rows, sizes).
 
-        ``keys`` are those of ``habits``, (rows, habits, grids), among which must be cells of these sizes. ``maker``
+        ``keys`` are those of ``habits``, (rows, habits, grids); the habits must include :attr:`habits`. ``maker``
         numbers, for each row, the agent that made the trip, which does not count either; -1 for none.
         """
-        columns = [habits.index(habit) for habit in self.habits]
-        places = keys[:, columns]
+        return self.encode_places(keys[:, [habits.index(habit) for habit in self.habits]], maker)
+
+    def encode_places(self, places: Array, maker: Array | None = None) -> NDArray[np.float32]:
+        """Returns the same from the keys of :attr:`habits` alone: (rows, sizes, grids)."""
         count = self.agents.counts(places, None if maker is None else maker[:, None, None])
         excluded = self._excluded_number
         if excluded >= 0 and (maker is None or (maker != excluded).any()):
             visited: Array = self.agents.counts(places) - self.agents.counts(places, np.array(excluded))
             count -= visited if maker is None else np.where(maker[:, None, None] == excluded, 0, visited)
         return np.asarray(np.log1p(count).mean(axis=2), np.float32)
-
-    def encode_step(self, keys: Array, maker: int = -1) -> NDArray[np.float32]:
-        """What :meth:`encode` says of one row, to the last bit, from its keys of :attr:`habits`: (sizes, grids)."""
-        few, flat, excluded = self.agents.few_counts, keys.ravel(), self._excluded_number
-        count = few(flat, maker)
-        if excluded >= 0 and excluded != maker:
-            count -= few(flat) - few(flat, excluded)
-        return np.asarray(np.log1p(count).reshape(keys.shape).mean(axis=1), np.float32)
 
     @cached_property
     def _excluded_number(self) -> int:

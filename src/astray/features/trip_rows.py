@@ -1,7 +1,7 @@
 """The rows of trips, and the keys under which a memory counts whole trips.
 
-A trip is made into rows once, and is then seen through any agent's memory: what past trips have in common with it is
-looked up by keys that depend on places and local times alone.
+The rows of a trip are made once and can then be looked up in any agent's memory, because their keys depend only on
+places and local times.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 
 END_CELLS = (500.0, 2000.0)  # metres: cells in which trips begin and end
-LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands to a factor e: trips that are about as long, as fast
-HOURS = 3.0  # of the day, in which trips that begin at about the same time begin
+LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands in a factor of e: trips about as long, as fast
+HOURS = 3.0  # of a part of the day: two trips that begin in the same one begin at about the same time
 MOTION = ("length", "duration", "speed", "straightness", "standing", "highest speed", "spread of speed")
 
 
 class TripHabit(NamedTuple):
-    """What two trips must have in common: among the past trips are counted those whose ``past`` is this one's ``now``.
+    """What two trips must share: a trip counts the past trips whose ``past`` parts equal its own ``now`` parts.
 
     The parts of a trip are its ``start`` and ``stop`` (cells of ``size`` metres), the ``hour`` at which it began, and
     bands of its ``length``, ``duration`` and ``speed``.
@@ -42,7 +42,7 @@ class TripHabit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The habit in a few words."""
+        """Names the habit in a few words."""
         said = " and ".join(self.now) if self.now == self.past else f"{self.now[0]} where past trips {self.past[0]}"
         if self.now[::-1] == self.past != self.now:
             said = "the way back"
@@ -50,12 +50,12 @@ class TripHabit(NamedTuple):
 
     @property
     def tells_how_far(self) -> bool:
-        """Whether it is known only when the trip has ended: how long it was to where it stopped."""
+        """Returns True if it is known only at the end of the trip: where it stops and how long it was."""
         return "stop" in self.now and not {"length", "duration"}.isdisjoint(self.now)
 
     @property
     def tells_where(self) -> bool:
-        """Whether it is known as soon as it is known where the trip stops."""
+        """Returns True if it is known as soon as the destination is."""
         return "stop" in self.now and not self.tells_how_far
 
 
@@ -85,12 +85,12 @@ TRIP_HABITS = (
     _same("duration"),
     _same("speed"),
 )
-"""What is counted of whole trips."""
+"""The habits by which a memory counts whole trips."""
 
 
 @dataclass(frozen=True, eq=False)
 class TripRows:
-    """Steps of trips with the keys that memories know them by: made once, then seen through any agent's memory.
+    """Steps of trips with their keys: made once, then looked up in any agent's memory.
 
     Attributes
     ----------
@@ -99,14 +99,13 @@ class TripRows:
     keys
         Their keys: (rows, habits, grids).
     frame
-        Where and when they are.
+        Their projection and local time.
     n_trips
-        How many trips there are; ``steps.trip`` counts into them.
+        The number of trips; ``steps.trip`` counts into them.
     finished
-        Whether each trip has ended; if not, where it stops is known from its destination alone.
+        Whether each trip has ended; if not, only its destination can tell where it will stop.
     destinations
-        Where trips that go on are meant to stop: (trips, 2), metres, not a number where that is not known; None: of no
-        trip.
+        The destinations of open trips: (trips, 2), metres, NaN where unknown; None if all are unknown.
     """
 
     steps: Steps
@@ -120,32 +119,32 @@ class TripRows:
     def of(
         cls, steps: Steps, habits: Sequence[Habit], frame: Frame, n_trips: int, finished: bool | Array = True
     ) -> TripRows:
-        """The rows of steps."""
+        """Makes the rows of steps."""
         ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
         return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
 
     @classmethod
     def without_keys(cls, steps: Steps, frame: Frame, n_trips: int) -> TripRows:
-        """The rows of steps, where only whole trips are asked about."""
+        """Makes rows without the keys of steps, for callers that need whole trips only."""
         return cls(steps, np.zeros((len(steps), 0, GRIDS), np.uint64), frame, n_trips, np.ones(n_trips, np.bool_))
 
     @property
     def present(self) -> NDArray[np.int64]:
-        """The trips that have a row."""
+        """Returns the trips that have a row."""
         return self.steps.trip[self.starts]
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The first row of each trip that has one."""
+        """Returns the first row of each present trip."""
         return np.flatnonzero(changes(self.steps.trip))
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """How many rows each of these trips has."""
+        """Returns the number of rows of each present trip."""
         return np.diff(self.starts, append=len(self.steps))
 
     def __getitem__(self, trips: Array) -> TripRows:
-        """Some trips, by their positions, in any order; a trip without rows stays one."""
+        """Returns some trips, by their positions, in any order; trips without rows stay in."""
         first = np.searchsorted(self.steps.trip, trips)
         count = np.searchsorted(self.steps.trip, trips, side="right") - first
         rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
@@ -154,7 +153,7 @@ class TripRows:
         return TripRows(steps, self.keys[rows], self.frame, len(trips), self.finished[trips], destinations)
 
     def prefixes(self, share: Array) -> TripRows:
-        """The same trips as far as a ``share`` of their rows, rounded up, and not finished."""
+        """Returns the first ``share`` of the rows of each trip, rounded up, as unfinished trips."""
         rows, going_on = self._first_rows(share), np.zeros(self.n_trips, np.bool_)
         return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on)
 
@@ -164,7 +163,7 @@ class TripRows:
         return np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
 
     def with_prefixes(self, share: float) -> tuple[TripRows, NDArray[np.int64]]:
-        """These trips, then each of them as far as a share of its rows, not finished; and which rows these are."""
+        """Returns these trips, then the first share of each as an unfinished trip; and the numbers of their rows."""
         n, first = self.n_trips, self._first_rows(np.full(self.n_trips, share))
         rows = np.concatenate([np.arange(len(self.steps)), first])
         trip = np.concatenate([self.steps.trip, n + self.steps.trip[first]])
@@ -173,104 +172,93 @@ class TripRows:
 
     @property
     def told(self) -> NDArray[np.bool_]:
-        """Which trips have stopped, or have a known destination."""
+        """Returns which trips have ended or have a known destination."""
         return self.finished if self.destinations is None else self.finished | ~np.isnan(self.destinations[:, 0])
 
     # ---------------------------------------------------------------- whole trips
 
     @cached_property
     def motion(self) -> NDArray[np.float64]:
-        """Of each present trip what :data:`MOTION` names: (trips, 7)."""
+        """Returns, for each present trip, what :data:`MOTION` names: (trips, 7)."""
         steps, starts, lengths = self.steps, self.starts, self.lengths
         vx, vy = steps.velocity.T
         speed = np.sqrt(vx * vx + vy * vy)
-        moved = np.hypot(*np.diff(steps.location, axis=0, prepend=steps.location[:1]).T) * ~steps.first
-        passed = np.diff(steps.time, prepend=steps.time[:1]) * ~steps.first
-
-        def total(values: Array) -> Array:
-            return np.add.reduceat(np.asarray(values, np.float64), starts)
-
-        # The first row of a path has no speed of its own yet.
-        moving = np.maximum(total(~steps.first), 1)
-        length, duration = total(moved), np.maximum(total(passed), 1.0)
-        mean = total(speed * ~steps.first) / moving
-        square = total(speed * speed * ~steps.first) / moving
+        goes_on = ~steps.first  # the first row of a path has no speed yet
+        moved = np.hypot(*np.diff(steps.location, axis=0, prepend=steps.location[:1]).T) * goes_on
+        passed = np.diff(steps.time, prepend=steps.time[:1]) * goes_on
+        summed = (moved, passed, goes_on, speed * goes_on, speed * speed * goes_on, (speed < STANDING) & goes_on)
+        sums = [np.add.reduceat(np.asarray(values, np.float64), starts) for values in summed]
         apart = np.hypot(*(steps.location[starts + lengths - 1] - steps.location[starts]).T)
-        return np.column_stack(
-            [
-                np.log1p(length),
-                np.log(duration),
-                np.log1p(length / duration),
-                apart / (length + 100.0),
-                total((speed < STANDING) & ~steps.first) / moving,
-                np.log1p(np.maximum.reduceat(speed, starts)),
-                np.log1p(np.sqrt(np.maximum(square - mean * mean, 0.0))),
-            ]
-        )
+        return motion_of(np.array([*sums, np.maximum.reduceat(speed, starts), apart]))
 
     @cached_property
     def looked_up(self) -> Keys:
-        """Of each present trip the keys under which past trips like it are counted: (trips, habits, grids)."""
+        """Returns, for each present trip, the keys that count past trips like it: (trips, habits, grids)."""
         return mixed(self._words, "now")
 
     @cached_property
     def remembered(self) -> Keys:
-        """Of each present trip the keys under which it is counted itself: (trips, habits, grids)."""
+        """Returns, for each present trip, the keys under which a memory counts it: (trips, habits, grids)."""
         return mixed(self._words, "past")
 
     @cached_property
     def _words(self) -> Keys:
-        """What the keys of each present trip are made of: (trips, words, grids)."""
+        """Returns the words of the keys of each present trip: (trips, words, grids)."""
         n, ends = len(self.starts), self.starts + self.lengths - 1
         stops = self.steps.location[ends]
         if self.destinations is not None:
             known = (self.told & ~self.finished)[self.present]
             stops[known] = self.destinations[self.present[known]]
-        both = self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops]))[:, :, None]
-        places = {"start": both[:, :n], "stop": both[:, n:]}
-        began = (self.steps.time[self.starts] + self.frame.utc_offset) % DAY / DAY * SLOTS
-        bands = {
-            "hour": began,
-            "length": LENGTH_BANDS * self.motion[:, 0],
-            "duration": DURATION_BANDS * self.motion[:, 1],
-            "speed": SPEED_BANDS * self.motion[:, 2],
-        }
-        shifts = np.array(SHIFTS)
+        both = place_words(self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops])))
         words = np.zeros((n, len(WORDS), GRIDS), np.uint64)
-        for w, (part, size) in enumerate(WORDS):
-            if part in places:
-                row, column = (v.astype(np.int64).view(np.uint64) for v in cells(places[part], size, shifts))
-                words[:, w] = mix(row, column)
-            elif part in bands:
-                band = np.floor(bands[part][:, None] + shifts).astype(np.int64)
-                words[:, w] = (band % SLOTS if part == "hour" else band).view(np.uint64)
+        words[:, START], words[:, STOP] = both[:n], both[n:]
+        words[:, HOUR] = hour_words(self.steps.time[self.starts] + self.frame.utc_offset)
+        words[:, BANDS] = band_words(self.motion)
         return words
 
 
-SLOTS = round(24 / HOURS)  # of the day
-_NO_WORD = ("", 0.0)
 WORDS = tuple(
     dict.fromkeys(
-        [
-            _NO_WORD,
-            *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now),
-        ]
+        [("", 0.0), *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now)]
     )
 )
-"""What keys of trips are made of, each with its size; the first is none."""
+"""The words that keys of trips consist of, each with the size of its cell; the first stands for "no word"."""
+
+_NUMBER = {word: w for w, word in enumerate(WORDS)}
+START, STOP = ([_NUMBER[part, size] for size in END_CELLS] for part in ("start", "stop"))
+HOUR, BANDS = _NUMBER["hour", 0.0], [_NUMBER[part, 0.0] for part in ("length", "duration", "speed")]
+
+_SLOTS = round(24 / HOURS)  # of the day
+_SIZES, _SHIFTS = np.array(END_CELLS)[:, None], np.array(SHIFTS)
+_BANDS_TO_E = np.array([[LENGTH_BANDS], [DURATION_BANDS], [SPEED_BANDS]])
+
+
+def place_words(places: Array) -> Keys:
+    """Returns the words of places (2, n) on the grid of the earth: (n, sizes of :data:`END_CELLS`, grids)."""
+    row, column = (v.astype(np.int64).view(np.uint64) for v in cells(places[:, :, None, None], _SIZES, _SHIFTS))
+    return mix(row, column)
+
+
+def hour_words(local: Array) -> Keys:
+    """Returns the words of the local times at which trips begin: (n, grids)."""
+    return (np.floor((local % DAY / DAY * _SLOTS)[:, None] + _SHIFTS).astype(np.int64) % _SLOTS).view(np.uint64)
+
+
+def band_words(motion: Array) -> Keys:
+    """Returns the words of the lengths, durations and speeds of trips, from their motion: (n, 3, grids)."""
+    return np.floor(_BANDS_TO_E * motion[:, :3, None] + _SHIFTS).astype(np.int64).view(np.uint64)
 
 
 def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
-    """For each habit the numbers of its words, (habits, most words); 0 where it has no more."""
-    number = {word: i for i, word in enumerate(WORDS)}
-    rows = [[number[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
+    """Returns, for each habit, the numbers of its words, (habits, most words); 0 where it has no more."""
+    rows = [[_NUMBER[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
     most = max(map(len, rows))
     return np.array([row + [0] * (most - len(row)) for row in rows])
 
 
 LOOKED_UP = _word_numbers([(h.now, h.size) for h in TRIP_HABITS])
 _REMEMBERED = _word_numbers([(h.past, h.size) for h in TRIP_HABITS])
-# What is counted under a key is what past trips had: two habits that ask for the same share the key.
+# A key counts past trips by their parts: two habits that ask for the same parts share the key.
 _KINDS = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
 SALTS = np.array(
     [[(1 << 32) + GRIDS * _KINDS.index((h.past, h.size)) + g for g in range(GRIDS)] for h in TRIP_HABITS], np.uint64
@@ -279,7 +267,7 @@ SALTS = np.array(
 
 @cache
 def _rounds(which: str, habits: tuple[int, ...]) -> tuple[Keys, tuple[tuple[Array, Array], ...]]:
-    """The salts of habits; then the habits that have a first, second, ... word, and these words."""
+    """Returns the salts of habits; then the habits that have a first, second, ... word, and these words."""
     numbers = (LOOKED_UP if which == "now" else _REMEMBERED)[list(habits)]
     rounds = ((np.flatnonzero(column), column[column > 0]) for column in numbers.T)
     return SALTS[list(habits)], tuple((here, words) for here, words in rounds if len(here))
@@ -289,9 +277,9 @@ ALL_HABITS = tuple(range(len(TRIP_HABITS)))
 
 
 def mixed(words: Keys, which: str, habits: tuple[int, ...] = ALL_HABITS) -> Keys:
-    """The keys of trips (trips, habits, grids) from their words (trips, words, grids): a salt, then word after word.
+    """Hashes the words of trips (trips, words, grids) into keys (trips, habits, grids): a salt, then word after word.
 
-    ``which`` says whether the keys are those of the trip ``now``, or those under which it is remembered as ``past``.
+    ``which`` is "now" for the keys that a trip looks up, "past" for those under which a memory counts it.
     """
     salts, rounds = _rounds(which, habits)
     keys = np.repeat(salts[None], len(words), axis=0)
@@ -300,11 +288,28 @@ def mixed(words: Keys, which: str, habits: tuple[int, ...] = ALL_HABITS) -> Keys
     return keys
 
 
-# -------------------------------------------------------------------- a trip that goes on
+def motion_of(sums: Array) -> NDArray[np.float64]:
+    """Returns what :data:`MOTION` names, (trips, 7), from sums over the rows of trips, (8, trips).
+
+    The sums are those of distances, seconds, rows, speeds, squares of speeds and rows without motion, over all rows
+    but the first of each path; then the highest speed, and how far the last row is from the first.
+    """
+    length, duration, moving, speeds, squares, standing, highest, apart = sums
+    duration, moving = np.maximum(duration, 1.0), np.maximum(moving, 1.0)
+    mean = speeds / moving
+    found = np.zeros((7, len(length)))
+    found[0], found[2], found[5] = length, length / duration, highest
+    np.sqrt(np.maximum(squares / moving - mean * mean, 0.0), out=found[6])
+    np.log1p(found, out=found)
+    found[1], found[3], found[4] = np.log(duration), apart / (length + 100.0), standing / moving
+    return found.T
 
 
-class RunningMotion:
-    """What :data:`MOTION` names of the rows so far, from running sums: :attr:`TripRows.motion` to rounding."""
+class MotionSums:
+    """Adds up, row by row, the sums that :func:`motion_of` takes: the one-row form of :attr:`TripRows.motion`.
+
+    The sums are equal to rounding.
+    """
 
     __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")
 
@@ -315,12 +320,12 @@ class RunningMotion:
         self._moving = self._standing = 0
 
     def add(self, step: Step) -> None:
-        """Count a further row."""
+        """Adds a row."""
         vx, vy = step.velocity
         speed = math.sqrt(vx * vx + vy * vy)
         self._top = max(self._top, speed)
         if self._last is None or step.first:
-            self._first = self._first or step  # which has no speed of its own yet, as no first step of a path has
+            self._first = self._first or step
         else:
             (x, y), (left_x, left_y) = step.location, self._last.location
             self._length += math.hypot(x - left_x, y - left_y)
@@ -332,19 +337,10 @@ class RunningMotion:
         self._last = step
 
     @property
-    def values(self) -> tuple[float, ...]:
-        """One value for each of :data:`MOTION`."""
+    def sums(self) -> tuple[float, ...]:
+        """Returns the sums over the rows so far."""
         assert self._first is not None
         assert self._last is not None
-        moving, length, duration = max(self._moving, 1), self._length, max(self._duration, 1.0)
-        mean = self._sum / moving
         (x0, y0), (x, y) = self._first.location, self._last.location
-        return (
-            math.log1p(length),
-            math.log(duration),
-            math.log1p(length / duration),
-            math.hypot(x - x0, y - y0) / (length + 100.0),
-            self._standing / moving,
-            math.log1p(self._top),
-            math.log1p(math.sqrt(max(self._squares / moving - mean * mean, 0.0))),
-        )
+        totals = (self._length, self._duration, self._moving, self._sum, self._squares, self._standing, self._top)
+        return *totals, math.hypot(x - x0, y - y0)

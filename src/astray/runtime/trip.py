@@ -1,7 +1,7 @@
-"""An open trip: all that it takes to score its next fix, and to go on after a restart.
+"""An open trip: everything needed to score its next fix, and to continue after a restart.
 
-While it goes on, it is scored from running sums. Its rows, one about every interval, are kept: the finished trip is
-scored from them by the functions that score a file, so that it has the scores that the same fixes have in one.
+An open trip is scored from running sums. It keeps its rows, one about every interval: when it ends, the functions that
+score a file score these rows, so it gets the scores that the same fixes have in a file.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from astray.core.snapshot import Snapshot
 from astray.core.times import moment
 from astray.core.trip_ids import TripId
 from astray.features.encoders import FamiliarityEncoder
-from astray.features.familiarity import Frames, few_familiarity, few_keys
-from astray.features.featurizer import StepFeatures
+from astray.features.familiarity import Frames, StepKeys, familiarity_to_each, keys_of
 from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
@@ -29,7 +28,7 @@ from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
 from astray.scoring.normality import TripScores, normality_of, trip_normality
 from astray.scoring.own_scale import SeenTrips, see
 from astray.scoring.scores import Chunk, Scores, worst_segments
-from astray.scoring.segments import OpenSegment, leaving
+from astray.scoring.segments import Segment, lasting_segment, leaving
 
 if TYPE_CHECKING:
     from astray.core.projection import Place
@@ -40,13 +39,13 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Keys = NDArray[np.uint64]
 
-MAX_ROWS = 20_000  # of a trip, which then ends; the longest has fewer at the usual interval, so a file cuts no later
-TOGETHER = 6  # trips from which on it takes less time to make the keys of their steps together
-SETTLED = 60.0  # seconds of a trip that must have passed before there is an alert
+MAX_ROWS = 20_000  # of a trip, which then ends; no trip of a file has more at the usual interval
+TOGETHER = 6  # trips from which on it is faster to make the keys of their steps together
+SETTLED = 60.0  # seconds of a trip before it can raise an alert
 
 OfStep = tuple[float, float, str]  # n(s, a), its spread over the heads, and the name of its lowest aspect
 NO_STEP: OfStep = (math.nan, math.nan, "")
-OneTrip = tuple[float, float, float, float, int]  # what TripScores holds, of one trip
+OneTrip = tuple[float, float, float, float, int]  # the fields of TripScores, for one trip
 
 
 def _first(of: TripScores) -> OneTrip:
@@ -55,10 +54,10 @@ def _first(of: TripScores) -> OneTrip:
 
 
 def score_open(trips: Iterable[OpenTrip]) -> None:
-    """Take in the last fix of open trips, and score those that are due as far as they have come.
+    """Takes in the last fix of open trips, and scores those that have a new row by their rows so far.
 
-    A call of numpy costs about the same for one of them as for sixteen: so all trips of one model are looked at
-    together. What comes out does not depend on the others.
+    numpy takes about as long for one trip as for sixteen, so all trips of one model are scored together. The score of a
+    trip does not depend on the others.
     """
     by_model: dict[tuple[int, int], list[OpenTrip]] = {}
     for trip in trips:
@@ -75,18 +74,13 @@ def score_open(trips: Iterable[OpenTrip]) -> None:
 
 
 def _take_in(trips: Sequence[OpenTrip]) -> None:
-    """Take in the last fix of trips of one model."""
-    alike = [trip for trip in trips if trip.needs_keys_alone]
-    if len(alike) >= TOGETHER:
-        featurizers = [trip.agent_model.featurizer for trip in alike]
-        steps = as_steps(np.array([trip.last.numbers() for trip in alike]), np.zeros(0))
-        keys = few_keys(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
-        familiar = few_familiarity(keys, [one.memory for one in featurizers])
-        for trip, *seen in zip(alike, keys, familiar, strict=True):
-            trip.put(seen)
+    """Takes in the last fix of trips of one model."""
     for trip in trips:
-        if trip.moved:
-            trip.look()
+        trip.put()
+    unseen = [trip for trip in trips if trip.needs_keys]
+    for trip, (keys, familiar) in zip(unseen, _look_up(unseen), strict=True):
+        trip.rows.see(keys, familiar)
+    _score_steps([trip for trip in trips if trip.score_steps])
     counted = [trip for trip in trips if trip.due and trip.running is not None]
     if counted:
         last = [trip.rows.last for trip in counted]
@@ -98,8 +92,34 @@ def _take_in(trips: Sequence[OpenTrip]) -> None:
         )
 
 
+def _look_up(trips: Sequence[OpenTrip]) -> Iterable[Seen]:
+    """Returns the keys and the familiarity of the last step of trips of one configuration."""
+    if len(trips) < TOGETHER:
+        return [trip.look_up() for trip in trips]
+    featurizers = [trip.agent_model.featurizer for trip in trips]
+    steps = as_steps(np.array([trip.last.numbers() for trip in trips]), np.zeros(0))
+    keys = keys_of(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
+    return zip(keys, familiarity_to_each(keys, [one.memory for one in featurizers]), strict=True)
+
+
+def _score_steps(trips: Sequence[OpenTrip]) -> None:
+    """Scores the last step of trips of one model."""
+    if not trips:
+        return
+    reward, scales = trips[0].reward.step, [trip.agent_model.calibration for trip in trips]
+    rewards = reward(_joined([trip.features() for trip in trips]))
+    found = normality_of(rewards, [scale.step_weights for scale in scales], [scale.step for scale in scales])
+    for trip, n, spread, lowest in zip(trips, *(values.tolist() for values in found), strict=True):
+        trip.of_step = n, spread, reward.aspects[lowest]
+        trip.rows.score(n)
+
+
+def _joined(rows: Sequence[Array]) -> Array:
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
 def _score_so_far(trips: Sequence[OpenTrip]) -> None:
-    """Score trips of one model by their statistics so far."""
+    """Scores trips of one model by their statistics so far."""
     if not trips:
         return
     reward, scales = trips[0].reward.trip, [trip.agent_model.unfinished for trip in trips]
@@ -111,13 +131,13 @@ def _score_so_far(trips: Sequence[OpenTrip]) -> None:
 
 
 class OpenTrip:
-    """An open trip: all that it takes to score its next fix."""
+    """An open trip: everything needed to score its next fix."""
 
     __slots__ = (
-        *("_closes", "_destination", "_features", "_last", "_maker", "_score_steps", "_scored", "_segment", "_so_far"),
+        *("_closes", "_destination", "_familiar", "_last", "_leaves", "_maker", "_scored", "_so_far", "_step_keys"),
         *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "fixes", "gamma", "given", "history"),
-        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running", "seen"),
-        *("segment", "start"),
+        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running"),
+        *("score_steps", "seen", "segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
@@ -136,25 +156,25 @@ class OpenTrip:
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
-        self.moved = False  # whether there is a fix that was not taken in yet
-        self.due = False  # whether there is a row that the trip was not scored by yet
-        self.of_step: OfStep = NO_STEP  # what is said of the last fix
+        self.moved = False  # whether score_open has yet to take in the last fix
+        self.due = False  # whether the trip has a row that its score does not count yet
+        self.of_step: OfStep = NO_STEP  # the scores of the last fix
         self.seen: SeenTrips | None = None  # the whole trip when it is over, where single fixes are not scored
-        self._score_steps = session.score_steps
+        self.score_steps = session.score_steps
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._destination = session.destination
         self._tick = -1
         self._last: Step | None = None
         self._so_far: TripScore | None = None
-        self.segment: LiveSegment | None = None  # that is not normal and still lasts
+        self.segment: LiveSegment | None = None  # the segment that is not normal and still lasts
         self._begin(Rows(featurizer))
 
     def _begin(self, rows: Rows) -> None:
-        """Set everything up that is made of rows and thresholds; of rows that are kept already, too."""
+        """Sets up what depends on the rows, new or restored, and on the thresholds."""
         featurizer = self.agent_model.featurizer
-        self._features: StepFeatures | None = None  # made when it is first needed
-        self._closes = float(leaving(self.open_eps))
-        self._segment = OpenSegment(self.eps, float(leaving(self.eps)), self.agent_model.calibration.least_segment)
+        self._step_keys: StepKeys | None = None  # made when it is first needed
+        self._familiar: Array = np.zeros(0, np.float32)  # of the last step that _step_keys has seen
+        self._closes, self._leaves = float(leaving(self.open_eps)), float(leaving(self.eps))
         self.running: RunningStatistics | None = None
         if self._by_statistics:
             self.running = RunningStatistics(
@@ -167,29 +187,29 @@ class OpenTrip:
                 destination=None if self._destination is None else featurizer.projection.place(*self._destination),
             )
         self.rows = rows
-        self._scored = 0  # rows that the trip so far was scored by
+        self._scored = 0  # rows that the score so far counts
 
     @property
     def _by_statistics(self) -> bool:
-        """Whether the trip is scored by its statistics, or else by the mean over its rows."""
+        """Returns True if the trip is scored by its statistics, False if by the mean over its rows."""
         return self.agent_model.featurizer.counts and self.reward.trip is not None
 
     @property
     def full(self) -> bool:
-        """Whether the trip has lasted for too long to go on, with its last fix."""
+        """Returns True if the trip must end with its last fix, because it has too many rows."""
         return self.rows.kept + (self.moved and self._stays) >= MAX_ROWS
 
     @property
     def _stays(self) -> bool:
-        """Whether its last fix is a row that stays; without a memory the trip is scored by every fix."""
+        """Returns True if the row of the last fix stays; without a memory every fix is a row of the trip."""
         return self.due or not self.agent_model.featurizer.counts
 
     # ---------------------------------------------------------------- adding
 
     def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> None:
-        """Move to a good fix, which :func:`score_open` then takes in.
+        """Moves to a good fix, which :func:`score_open` then takes in.
 
-        Where a gap before it ``breaks`` the path, it is the first of the next one.
+        If a gap before it ``breaks`` the path, the fix begins a new one.
         """
         self.fixes += 1
         if breaks:
@@ -201,67 +221,69 @@ class OpenTrip:
 
     @property
     def last(self) -> Step:
-        """The last step."""
+        """Returns the last step."""
         assert self._last is not None
         return self._last
 
     @property
-    def needs_keys_alone(self) -> bool:
-        """Whether the keys of its last step, and no further features of it, are needed to take it in."""
-        return self.due and not self._score_steps and self.agent_model.featurizer.counts
+    def needs_keys(self) -> bool:
+        """Returns True if the last row needs its keys now; a row that the next fix replaces may never need them."""
+        return self.agent_model.featurizer.counts and (self.due or self.score_steps)
 
-    def look(self) -> None:
-        """Take in the last fix, with what is needed of it: that of a row that the next one replaces may be nothing."""
-        self.of_step, seen = NO_STEP, None
-        if self._stays or self._score_steps:
-            encoded, seen = self._encode(self.last)
-            if self._score_steps:
-                calibration = self.agent_model.calibration
-                rewards = self.reward.step(encoded)
-                (n,), (spread,), (lowest,) = normality_of(rewards, [calibration.step_weights], [calibration.step])
-                self.of_step = float(n), float(spread), self.reward.step.aspects[lowest]
-        self.put(seen)
-
-    def put(self, seen: Sequence[Array] | None) -> None:
-        """Take in the last fix; with its keys and their familiarity, if they are known."""
+    def put(self) -> None:
+        """Makes the last fix a row."""
         self.moved = False
-        self.rows.put(self.last, self.of_step[0], seen, self._stays)
-        if self._stays and self._score_steps:
-            self._segment.add(self.of_step[0], self.last.time)
+        self.rows.put(self.last, self._stays)
 
-    def _encode(self, step: Step) -> tuple[Floats, Seen]:
-        """The features of a step, its keys, and their familiarity."""
-        if self._features is None:
-            self._features = StepFeatures(self.agent_model.featurizer, self.given)
-        encoded = self._features.encode(step)
-        return encoded, (self._features.keys, self._features.familiar)
+    def look_up(self) -> Seen:
+        """Returns the keys of the last step, and their familiarity."""
+        if self._step_keys is None:
+            featurizer = self.agent_model.featurizer
+            self._step_keys = StepKeys(featurizer.config.habits, featurizer.frame)
+        keys = self._step_keys(self.last)
+        if self._step_keys.changed:
+            (self._familiar,) = familiarity_to_each(keys[None], [self.agent_model.featurizer.memory])
+        return keys, self._familiar
+
+    def features(self) -> Floats:
+        """Returns the features of the last step: (1, features)."""
+        return self.agent_model.featurizer.features_of_step(self.last, self.rows.last[1], self.given)
 
     def head_for(self, destination: Place) -> None:
-        """Set where the trip is meant to end (lat, lon); the next row is scored by it."""
+        """Sets where the trip is meant to end (lat, lon); the score of the next row counts it."""
         self._destination = destination
         if self.running is not None:
             self.running.head_for(self.agent_model.featurizer.projection.place(*destination))
 
     def _tick_of(self, step: Step) -> int:
-        """Which interval of the trip a step lies in; the first step of each stands for it, as in a file."""
+        """Returns the interval of the trip that a step lies in; its first step becomes a row, as in a file."""
         return math.floor(step.elapsed / self.agent_model.featurizer.config.interval + 0.5)
 
     # ---------------------------------------------------------------- scoring
 
     def score_by_rows(self) -> None:
-        """Score the trip so far by its rows."""
+        """Scores the trip so far by its rows."""
         self.scored(_first(self._scores(self.rows.kept, finished=False).of_trips))
 
     def scored(self, of: OneTrip) -> None:
-        """Note what the trip scores so far, and raise or lower its alert."""
+        """Takes the score of the trip so far, and raises or lowers its alert."""
         self._scored, self.due = self.rows.kept, False
         self._so_far = self._trip_score(of, self._scored, self.open_eps, None)
-        lasting = self._segment.lasting
-        self.segment = None if lasting is None else LiveSegment(*lasting)
+        if self.score_steps:
+            rows = self.rows.numbers[: self._scored]
+            least = self.agent_model.calibration.least_segment
+            self.segment = self._live(lasting_segment(rows[:, -1], rows[:, 0], self.eps, self._leaves, least))
         self._watch(self.last.time)
 
+    def _live(self, segment: Segment | None) -> LiveSegment | None:
+        """Returns a segment of the rows by its times."""
+        if segment is None:
+            return None
+        start, end = self.rows.numbers[[segment.start, segment.stop - 1], 0].tolist()
+        return LiveSegment(start, end, segment.normality)
+
     def _scores(self, n: int, finished: bool) -> Scores:
-        """The first rows as the one trip of a file."""
+        """Scores the first ``n`` rows as the one trip of a file."""
         featurizer, rows = self.agent_model.featurizer, self.rows
         self._see_last()
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
@@ -287,17 +309,17 @@ class OpenTrip:
         return Scores(self.one, seen, self.reward, [calibration])
 
     def _see_last(self) -> None:
-        """Look at the last row, too, if nobody has asked for it so far."""
-        if not self.rows.seen:
-            self.rows.see(*self._encode(self.last)[1])
+        """Looks up the last row, if it was not needed so far."""
+        if self.agent_model.featurizer.counts and not self.rows.seen:
+            self.rows.see(*self.look_up())
 
     def _as_trip(self, n: int) -> TripRows:
-        """The first rows as those of one whole trip."""
+        """Returns the first ``n`` rows as those of a finished trip."""
         frame = self.agent_model.featurizer.frame
         return TripRows(self.rows.steps(n, self.given), self.rows.keys[:n], frame, 1, np.array([True]))
 
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
-        """What is said of the first rows of the trip."""
+        """Returns the scores of the first ``n`` rows of the trip, with the decision."""
         normality, uncertainty, score, p_value, aspect = of
         time = self.rows.numbers[:n, 0]
         return TripScore(
@@ -317,32 +339,29 @@ class OpenTrip:
         )
 
     def sure(self, uncertainty: float) -> str:
-        """What a low score is called: an anomaly, or, where the heads disagree or the past is short, for review."""
+        """Returns the decision for a low score: anomaly, or review where the heads disagree or the past is short."""
         return REVIEW if uncertainty > self.gamma or self.history < self.min_history else ANOMALY
 
     @property
     def so_far(self) -> TripScore:
-        """The trip as it stood when it was last scored, about every interval."""
+        """Returns the trip as it was last scored, about every interval."""
         assert self._so_far is not None
         return self._so_far._replace(end=self.last.time, fixes=self.fixes, faults=self.faults)
 
     def finished(self) -> TripScore:
-        """The whole trip: the scores that ``det.score`` gives of the same fixes."""
+        """Returns the scores of the whole trip: those that ``det.score`` gives the same fixes."""
         n, calibration = self.rows.total, self.agent_model.calibration
-        if self.running is not None and not self._score_steps:
+        if self.running is not None and not self.score_steps:
             self._see_last()
             of = (self._as_trip(n), self.agent_model.featurizer, self.reward, self.agent_model.scaling)
             self.seen = see(*of, familiar=self.rows.familiar[:n])
             return self._trip_score(_first(trip_normality(self.seen.rewards[0], calibration)), n, self.eps, None)
-        scores, segment = self._scores(n, finished=True), None
-        worst = worst_segments(scores, np.array([self.eps]))[0] if self._score_steps else None
-        if worst is not None:
-            time = self.rows.numbers[:, 0]
-            segment = LiveSegment(float(time[worst.start]), float(time[worst.stop - 1]), worst.normality)
-        return self._trip_score(_first(scores.of_trips), n, self.eps, segment)
+        scores = self._scores(n, finished=True)
+        worst = worst_segments(scores, np.array([self.eps]))[0] if self.score_steps else None
+        return self._trip_score(_first(scores.of_trips), n, self.eps, self._live(worst))
 
     def _watch(self, time: float) -> None:
-        """Raise or lower the alert by the trip so far."""
+        """Raises or lowers the alert by the score so far."""
         so_far = self._so_far
         if so_far is None or time - self.start < SETTLED:
             return
@@ -352,7 +371,7 @@ class OpenTrip:
             self.alert = ""
 
     def describe(self) -> str:
-        """What is unfamiliar about the last step, in words; empty where there is no memory to compare with."""
+        """Says in words what is unfamiliar about the last step; empty where there is no memory to compare with."""
         encoder = self.agent_model.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
@@ -364,7 +383,7 @@ class OpenTrip:
     # ---------------------------------------------------------------- saving
 
     def save(self, snapshot: Snapshot) -> None:
-        """Put all that changes into a snapshot."""
+        """Puts everything that changes into a snapshot."""
         path = self.path
         snapshot.put(*(float(self.one.columns[name][0]) for name in ("time", "lat", "lon")))
         snapshot.put_text(self.name)
@@ -379,7 +398,7 @@ class OpenTrip:
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
-        """The trip that was saved; its running sums are counted again."""
+        """Restores a saved trip; counts its running sums again."""
         trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
         alert = ("", ANOMALY, REVIEW)[snapshot.count()]
@@ -398,16 +417,14 @@ class OpenTrip:
         return trip
 
     def _count_again(self, scored: int) -> None:
-        """Count the rows, and score the trip as far as it was: by the first ``scored`` of those that are kept."""
+        """Counts the rows again, and scores the trip by the first ``scored`` of them, as it was scored before."""
         rows, kept = self.rows, self.rows.kept
         self._last = rows[rows.total - 1][0]
         self._tick = self._tick_of(self._last)
         for row in range(kept):
-            step, normality, keys, familiar = rows[row]
+            step, keys, familiar = rows[row]
             if self.running is not None:
                 count_rows([self.running], [step], keys[None], familiar[None])
-            if self._score_steps:
-                self._segment.add(normality, step.time)
             if row + 1 == scored:
                 rows.kept = scored
                 if self.running is None:

@@ -158,8 +158,7 @@ class Calibration:
 
 
 def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
-    """The mean over the heads, then the combination of the aspects, of rewards (rows, aspects, heads)."""
-    # Summed in double: in what order the heads are taken must not matter.
+    """Returns the mean over the heads, then combines the aspects, of rewards (rows, aspects, heads)."""
     return combined(mean_reward(rewards)[:, :, None], weights)[:, 0]
 
 
@@ -181,33 +180,36 @@ class TripScores(NamedTuple):
     aspect: NDArray[np.int64]  # which aspect is lowest; -1 where there is none
 
 
-def lowest_aspect(rewards: Array, weights: Sequence[float]) -> NDArray[np.int64]:
-    """Which aspect speaks most against each row of rewards (rows, aspects, heads), by the share that it has in all."""
+def lowest_aspect(means: Array, weights: Sequence[float]) -> NDArray[np.int64]:
+    """Returns the aspect that speaks most against each row, by the share that it has in all.
+
+    ``means`` are the rewards (rows, aspects), averaged over the heads.
+    """
     with np.errstate(divide="ignore"):
-        against = np.log(np.asarray(weights, np.float64)) - rewards.mean(axis=2, dtype=np.float64)
+        against = np.log(np.asarray(weights, np.float64)) - means
     return np.asarray(against.argmax(axis=1), np.int64)
 
 
 def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
-    """n(s, a) of every row, the standard deviation over the heads in the same unit, and the aspect that is lowest."""
-    weights = calibration.step_weights
-    n = calibration.step.standardise(over_heads(rewards, weights))
-    spread = reward_deviation(combined(rewards, weights)) / calibration.step.spread
-    return StepScores(n, spread, lowest_aspect(rewards, weights))
+    """Returns n(s, a) of every row, its standard deviation over the heads, and the aspect that is lowest."""
+    return _standardised(rewards, calibration.step_weights, calibration.step)
 
 
 def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
-    """Score trips from their trip rewards (trips, aspects, heads); one without a usable fix is not a number."""
+    """Scores trips by their trip rewards (trips, aspects, heads); a trip without a usable fix scores NaN."""
     known = ~np.isnan(rewards[:, 0, 0])
-    values = np.full((2, len(rewards)), np.nan)
+    n, uncertainty = np.full((2, len(rewards)), np.nan)
     aspect = np.full(len(rewards), -1)
-    some, weights = rewards[known], calibration.weights
-    values[0, known] = calibration.trip.standardise(over_heads(some, weights))
-    spread = reward_deviation(combined(some, weights)) / calibration.trip.spread
-    values[1, known] = np.hypot(spread, calibration.trip_noise)
-    aspect[known] = lowest_aspect(some, weights)
-    n, uncertainty = values
+    n[known], spread, aspect[known] = _standardised(rewards[known], calibration.weights, calibration.trip)
+    uncertainty[known] = np.hypot(spread, calibration.trip_noise)
     return TripScores(n, uncertainty, n, calibration.normal.p_values(n), aspect)
+
+
+def _standardised(rewards: Array, weights: Sequence[float], scale: Location) -> StepScores:
+    """Returns the combined rewards on a scale, their standard deviation over the heads, and the lowest aspect."""
+    means = mean_reward(rewards)
+    n = scale.standardise(combined(means[:, :, None], weights)[:, 0])
+    return StepScores(n, reward_deviation(combined(rewards, weights)) / scale.spread, lowest_aspect(means, weights))
 
 
 def normality_of(
@@ -263,7 +265,7 @@ def mean_normality(
     uncertainty = np.hypot(by_head.std(axis=0) / (unit * calibration.trip.spread), calibration.trip_noise)
     if calibration.by_length is not None:
         score = calibration.lowest.standardise(np.fmin(mean, lowest))
-    by_aspect = runs.means(rewards.mean(axis=2, dtype=np.float64).T, share).T[:, :, None]
+    by_aspect = runs.means(mean_reward(rewards).T, share).T
     aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
 

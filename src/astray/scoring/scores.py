@@ -103,7 +103,10 @@ class Scores:
         n = len(self.chunk.trip)
         found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
         of_row = self.chunk.scale[self.chunk.trip]
-        for k in np.unique(of_row):
+        scales = np.unique(of_row)
+        if len(scales) == 1:
+            return step_normality(self.rewards, self.calibrations[scales[0]])
+        for k in scales:
             rows = of_row == k
             for all_rows, those in zip(found, step_normality(self.rewards[rows], self.calibrations[k]), strict=True):
                 all_rows[rows] = those

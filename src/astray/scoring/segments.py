@@ -1,4 +1,4 @@
-"""Segments: where in a trip an anomaly starts and ends; for a trip at once, and for one that goes on."""
+"""Segments: where in a trip an anomaly starts and ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
 
 def leaving(enter: ArrayLike) -> Floats:
-    """Where a segment closes that opens at ``enter``: half-way back to normal, and never below where it opens.
+    """Returns the level at which a segment closes that opens at ``enter``: half-way back to normal, but never lower.
 
     >>> leaving([-2.0, 1.0]).tolist()
     [-1.0, 1.0]
@@ -40,10 +40,10 @@ def segments(
     leave: float | Array = -1.0,
     min_seconds: float = 60.0,
 ) -> list[Segment]:
-    """Where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
+    """Finds where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
 
-    Segments shorter than ``min_seconds`` are noise and left out, unless they are the whole trip. The levels are
-    numbers, or one a row.
+    Leaves out segments shorter than ``min_seconds``, which are noise, unless they are the whole trip. The levels are
+    numbers, or arrays with one level a row.
 
     >>> n = np.array([0.0, -3, -1.5, -3, 0, 0])
     >>> segments(n, np.zeros(6, int), np.arange(6) * 60.0)
@@ -58,7 +58,7 @@ def segments(
         return []
     fresh = np.ones(len(n) + 1, bool)
     np.not_equal(trip[1:], trip[:-1], out=fresh[1:-1])
-    # Of each run of rows that are not above leave, from the first that is not above enter on; few rows are low.
+    # A segment is a run of rows that are not above leave, from the first that is not above enter; few rows are low.
     runs = np.flatnonzero(fresh[low] | (np.diff(low, prepend=-2) > 1))
     stops = low[np.append(runs[1:], len(low)) - 1] + 1
     starts = np.minimum.reduceat(np.where((n <= enter)[low], low, len(n)), runs)
@@ -68,45 +68,28 @@ def segments(
     starts, stops = starts[lasts], stops[lasts]
     if not len(starts):
         return []
-    # Every other of the sums between these is of what lies between two segments.
+    # Every second sum is that of the rows between two segments.
     sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
     means = sums / (stops - starts)
     return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]
 
 
-class OpenSegment:
-    """The segment that still lasts of a trip that goes on: the last one that :func:`segments` finds of its rows so far.
+def lasting_segment(n: Array, time: Array, enter: float, leave: float, min_seconds: float) -> Segment | None:
+    """Returns the segment that lasts until the last row of an open trip; None if there is none.
 
-    Its mean is that of a running sum: equal to rounding.
+    It is the last one that :func:`segments` finds in these rows; its mean is equal to rounding.
 
-    >>> still = OpenSegment(enter=-2.0, leave=-1.0, min_seconds=60.0)
-    >>> for row, n in enumerate([0.0, -3, -1.5, -3]):
-    ...     still.add(n, 60.0 * row)
-    >>> still.lasting
-    (60.0, 180.0, -2.5)
+    >>> lasting_segment(np.array([0.0, -3, -1.5, -3]), np.arange(4) * 60.0, -2.0, -1.0, 60.0)
+    Segment(trip=0, start=1, stop=4, normality=-2.5)
     """
-
-    __slots__ = ("_end", "_enter", "_leave", "_min_seconds", "_n", "_start", "_sum", "_whole")
-
-    def __init__(self, enter: float, leave: float, min_seconds: float) -> None:
-        self._enter, self._leave, self._min_seconds = enter, leave, min_seconds
-        self._n, self._sum, self._start, self._end = 0, 0.0, 0.0, 0.0
-        self._whole = True  # whether it is the whole trip
-
-    def add(self, n: float, time: float) -> None:
-        """Take in the next row of the trip."""
-        if n > self._leave:
-            self._n, self._whole = 0, False
-        elif self._n or n <= self._enter:
-            if not self._n:
-                self._sum, self._start = 0.0, time
-            self._n, self._sum, self._end = self._n + 1, self._sum + n, time
-        else:
-            self._whole = False
-
-    @property
-    def lasting(self) -> tuple[float, float, float] | None:
-        """Its start and end in time and its mean normality; None where no segment lasts."""
-        if not self._n or not (self._whole or self._end - self._start >= self._min_seconds):
-            return None
-        return self._start, self._end, self._sum / self._n
+    if not n[-1] <= leave:
+        return None
+    above = np.flatnonzero(n > leave)
+    begin = int(above[-1]) + 1 if len(above) else 0
+    low = np.flatnonzero(n[begin:] <= enter)
+    if not len(low):
+        return None
+    start = begin + int(low[0])
+    if start and time[-1] - time[start] < min_seconds:
+        return None
+    return Segment(0, start, len(n), float(np.add.reduce(n[start:]) / (len(n) - start)))
