@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ from astray.explain.segment_words import (
 from astray.explain.step_words import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import Featurizer
+from astray.features.steps import chosen
+from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.normality import step_normality
@@ -185,44 +187,65 @@ class Explanation:
 
 def explain_fixes(
     scores: Scores,
-    whole: Scores,
     bounds: Bounds,
     featurizer: Featurizer,
     name: TripId,
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """The explanation of one GPS trip, which the featurizer may remember under ``name``.
+    """Explains one GPS trip from the scores of its every fix.
 
-    ``scores`` are of its every fix; ``whole`` has the statistics of the trip, by which it is scored as a whole. The
-    expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
+    Parameters
+    ----------
+    scores
+        The scores of every usable fix. The statistics of the whole trip are computed from the same steps.
+    bounds
+        The thresholds of the decision.
+    featurizer
+        Sees the trip through the memory of its agent.
+    name
+        The trip's id; if the memory holds this trip, it does not count towards its own familiarity.
+    habitual
+        Past ways of the agent; the expected ways are how they went on.
+    actor
+        A policy, which gives the expected ways where no past way came by.
     """
-    scores = replace(scores, chunk=scores.chunk._replace(statistics=whole.chunk.statistics))
+    steps, encoder = scores.chunk.steps, featurizer.encoder
+    number = int(featurizer.memory.number_of([name])[0])
+    sides: dict[TripHabit, tuple[float, float]] = {}
+    if steps is not None and isinstance(encoder, FamiliarityEncoder):
+        kept = chosen(steps, featurizer.config.interval)
+        rows = featurizer.trip_rows(steps[kept], 1)
+        familiar = scores.chunk.features[kept, : len(encoder.habits)]
+        without, maker = np.array([number]), featurizer.popularity.number_of(scores.trips.agent_ids)
+        statistics = featurizer.trip_statistics(
+            rows, familiar, without if number >= 0 else None, maker if maker[0] >= 0 else None
+        )
+        scores = replace(scores, chunk=scores.chunk._replace(statistics=statistics))
+        sides = either_side(featurizer, rows, number)
     segments = scores.segments(np.array([bounds.eps]))
-    steps = scores.chunk.steps
     if steps is None or not len(steps):
         return _explanation(scores, bounds, segments, [], habitual)
     spans = [slice(s.start, s.stop) for s in segments]
     words: list[tuple[str, dict[str, float]]]
-    if isinstance(featurizer.encoder, FamiliarityEncoder):
-        number = int(featurizer.memory.number_of([name])[0])
-        counts = familiar_counts(steps, featurizer.encoder, number)
-        aspects = [_aspect(scores, span) for span in spans]
+    if isinstance(encoder, FamiliarityEncoder):
         words = [
-            counts_in_words(counts[span], featurizer.encoder, number, aspect)
-            for span, aspect in zip(spans, aspects, strict=True)
+            counts_in_words(familiar_counts(steps[span], encoder, number), encoder, number, _aspect(scores, span))
+            for span in spans
         ]
-        passed = passed_here(counts, featurizer.encoder)
+        passed = passed_here(steps, encoder, number)
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = _explanation(scores, bounds, segments, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, featurizer, name))
+    return replace(explanation, reasons=_reasons(scores, featurizer, sides))
 
 
-def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reason, ...]:
-    """What lowered the score of the trip as a whole."""
+def _reasons(
+    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
+) -> tuple[Reason, ...]:
+    """Returns what lowered the score of the trip as a whole."""
     chunk, others = scores.chunk, featurizer.popularity
     if chunk.statistics is None:
         return ()
@@ -234,7 +257,7 @@ def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reas
         cells=others.cells,
         history=float(chunk.history[0]),
         others=len(others.agents) - int(others.excluded in others.agents.trip_ids),
-        sides=either_side(featurizer, scores.trips, int(featurizer.memory.number_of([name])[0])),
+        sides=sides,
     )
 
 

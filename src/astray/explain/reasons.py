@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.trajectories import Trajectories
 from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
 from astray.features.statistics import OVER_STEPS
-from astray.features.trip_rows import DURATION_BANDS, LENGTH_BANDS, MOTION, SPEED_BANDS, TRIP_HABITS, TripHabit
+from astray.features.trip_rows import DURATION_BANDS, LENGTH_BANDS, MOTION, SPEED_BANDS, TRIP_HABITS, TripHabit, TripRows
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.normality import Calibration, over_heads
 
@@ -216,16 +215,15 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
     return np.column_stack([value(i) for i in range(len(known))])
 
 
-def either_side(featurizer: Featurizer, trip: Trajectories, number: int) -> dict[TripHabit, tuple[float, float]]:
-    """How many past trips lie in lower and in higher bands than the one trip given, for each trip habit of a band.
+def either_side(featurizer: Featurizer, trip: TripRows, number: int) -> dict[TripHabit, tuple[float, float]]:
+    """Counts the past trips in lower and in higher bands than the one trip given, for each trip habit of a band.
 
-    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    ``number`` is the trip's number in the memory, so that it does not count itself; -1 if the memory does not hold it.
     """
-    rows = featurizer.rows(trip)
-    if not len(rows.present):
+    if not len(trip.present):
         return {}
     steps = np.delete(np.arange(-REACH, REACH + 1), REACH)
-    moved = rows[np.zeros(len(steps), np.int64)]
+    moved = trip[np.zeros(len(steps), np.int64)]
     motion = moved.motion.copy()
     for band, width in BANDS.items():
         motion[:, MOTION.index(band)] += steps / width

@@ -49,20 +49,22 @@ def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
     return str(aspects[int(lost.argmax())])
 
 
-def familiar_counts(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Floats:
-    """How many past trips share each habit with each step: (steps, habits).
+def familiar_counts(
+    steps: Steps, encoder: FamiliarityEncoder, number: int, habits: Sequence[Habit] | None = None
+) -> Floats:
+    """Counts the past trips that share each habit with each step: (steps, habits).
 
-    ``number`` is the trip's own number in the memory, which does not count; -1 if it is not remembered.
+    ``number`` is the trip's number in the memory, so that it does not count itself; -1 if the memory does not hold it.
     """
-    keys = keys_of(steps, encoder.habits, encoder.frame)
+    keys = keys_of(steps, encoder.habits if habits is None else habits, encoder.frame)
     without = np.full((len(steps), 1, 1), number)
     return np.asarray(encoder.memory.counts(keys, without).mean(axis=2), np.float64)
 
 
-def passed_here(counts: Array, encoder: FamiliarityEncoder) -> Floats:
-    """Of counts (steps, habits) those of the smallest place: how many past trips came through here."""
-    sizes = [h.cell if h.cell and is_place(h) else np.inf for h in encoder.habits]
-    return np.asarray(counts[:, int(np.argmin(sizes))] if np.isfinite(sizes).any() else np.zeros(0), np.float64)
+def passed_here(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Floats:
+    """Counts the past trips that came through the place of each step; empty if no habit is about places."""
+    place = min((h for h in encoder.habits if is_place(h)), key=lambda h: h.cell or np.inf, default=None)
+    return np.zeros(0) if place is None else familiar_counts(steps, encoder, number, [place])[:, 0]
 
 
 def counts_in_words(

@@ -494,7 +494,7 @@ class IRLDetector(AgentParameters, Observing):
         history = 0.0 if self._is_unknown(agent) else self._history
         return AgentModel(self.featurizer_, history, self._measured(), scale_config(self))
 
-    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         if self.featurizer_ is None:
             assert self.world_ is not None
             return explain_steps(scores, bounds, self.world_)
@@ -502,7 +502,7 @@ class IRLDetector(AgentParameters, Observing):
         shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
         habitual = [(way.columns["lat"], way.columns["lon"]) for way in shown]
         actor = None if self.generated_ is None else self.generated_.actor
-        return explain_fixes(scores, whole, bounds, self.featurizer_, trip.ids[0], habitual, actor)
+        return explain_fixes(scores, bounds, self.featurizer_, trip.ids[0], habitual, actor)
 
     # ---------------------------------------------------------------- keeping
 

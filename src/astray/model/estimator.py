@@ -103,8 +103,8 @@ class Detector(Parameters, ABC):
         """What the trips of a chunk are measured on: what ``chunk.scale`` counts into."""
 
     @abstractmethod
-    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
-        """Why this one trip scored as it did: ``scores`` are of its fixes, ``whole`` of the trip."""
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+        """Explains this one trip; ``scores`` are those of its every fix."""
 
     @abstractmethod
     def _pack(self) -> Packed:
@@ -378,11 +378,11 @@ class Detector(Parameters, ABC):
         trip = self._check(trips)[position_of(trips, trajectory)]
         self._name_unknown(trip)
         with one_thread():
-            whole, scores = self._score(trip), self._score(trip, every=True)
-            low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
+            scores = self._score(trip, every=True)
+            low = self._levels(trip, eps, false_alarm_rate)(scores, np.array([0]))
             unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
             bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
-            explanation = self._explain(trip, scores, whole, bounds)
+            explanation = self._explain(trip, scores, bounds)
         return replace(explanation, zone=self.zones(trip)[0]) if trip.is_gps else explanation
 
     def _name_unknown(self, trips: Trajectories) -> None:

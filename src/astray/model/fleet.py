@@ -353,13 +353,13 @@ class FleetDetector(FleetParameters, Observing):
         common = self._common
         return [member.scale(common).calibration() for member in self._found(trips).values()]
 
-    def _explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+    def _explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         # The expected ways are those on which the agent's past trips went on: a fleet has no policy.
         common, (agent,) = self._common, trip.agents
         member = self._found(trip)[agent]
         habitual = fleet_features.ways_of(member, common, self.ways)
         featurizer = member.featurizer(agent, common, centres(trip)[0])
-        return explain_fixes(scores, whole, bounds, featurizer, trip.ids[0], habitual)
+        return explain_fixes(scores, bounds, featurizer, trip.ids[0], habitual)
 
     # ---------------------------------------------------------------- keeping
 
