@@ -288,8 +288,8 @@ def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: IRLDete
     assert ann.featurizer_ is not None
     slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
     habit = alike("start", "stop", "duration", size=500.0)
-    assert either_side(ann.featurizer_, slow, -1)[habit] == (28.0, 0.0)
-    assert either_side(ann.featurizer_, usual, -1)[habit] == (0.0, 0.0)
+    assert either_side(ann.featurizer_, ann.featurizer_.rows(slow), -1)[habit] == (28.0, 0.0)
+    assert either_side(ann.featurizer_, ann.featurizer_.rows(usual), -1)[habit] == (0.0, 0.0)
     words = [reason.words for reason in ann.explain(slow).reasons]
     assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
