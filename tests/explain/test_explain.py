@@ -11,9 +11,9 @@ import pytest
 from astray import IRLDetector, Trajectories
 from astray.core.projection import Projection
 from astray.explain import Explanation, Reason
-from astray.explain.expected_way import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
-from astray.explain.reasons import MATERIAL, columns, either_side, put_back, shapley
-from astray.explain.trip_words import SAID, Facts, alike
+from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
+from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
+from astray.explain.trip_phrases import SAID, Facts, alike
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.statistics import statistics_of

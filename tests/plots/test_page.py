@@ -22,7 +22,7 @@ from astray.core.errors import DataError
 from astray.core.text import harmless
 from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_page, save_page
-from astray.plots.page import SCRIPTS
+from astray.plots.html_page import SCRIPTS
 from astray.plots.style import COLOURS, ODD
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC

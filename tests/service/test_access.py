@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from astray.cli.serve_token import tokens as command
 from astray.core.errors import AstrayError
 from astray.service.access import tokens as access
-from astray.service.access.connections import bounded
+from astray.service.access.client_limits import Limits
+from astray.service.access.connection_limits import bounded
 from astray.service.access.guard import Guard, Standing
-from astray.service.access.limits import Limits
 from astray.service.access.tokens import Identity, Scope, Token, Tokens, digest_of, narrowed
 from astray.service.batches import Batch, FeedFix
 from astray.service.store import open_store

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astray.core.zones import Zone
-from astray.service.alerts.telling import WEEK, Alert, Told, decide
+from astray.service.alerts.notify_rules import WEEK, Alert, Told, decide
 from astray.service.preferences import Budget, Hours, Preferences
 
 LISBON = Zone("Europe/Lisbon")

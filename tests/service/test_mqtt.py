@@ -15,8 +15,8 @@ import pytest
 
 from astray.core.errors import AstrayError
 from astray.service.batches import Batch, Busy, Receipt
-from astray.service.feeds import topics
-from astray.service.feeds.mqtt import Broker, MqttFeed
+from astray.service.feeds import mqtt_topics
+from astray.service.feeds.mqtt_feed import Broker, MqttFeed
 from peers import Mosquitto, is_open, publish, until
 
 NOW = 1_700_000_000
@@ -184,7 +184,7 @@ def test_a_full_queue_holds_the_broker_back_and_loses_nothing(broker: Mosquitto)
 
 
 def test_a_queue_that_stays_full_begins_the_connection_anew(broker: Mosquitto, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("astray.service.feeds.mqtt.PATIENCE", 0.3)
+    monkeypatch.setattr("astray.service.feeds.mqtt_feed.PATIENCE", 0.3)
     log = Log()
     log.busy = 15
     with feeding(broker.port, log, "fleet"):
@@ -232,7 +232,7 @@ def test_the_status_shows_no_secret():
 
 
 def test_a_topic_says_whose_fix_it_is():
-    assert topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
-    assert topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
+    assert mqtt_topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
+    assert mqtt_topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
         "nothing says whose fix it is"
     )

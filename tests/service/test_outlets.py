@@ -27,7 +27,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from astray.core.zones import Zone
 from astray.service import preferences
 from astray.service.alerts import outbox as outboxes
-from astray.service.alerts.messages import tell, tell_change
+from astray.service.alerts.notifications import tell, tell_change
 from astray.service.alerts.outbox import Outbox, standing
 from astray.service.alerts.outlets import Delivery, Means, NotDelivered, concealed, deliver, revealed, signature
 from astray.service.preferences import Budget, OutletAddress, Preferences

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from astray.service.batches import Batch, FeedFix, Receipt
 from astray.service.feeds import FORMATS
-from astray.service.feeds.answers import REFUSED_HEADER
+from astray.service.feeds.feed_answers import REFUSED_HEADER
 
 FEEDS = Path(__file__).parents[1] / "data" / "feeds"
 GOLDEN = {path.stem: json.loads(path.read_text("utf-8"))["cases"] for path in sorted(FEEDS.glob("*.json"))}

@@ -19,8 +19,8 @@ from astray.service import memories
 from astray.service import service as services
 from astray.service.batches import Batch, FeedFix, Receipt
 from astray.service.review import refreshing
-from astray.service.review.explaining import Task, explained
-from astray.service.review.refreshing import (
+from astray.service.review.explainer import Task, explained
+from astray.service.review.refresh import (
     Last,
     NewReward,
     Recalibration,

@@ -17,9 +17,9 @@ from astray.core.trajectories import Trajectories
 from astray.service import memories, preferences
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
-from astray.service.review.erasing import erase, remove_old
-from astray.service.review.queue import TaughtError, give_verdict, undo_verdict
-from astray.service.review.teaching import teach_due
+from astray.service.review.erasure import erase, remove_old
+from astray.service.review.review_queue import TaughtError, give_verdict, undo_verdict
+from astray.service.review.teach import teach_due
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer, stored_trip

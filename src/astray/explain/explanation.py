@@ -15,9 +15,9 @@ from astray.core.text import harmless, number_of
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import UTC_ZONE, Zone
-from astray.explain.expected_way import Way, expected_ways
-from astray.explain.reasons import Reason, either_side, reasons
-from astray.explain.segment_words import (
+from astray.explain.expected_route import Way, expected_ways
+from astray.explain.score_attribution import Reason, either_side, reasons
+from astray.explain.segment_phrases import (
     ASPECTS,
     counts_in_words,
     familiar_counts,
@@ -25,7 +25,7 @@ from astray.explain.segment_words import (
     passed_here,
     worst_aspect,
 )
-from astray.explain.step_words import odd_numbers
+from astray.explain.step_phrases import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import Featurizer
 from astray.features.steps import chosen

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from astray.core.projection import Projection
 from astray.core.text import drawn
 from astray.explain import Explanation
-from astray.plots.captions import (
+from astray.plots.map_extent import LEAST_MARGIN, MARGIN, Frame, frame
+from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
+from astray.plots.trip_text import (
     STOOD,
     clock_unit,
     grounds,
@@ -22,8 +24,6 @@ from astray.plots.captions import (
     span,
     usable_fixes,
 )
-from astray.plots.framing import LEAST_MARGIN, MARGIN, Frame, frame
-from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

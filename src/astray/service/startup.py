@@ -16,12 +16,12 @@ import uvicorn
 from astray.core.errors import AstrayError
 from astray.core.settings import Settings
 from astray.service.access import tokens as access
-from astray.service.access.connections import bounded
+from astray.service.access.client_limits import Limits as ClientLimits
+from astray.service.access.connection_limits import bounded
 from astray.service.access.guard import Standing
-from astray.service.access.limits import Limits as ClientLimits
 from astray.service.alerts.outbox import Outbox
 from astray.service.alerts.outlets import Means
-from astray.service.feeds.mqtt import MqttFeed
+from astray.service.feeds.mqtt_feed import MqttFeed
 from astray.service.scoring.scorer import Limits
 from astray.service.service import Service, prepare
 from astray.service.store import open_store

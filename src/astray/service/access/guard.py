@@ -19,11 +19,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from astray.service.access.limits import Buckets, Limits
-from astray.service.access.sessions import Sessions, baked, cookie_of
+from astray.service.access.client_limits import Buckets, Limits
+from astray.service.access.login_sessions import Sessions, baked, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
 from astray.service.feeds import FORMATS
-from astray.service.feeds.answers import Answer, App, Message, Receive, Send, error, send_answer
+from astray.service.feeds.feed_answers import Answer, App, Message, Receive, Send, error, send_answer
 
 FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
 FRESH = 2.0  # seconds after which the tokens are asked for anew

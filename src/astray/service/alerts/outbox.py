@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from astray.service.alerts.messages import EVENTS
+from astray.service.alerts.notifications import EVENTS
 from astray.service.alerts.outlets import Delivery, Means, NotDelivered, deliver, shown
 from astray.service.preferences import OutletAddress
 from astray.service.store import Connection, Store, StoreError

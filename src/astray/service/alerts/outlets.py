@@ -41,7 +41,7 @@ class Delivery(NamedTuple):
     """One message for one outlet."""
 
     key: str  # the same at every attempt: whoever gets it twice can tell
-    message: Mapping[str, Any]  # see astray.service.alerts.messages
+    message: Mapping[str, Any]  # see astray.service.alerts.notifications
     repeated: bool = False  # whether it may have arrived before
 
 
@@ -226,7 +226,7 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
     """Publish under ``TOPIC/ALERT``, retained: who subscribes later is told how each alert stands."""
     from astray.core.errors import AstrayError
-    from astray.service.feeds.mqtt import Broker
+    from astray.service.feeds.mqtt_feed import Broker
 
     url = to if "://" in to else means.mqtt
     if url is None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from astray.service.batches import Batch, Receipt
-from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain, traccar
-from astray.service.feeds.answers import Answer, empty_list, listed, listed_strictly, result_ok
+from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain_json, traccar
+from astray.service.feeds.feed_answers import Answer, empty_list, listed, listed_strictly, result_ok
 
 __all__ = ["FORMATS", "Answer", "Decoder", "Format"]
 
@@ -41,6 +41,6 @@ FORMATS: Mapping[str, Format] = {
     "osmand": Format(("/osmand", "/osmand/{token}"), ("GET", "POST"), osmand.decode, listed),
     "traccar": Format(("/traccar",), ("POST",), traccar.decode, listed),
     "gpslogger": Format(("/gpslogger",), ("GET", "POST"), gpslogger.decode, listed),
-    "plain": Format(("/api/fixes",), ("POST",), plain.decode, listed_strictly),
+    "plain": Format(("/api/fixes",), ("POST",), plain_json.decode, listed_strictly),
 }
 """Every format by its name."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from astray.core.fixes import parts
 from astray.service.batches import Batch
-from astray.service.feeds.border import fields
 from astray.service.feeds.osmand import one
+from astray.service.feeds.row_checks import fields
 
 
 def decode(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
 from astray.service.feeds import traccar
-from astray.service.feeds.border import Row, batch, fields, whole
+from astray.service.feeds.row_checks import Row, batch, fields, whole
 
 
 def decode(

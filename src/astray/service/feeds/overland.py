@@ -8,7 +8,7 @@ from typing import Any
 from astray.core.fixes import number
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
-from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
 
 
 def decode(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from astray.service.batches import Batch
-from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
 
 ENCRYPTED = "the message is encrypted; turn encryption off in the application, and use https or TLS instead"
 

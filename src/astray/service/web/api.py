@@ -12,16 +12,16 @@ from starlette.responses import Response, StreamingResponse
 
 from astray.service import preferences
 from astray.service.alerts.outlets import concealed, revealed
-from astray.service.review.erasing import erase
-from astray.service.review.explaining import Task, unpacked
-from astray.service.review.queue import give_verdict, undo_verdict
-from astray.service.review.teaching import put_audit
+from astray.service.review.erasure import erase
+from astray.service.review.explainer import Task, unpacked
+from astray.service.review.review_queue import give_verdict, undo_verdict
+from astray.service.review.teach import put_audit
 from astray.service.scoring.event_rows import trip_name, trip_of
 from astray.service.scoring.scorer import Scorer
 from astray.service.web import health as healths
 from astray.service.web import queries
-from astray.service.web.exporting import FORMATS, TABLES, export
 from astray.service.web.operations import NOT_THERE, Ask, Json, Parameter, Refusal, answer, operation
+from astray.service.web.table_export import FORMATS, TABLES, export
 
 EXPLAIN_SECONDS = 20.0
 

@@ -16,17 +16,17 @@ from starlette.routing import Route
 
 from astray.service import preferences
 from astray.service.access import tokens as access
+from astray.service.access.client_limits import Limits
 from astray.service.access.guard import Guard, Standing
-from astray.service.access.limits import Limits
-from astray.service.feeds.http import Feeds
-from astray.service.review.teaching import put_audit
+from astray.service.feeds.http_feed import Feeds
+from astray.service.review.teach import put_audit
 from astray.service.service import Service
 from astray.service.web import api as _operations  # noqa: F401  (declares them)
 from astray.service.web.health import metrics
 from astray.service.web.openapi import description
 from astray.service.web.operations import Refusal, answer, refused, routes
-from astray.service.web.pages import page_routes
-from astray.service.web.readers import Readers
+from astray.service.web.read_pool import Readers
+from astray.service.web.static_files import page_routes
 
 log = logging.getLogger("astray.serve")
 

@@ -21,11 +21,11 @@ from astray.core.errors import AstrayError, spelled
 from astray.core.text import UNWRITABLE, harmless
 from astray.service.access.tokens import EVERYBODY, Identity
 from astray.service.preferences import PreferencesError
-from astray.service.review.queue import TaughtError
+from astray.service.review.review_queue import TaughtError
 from astray.service.scoring.scorer import Scorer
 from astray.service.service import Service
 from astray.service.store import StoreError
-from astray.service.web.readers import Readers
+from astray.service.web.read_pool import Readers
 
 log = logging.getLogger("astray.serve")
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from astray.core.trip_ids import TripId
 from astray.core.zones import UTC_ZONE, Zone
-from astray.service.review.explaining import unpacked
-from astray.service.review.queue import DOUBT, QUESTION
+from astray.service.review.explainer import unpacked
+from astray.service.review.review_queue import DOUBT, QUESTION
 from astray.service.scoring.event_rows import Alert, finite, trip_name, trip_of
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection

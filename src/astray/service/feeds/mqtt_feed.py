@@ -24,8 +24,8 @@ from paho.mqtt.properties import Properties
 
 from astray.core.errors import AstrayError
 from astray.service.batches import Batch, Busy, Receipt, RefusedRow
-from astray.service.feeds import topics
-from astray.service.feeds.border import WHOLE
+from astray.service.feeds import mqtt_topics
+from astray.service.feeds.row_checks import WHOLE
 
 Submit = Callable[[Batch, Callable[[Receipt], None]], None]
 
@@ -234,7 +234,7 @@ class MqttFeed:
             topic = message.topic
         except UnicodeDecodeError:
             return Batch([], [RefusedRow(WHOLE, "the topic is not UTF-8")])
-        return topics.decode(topic, bytes(message.payload), self.broker.prefix, time.time())
+        return mqtt_topics.decode(topic, bytes(message.payload), self.broker.prefix, time.time())
 
     def _begin_anew(self, client: paho.Client) -> None:
         """Break the connection, so that the broker sends again what was not acknowledged."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from astray.core.trajectories import Trajectories
 from astray.model.observing import LEARNED, REFUSED
 from astray.service import memories
-from astray.service.review.queue import QUESTION
+from astray.service.review.review_queue import QUESTION
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Connection

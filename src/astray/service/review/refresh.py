@@ -21,7 +21,7 @@ from astray.model.fleet_features import measured
 from astray.model.fleet_training import GoingOnConfig, go_on
 from astray.service import memories
 from astray.service.preferences import put_setting
-from astray.service.review.teaching import pin, put_audit
+from astray.service.review.teach import pin, put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
 

@@ -14,7 +14,7 @@ import msgspec
 
 from astray.core.text import harmless
 from astray.service.batches import Receipt
-from astray.service.feeds.border import WHOLE
+from astray.service.feeds.row_checks import WHOLE
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from astray.core.projection import EARTH_RADIUS, Projection
 from astray.explain import Explanation, Way
-from astray.plots.captions import usable_fixes
+from astray.plots.trip_text import usable_fixes
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ import msgspec
 
 from astray.core.zones import Zone
 from astray.service import preferences
+from astray.service.alerts.notify_rules import WEEK, Alert, Told, decide
 from astray.service.alerts.outlets import PROGRAMS
-from astray.service.alerts.telling import WEEK, Alert, Told, decide
 from astray.service.preferences import OutletAddress, Preferences
 from astray.service.scoring.event_rows import trip_name
 from astray.service.store import Connection

@@ -8,7 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from astray.service.access.limits import Limits
+from astray.service.access.client_limits import Limits
 
 
 def bounded(limits: Limits) -> type[HttpToolsProtocol]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from astray.service.batches import Batch
-from astray.service.feeds import owntracks, plain, traccar
+from astray.service.feeds import owntracks, plain_json, traccar
 
 OWNTRACKS = "owntracks"
 
@@ -32,4 +32,4 @@ def decode(topic: str, payload: bytes, prefix: str, now: float) -> Batch:
         return owntracks.locations(said, agent or "", now)
     if isinstance(said, dict) and ("position" in said or "location" in said):
         return traccar.positions(said, now, agent)
-    return plain.decode(payload, {}, {}, now, agent)
+    return plain_json.decode(payload, {}, {}, now, agent)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from astray.service.access.tokens import EVERYBODY, Identity, narrowed
 from astray.service.batches import Busy, Receipt
 from astray.service.feeds import FORMATS, Answer, Format
-from astray.service.feeds.answers import App, Message, Receive, Send, error, send_answer
+from astray.service.feeds.feed_answers import App, Message, Receive, Send, error, send_answer
 from astray.service.service import Service
 
 log = logging.getLogger("astray.serve")

@@ -19,9 +19,9 @@ from astray.core.errors import DataError
 from astray.core.projection import Projection
 from astray.core.text import harmless
 from astray.explain import Explanation, Way
-from astray.plots.captions import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
-from astray.plots.framing import frame
+from astray.plots.map_extent import frame
 from astray.plots.style import COLOURS, ODD
+from astray.plots.trip_text import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.text import number_of
-from astray.explain.trip_words import is_place
+from astray.explain.trip_phrases import is_place
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Habit, keys_of
 from astray.features.steps import Steps

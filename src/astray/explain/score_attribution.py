@@ -20,11 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.explain.trip_words import NEAR, PAST, SAID, Facts, alike, is_place, same_but
+from astray.explain.trip_phrases import NEAR, PAST, SAID, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
 from astray.features.statistics import OVER_STEPS
-from astray.features.trip_rows import DURATION_BANDS, LENGTH_BANDS, MOTION, SPEED_BANDS, TRIP_HABITS, TripHabit, TripRows
+from astray.features.trip_rows import (
+    DURATION_BANDS,
+    LENGTH_BANDS,
+    MOTION,
+    SPEED_BANDS,
+    TRIP_HABITS,
+    TripHabit,
+    TripRows,
+)
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.normality import Calibration, over_heads
 

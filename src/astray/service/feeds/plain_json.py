@@ -9,7 +9,7 @@ import msgspec
 
 from astray.runtime.json_fixes import Refused, understood
 from astray.service.batches import Batch, FeedFix
-from astray.service.feeds.border import batch, document, metres, whole
+from astray.service.feeds.row_checks import batch, document, metres, whole
 
 EXAMPLE = '{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}'
 ACCURACY = ("accuracy", "acc", "horizontal_accuracy")

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
 from astray.core.text import drawn, number_of, shortened
-from astray.plots.captions import minus
 from astray.plots.style import INK, NORMAL, ODD, canvas, plain
+from astray.plots.trip_text import minus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

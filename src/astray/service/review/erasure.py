@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from astray.service import memories
-from astray.service.review.teaching import put_audit
+from astray.service.review.teach import put_audit
 from astray.service.scoring.scorer import Scorer
 from astray.service.store.schema import OF_AN_AGENT
 
