@@ -98,7 +98,7 @@ def test_a_token_is_kept_as_a_digest_and_known_by_it(tmp_path: Path):
     assert owner.only_agent == "ana"
     with pytest.raises(AstrayError, match="there is a token named 'phone'"):
         access.add(store.writer, "phone", ["read"])
-    with pytest.raises(AstrayError, match="no right is named 'rule'"):
+    with pytest.raises(AstrayError, match="there is no right 'rule'"):
         access.add(store.writer, "king", ["rule"])
     access.remove(store.writer, "phone")
     assert Tokens(access.known(store.writer)).owner(token) is None

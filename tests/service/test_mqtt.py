@@ -228,11 +228,11 @@ def test_an_address_that_is_not_understood_is_refused_with_a_remedy(url: str):
 def test_the_status_shows_no_secret():
     broker = Broker.of("mqtts://ana:s%40cret@example.org/fleet")
     assert (broker.user, broker.password) == ("ana", "s@cret")
-    assert "cret" not in broker.shown
+    assert "cret" not in broker.display
 
 
 def test_a_topic_says_whose_fix_it_is():
     assert mqtt_topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
     assert mqtt_topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
-        "nothing says whose fix it is"
+        "the fix names no agent"
     )

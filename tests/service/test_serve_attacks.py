@@ -119,7 +119,7 @@ def test_a_token_of_one_agent_sees_and_changes_nothing_of_another(tmp_path: Path
             assert client.post("/api/fixes", json=rows, headers=all_).json()["accepted"] == 40
         mixed = client.post("/api/fixes", json=[fix("ana", 5000), fix("secret-bob", 5000)], headers=ana).json()
         assert mixed["accepted"] == 1
-        assert mixed["refused"][0]["reason"] == "this token may not speak for this agent"
+        assert mixed["refused"][0]["reason"] == "this token may not send fixes of this agent"
         assert "secret-bob" in client.get("/api/agents", headers=all_).text
         for path in (
             *("/api/agents", "/api/agents?q=secret", "/api/review", "/api/alerts", "/api/health", "/metrics"),

@@ -1,4 +1,4 @@
-"""Connections: not too many, of nobody too many, and none that never says what it wants."""
+"""Limits connections: in total, per client, and how long one may take to send the head of a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from astray.service.access.client_limits import Limits
 
 
 def bounded(limits: Limits) -> type[HttpToolsProtocol]:
-    """The protocol of uvicorn (its option ``http``) with limits: what is beyond them is closed without an answer."""
+    """Returns uvicorn's protocol (its option ``http``) with limits; it closes connections beyond them."""
     addresses: Counter[str] = Counter()
 
     class Bounded(HttpToolsProtocol):
@@ -20,10 +20,10 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
 
         _address: str | None = None
         _late: asyncio.TimerHandle | None = None
-        _head = 0  # bytes of a head that is not complete yet
+        _head = 0  # bytes of an incomplete head
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Take a connection, or close it at once if there are too many."""
+            """Accepts a connection, or closes it at once if there are too many."""
             super().connection_made(transport)
             address = self.client[0] if self.client else ""
             if len(self.connections) > limits.connections or addresses[address] >= limits.connections_each:
@@ -34,7 +34,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             self._wait_for_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Forget a connection."""
+            """Forgets a connection."""
             self._stop_waiting()
             if self._address is not None:
                 addresses[self._address] -= 1
@@ -44,7 +44,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            """Take some bytes; those that begin a request begin the time in which its head must be there."""
+            """Takes bytes; the first bytes of a request start the time in which its head must be complete."""
             if self._late is None and (self.cycle is None or self.cycle.response_complete):
                 self._wait_for_head()
             super().data_received(data)
@@ -53,7 +53,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
                 self.transport.abort()
 
         def on_headers_complete(self) -> None:
-            """Go on with a request whose head is there."""
+            """Goes on with a request whose head is complete."""
             self._stop_waiting()
             super().on_headers_complete()
 

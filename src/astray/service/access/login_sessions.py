@@ -1,4 +1,4 @@
-"""Sessions of people who logged in on the page: a random cookie stands for the token with which they did."""
+"""Keeps the sessions of people who logged in on the page: a random cookie stands for their token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 10_000
 
 
 class Sessions:
-    """The sessions that are open, in memory: whoever restarts the service logs everybody out.
+    """The open sessions, in memory: a restart of the service logs everybody out.
 
     >>> sessions = Sessions()
     >>> cookie = sessions.open("digest of a token")
@@ -25,7 +25,7 @@ class Sessions:
         self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
 
     def open(self, token: str) -> str:
-        """Begin a session of a token's digest; gives what the cookie holds."""
+        """Begins a session for a token's digest; returns the value of the cookie."""
         cookie = secrets.token_urlsafe(32)
         self._known[_digest(cookie)] = token, time.time() + SECONDS
         if len(self._known) > MOST:
@@ -33,23 +33,23 @@ class Sessions:
         return cookie
 
     def token(self, cookie: str) -> str | None:
-        """The digest of the token that a session was begun with; None if there is no such session."""
+        """Returns the digest of the token that began a session; None if there is no such session."""
         token, end = self._known.get(_digest(cookie), ("", 0.0))
         return token if time.time() < end else None
 
     def close(self, cookie: str) -> None:
-        """End a session."""
+        """Ends a session."""
         self._known.pop(_digest(cookie), None)
 
 
-def baked(cookie: str, *, tls: bool) -> str:
-    """The header that sets the cookie, or takes it away if it is empty: no script and no other site gets at it."""
+def cookie_header(cookie: str, *, tls: bool) -> str:
+    """Returns the header that sets the cookie, or removes it if empty; no script and no other site can read it."""
     seconds = SECONDS if cookie else 0.0
     return f"{COOKIE}={cookie}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict{'; Secure' if tls else ''}"
 
 
 def cookie_of(header: str) -> str:
-    """What our cookie holds, of all that a browser sends.
+    """Returns the value of the session cookie among all that a browser sends.
 
     >>> cookie_of("theme=dark; astray_session=abc"), cookie_of("")
     ('abc', '')

@@ -1,4 +1,4 @@
-"""Telling of alerts: what is decided on each, and the messages about it, written in the transaction of the alert."""
+"""Decides on each alert and writes its messages to the outbox, in the transaction of the alert."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from astray.core.zones import Zone
 from astray.service import preferences
-from astray.service.alerts.notify_rules import WEEK, Alert, Told, decide
-from astray.service.alerts.outlets import PROGRAMS
-from astray.service.preferences import OutletAddress, Preferences
+from astray.service.alerts.notify_rules import WEEK, Alert, PastAlert, decide
+from astray.service.alerts.outlets import OUTLETS, OutletAddress
+from astray.service.preferences import Preferences
 from astray.service.scoring.event_rows import trip_name
 from astray.service.store import Connection
 
@@ -20,9 +20,9 @@ EVENTS = ("opened", "updated", "closed")
 
 
 def tell(connection: Connection, alert: str, zone: Zone, now: float, address: str = "") -> str:
-    """Decide on an alert on which nothing is decided yet, and put the messages about it into the outbox.
+    """Decides whether an alert is sent, and puts the messages about it into the outbox.
 
-    ``address`` is that of the service's page, for the link. Gives what was decided: yes, held or no.
+    ``address`` is that of the service's page, for the link. Returns the decision: yes, held or no.
     """
     wanted = preferences.load(connection)
     found = _alert(connection, alert)
@@ -30,17 +30,17 @@ def tell(connection: Connection, alert: str, zone: Zone, now: float, address: st
         return "no"
     past = connection.rows("SELECT agent, at, told FROM alerts WHERE at > ? AND id <> ?", (now - WEEK, alert))
     paused = connection.value("SELECT paused_until FROM agents WHERE agent = ?", (found.agent,))
-    telling = decide(found, (Told(*row) for row in past), wanted, now, zone, paused)
+    decision = decide(found, (PastAlert(*row) for row in past), wanted, now, zone, paused)
     connection.run(
-        "UPDATE alerts SET told = ?, reason = ? WHERE id = ? AND told = ''", (telling.told, telling.reason, alert)
+        "UPDATE alerts SET told = ?, reason = ? WHERE id = ? AND told = ''", (decision.told, decision.reason, alert)
     )
-    if telling.told != "no":
-        _put(connection, found, "opened", wanted, zone, telling.when, address)
-    return telling.told
+    if decision.told != "no":
+        _put(connection, found, "opened", wanted, zone, decision.when, address)
+    return decision.told
 
 
 def tell_change(connection: Connection, alert: str, event: str, zone: Zone, now: float, address: str = "") -> None:
-    """Put messages into the outbox that an alert that was told is ``updated`` or ``closed``; for programs alone."""
+    """Puts messages for programs into the outbox when an alert that was sent is ``updated`` or ``closed``."""
     found = _alert(connection, alert)
     told = connection.value("SELECT told FROM alerts WHERE id = ?", (alert,))
     if found is not None and told in ("yes", "held"):
@@ -48,7 +48,7 @@ def tell_change(connection: Connection, alert: str, event: str, zone: Zone, now:
 
 
 def message(alert: Alert, event: str, zone: Zone, address: str = "") -> dict[str, Any]:
-    """What is told of an alert: for programs in fields, for people as ``title`` and ``text``. It names no places.
+    """Returns the message about an alert: fields for programs, ``title`` and ``text`` for people. It names no places.
 
     >>> alert = Alert("1f", "ana", "1", 0.0, "anomaly", "never began here before (0 of 128 past trips)")
     >>> message(alert, "opened", Zone("Asia/Tokyo"))["text"]
@@ -75,7 +75,7 @@ def message(alert: Alert, event: str, zone: Zone, address: str = "") -> dict[str
 
 
 def key_of(alert: str, event: str, outlet: OutletAddress) -> str:
-    """The identity of a message: the same whenever the same alert is decided upon again."""
+    """Returns the key of a message, which stays the same if the service decides on the alert again."""
     return hashlib.blake2b(f"{alert}\0{event}\0{outlet.kind}\0{outlet.to}".encode(), digest_size=16).hexdigest()
 
 
@@ -92,7 +92,7 @@ def _put(
 ) -> None:
     payload = msgspec.json.encode(message(alert, event, zone, address)).decode()
     for outlet in wanted.outlets:
-        if event == "opened" or outlet.kind in PROGRAMS:
+        if event == "opened" or OUTLETS[outlet.kind].for_programs:
             connection.run(
                 "INSERT INTO outbox (id, agent, outlet, payload, attempts, next_try) VALUES (?, ?, ?, ?, 0, ?) "
                 "ON CONFLICT (id) DO NOTHING",

@@ -1,4 +1,4 @@
-"""Feeds over HTTP: a request is decoded, queued, and answered when its fixes are on the disk."""
+"""Takes fixes over HTTP: decodes a request, queues its fixes, and answers when they are on the disk."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import logging
 import threading
 import time as clock
 from collections import deque
-from collections.abc import MutableMapping
-from typing import Any
 from urllib.parse import parse_qsl
 
 from astray.service.access.tokens import EVERYBODY, Identity, narrowed
 from astray.service.batches import Busy, Receipt
-from astray.service.feeds import FORMATS, Answer, Format
-from astray.service.feeds.feed_answers import App, Message, Receive, Send, error, send_answer
+from astray.service.feeds import FORMATS, Format
+from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
 from astray.service.service import Service
 
 log = logging.getLogger("astray.serve")
 
 
 class Waiters:
-    """Requests that wait for the scoring thread; those of one group are woken together."""
+    """Wakes the requests that wait for the scoring thread, those of one group together."""
 
     def __init__(self) -> None:
         self._done: deque[tuple[asyncio.Future[Receipt], Receipt]] = deque()
@@ -29,7 +27,7 @@ class Waiters:
         self._woken = False
 
     def done(self, waiter: asyncio.Future[Receipt], receipt: Receipt) -> None:
-        """Note what became of a batch, from the scoring thread."""
+        """Notes the receipt of a batch; the scoring thread calls this."""
         with self._lock:
             self._done.append((waiter, receipt))
             if self._woken:
@@ -41,42 +39,44 @@ class Waiters:
         with self._lock:
             done, self._done, self._woken = self._done, deque(), False
         for waiter, receipt in done:
-            if not waiter.done():  # who waited may have left
+            if not waiter.done():  # the client may have left
                 waiter.set_result(receipt)
 
 
 class Feeds:
-    """Answers what senders of fixes ask, and hands everything else on (ASGI).
+    """Answers requests of feeds, and hands all others on (ASGI).
 
     Parameters
     ----------
     service
-        What takes the fixes.
+        Takes the fixes.
     app
-        What answers all other requests. Where a request has come so far, its body is whole: see the guard.
+        Answers all other requests. The guard has read the whole body of a request before it comes here.
     """
 
     def __init__(self, service: Service, app: App) -> None:
         self.service, self.app, self._waiters = service, app, Waiters()
-        # Where a path holds a token, the guard has taken it out.
+        # The guard has taken tokens out of paths.
         self._forms = {path: form for form in FORMATS.values() for path in form.paths if "{" not in path}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
         form = self._forms.get(scope["path"]) if scope["type"] == "http" else None
         if form is None:
             await self.app(scope, receive, send)
             return
         try:
             answer = await self._answer(form, scope, await receive())
+        except Refusal as refusal:
+            answer = refusal.answer
         except Exception:
             log.exception("fixes could not be taken: %s %s", scope["method"], scope["path"])
-            answer = error(500, "an error inside astray serve", "look at its log")
+            answer = Refusal(500, "an error inside astray serve", "look at its log").answer
         await send_answer(send, answer)
 
-    async def _answer(self, form: Format, scope: MutableMapping[str, Any], message: Message) -> Answer:
+    async def _answer(self, form: Format, scope: Scope, message: Message) -> Answer:
         if scope["method"] not in form.methods:
-            return _with(error(405, "not with this method"), allow=", ".join(form.methods))
+            raise Refusal(405, "this address does not take this method", headers={"allow": ", ".join(form.methods)})
         identity: Identity = scope.get("state", {}).get("identity", EVERYBODY)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -85,13 +85,8 @@ class Feeds:
         try:
             self.service.submit(narrowed(identity, batch), lambda receipt: self._waiters.done(waiter, receipt))
         except Busy as busy:
-            return _with(error(429, busy.reason, str(busy.remedy)), retry_after="1")
+            raise Refusal(429, busy.reason, str(busy.remedy), headers={"retry-after": "1"}) from busy
         receipt = await waiter
         if receipt.failed:
-            return _with(error(503, receipt.failed, "send it again later"), retry_after="5")
+            raise Refusal(503, receipt.failed, "send it again later", headers={"retry-after": "5"})
         return form.answer(receipt)
-
-
-def _with(answer: Answer, **headers: str) -> Answer:
-    more = {name.replace("_", "-"): value for name, value in headers.items()}
-    return answer._replace(headers={**answer.headers, **more})

@@ -1,8 +1,8 @@
-"""Fixes from an MQTT broker, each acknowledged when it is on the disk and not before.
+"""Takes fixes from an MQTT broker, and acknowledges each message only when its fixes are on the disk.
 
-The session at the broker stays when we are gone (a fixed client identifier, no clean start), and what was not
-acknowledged comes again. So a kill here or there loses nothing that a sender published with QoS 1, as long as the
-broker's own queue has room for it.
+The broker keeps the session while the service is down (fixed client identifier, no clean start), and sends again what
+was not acknowledged. So a kill of either side loses nothing that was published with QoS 1, as long as the broker's own
+queue has room.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from astray.service.feeds.row_checks import WHOLE
 Submit = Callable[[Batch, Callable[[Receipt], None]], None]
 
 SESSION_SECONDS = 7 * 86_400
-"""How long a broker of version 5 keeps what came while we were gone; one of version 3.1.1 decides that itself."""
+"""How long a broker of version 5 keeps messages while the service is down; one of version 3.1.1 decides itself."""
 MAX_PAYLOAD = 1_048_576
-AGAIN = 0.05  # seconds between two tries to hand on a message while the queue is full
-PATIENCE = 20.0  # seconds of such tries: then the connection is begun anew, and the broker sends it again
+AGAIN = 0.05  # seconds between two tries to submit a message while the queue is full
+PATIENCE = 20.0  # seconds of such tries; then the feed reconnects, and the broker sends the message again
 DROPPED = "$SYS/broker/publish/messages/dropped"
-"""Under which Mosquitto says how many messages it has dropped."""
+"""The topic under which Mosquitto counts the messages it has dropped."""
 VERSIONS = {"3": MQTTProtocolVersion.MQTTv311, "3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
 
 
 class Broker(NamedTuple):
-    """Where a broker is, and how it is spoken to.
+    """The address of a broker, and how to connect to it.
 
     >>> broker = Broker.of("mqtts://ana:secret@example.org/fleet?version=3")
-    >>> broker.port, broker.prefix, broker.shown
+    >>> broker.port, broker.prefix, broker.display
     (8883, 'fleet', 'mqtts://example.org:8883/fleet')
     """
 
@@ -59,7 +59,7 @@ class Broker(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Broker:
-        """The broker that a URL names: ``mqtt://USER:PASSWORD@HOST:PORT/PREFIX?version=5&client=NAME&ca=FILE``."""
+        """Reads the URL of a broker: ``mqtt://USER:PASSWORD@HOST:PORT/PREFIX?version=5&client=NAME&ca=FILE``."""
         remedy = "write mqtt://host:1883/prefix, or mqtts:// for TLS; ?version=3 for MQTT 3.1.1"
         try:
             parts = urlsplit(url)
@@ -87,12 +87,12 @@ class Broker(NamedTuple):
         )
 
     @property
-    def shown(self) -> str:
-        """Its address without secrets."""
+    def display(self) -> str:
+        """The address without secrets."""
         return f"mqtt{'s' if self.tls else ''}://{self.host}:{self.port}/{self.prefix}"
 
     def client(self, client_id: str, *, lasting: bool) -> paho.Client:
-        """A client that is not connected yet; ``lasting``: its session outlives the connection, by acknowledging."""
+        """Returns an unconnected client; a ``lasting`` session outlives the connection and acknowledges by hand."""
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id,
@@ -108,7 +108,7 @@ class Broker(NamedTuple):
         return client
 
     def connect(self, client: paho.Client, *, lasting: bool) -> None:
-        """Have a client connect when its loop runs."""
+        """Tells a client to connect once its loop runs."""
         more: dict[str, Any] = {}
         if self.version == MQTTProtocolVersion.MQTTv5:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -120,25 +120,25 @@ class Broker(NamedTuple):
 
 
 class MqttFeed:
-    """Takes fixes from a broker to the service.
+    """Hands fixes from a broker to the service.
 
     Parameters
     ----------
     url
         The broker, as :meth:`Broker.of` takes it.
     submit
-        The door of the service: takes a batch, and calls back when that is on the disk.
+        Takes a batch, and calls back when it is on the disk; see ``Service.submit``.
     """
 
     def __init__(self, url: str, submit: Submit) -> None:
         self.broker = Broker.of(url)
         self._submit = submit
-        self._connection = 0  # how many there were: a message is acknowledged on the one that brought it
+        self._connection = 0  # counts connections: a message is acknowledged on the one that brought it
         self._connected = False
         self._stopped = threading.Event()
         self._warnings: dict[str, str] = {}
         self._dropped: int | None = None
-        self._asked = (f"{topics.OWNTRACKS}/+/+", f"{self.broker.prefix}/#", DROPPED)
+        self._asked = (f"{mqtt_topics.OWNTRACKS}/+/+", f"{self.broker.prefix}/#", DROPPED)
         client = self.broker.client(self.broker.client_id, lasting=True)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
@@ -148,22 +148,22 @@ class MqttFeed:
         self._client = client
 
     def start(self) -> None:
-        """Connect, and stay so, in a thread of its own."""
+        """Connects, and stays connected, in its own thread."""
         self.broker.connect(self._client, lasting=True)
         self._client.loop_start()
 
     def stop(self) -> None:
-        """Disconnect; the broker keeps what comes from now on."""
+        """Disconnects; the broker keeps what arrives from now on."""
         self._stopped.set()
         self._client.disconnect()
         self._client.loop_stop()
 
     def status(self) -> dict[str, Any]:
-        """How it stands, for the health page."""
+        """Returns the state of the connection for the health page."""
         warnings = list(self._warnings.values())
-        return {"url": self.broker.shown, "connected": self._connected, "warnings": warnings}
+        return {"url": self.broker.display, "connected": self._connected, "warnings": warnings}
 
-    # ---------------------------------------------------------------- what the broker says
+    # ---------------------------------------------------------------- callbacks of the client
 
     def _on_connect(self, client: paho.Client, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -181,10 +181,10 @@ class MqttFeed:
 
     def _on_subscribe(self, client: paho.Client, _: Any, mid: int, reasons: list[Any], properties: Any) -> None:
         refused = [topic for topic, reason in zip(self._asked, reasons, strict=False) if reason.is_failure]
-        refused = [topic for topic in refused if topic != DROPPED]  # not every broker tells that
+        refused = [topic for topic in refused if topic != DROPPED]  # not every broker publishes that
         self._warnings.pop("topics", None)
         if refused:
-            self._warnings["topics"] = f"the broker does not let us read {', '.join(refused)}"
+            self._warnings["topics"] = f"the broker does not let the service read {', '.join(refused)}"
 
     def _on_dropped(self, client: paho.Client, _: Any, message: paho.MQTTMessage) -> None:
         count = int(message.payload) if message.payload.isdigit() else 0
@@ -237,7 +237,7 @@ class MqttFeed:
         return mqtt_topics.decode(topic, bytes(message.payload), self.broker.prefix, time.time())
 
     def _begin_anew(self, client: paho.Client) -> None:
-        """Break the connection, so that the broker sends again what was not acknowledged."""
+        """Breaks the connection, so that the broker sends again what was not acknowledged."""
         self._connection += 1
         if (connection := client.socket()) is not None:
             cast(socket.socket, connection).shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Plain fixes: a JSON object, an array of them, or one a line (NDJSON), by the names that ``astray watch`` takes."""
+"""Plain fixes: a JSON object, an array of them, or one per line (NDJSON), with the names of ``astray watch``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ACCURACY = ("accuracy", "acc", "horizontal_accuracy")
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    r"""Fixes, such as ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
+    r"""Decodes fixes such as ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
 
     A body that is one JSON value is an object or an array. Otherwise it is read line by line, and a line that is no
-    JSON is a refused row. ``?agent=ana`` and ``agent`` say whose fixes are that name nobody.
+    JSON is a refused row. Fixes that name no agent belong to ``?agent=ana`` or to the parameter ``agent``.
 
     >>> decode(b'[{"uid": 17, "tst": 60, "lat": 45, "lng": 7}, 3]', {}, {}, now=60)
     Batch(fixes=[FeedFix(agent='17', time=60.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],
@@ -34,12 +34,12 @@ def decode(
             return said
         return fixes([_line(line) for line in lines], now, query.get("agent") or agent)
     if not isinstance(said, (dict, list)):
-        return whole(f"neither a JSON object nor an array of them; a fix is one, such as {EXAMPLE}")
+        return whole(f"the body is neither a JSON object nor an array of them; a fix is {EXAMPLE}")
     return fixes(said if isinstance(said, list) else [said], now, query.get("agent") or agent)
 
 
 def fixes(rows: list[Any], now: float, agent: str | None = None) -> Batch:
-    """The fixes of rows that are read already."""
+    """Checks rows that are decoded already."""
     return batch(rows, lambda row: _row(row, agent), now)
 
 
@@ -62,6 +62,6 @@ def _row(said: Any, agent: str | None) -> FeedFix | Refused:
         return Refused(f"type {message.kind} is for astray watch; the service ends trips by itself", message.agent)
     who = message.agent or agent
     if who is None:
-        return Refused("nothing says whose fix it is")
+        return Refused("the fix names no agent")
     exact = next((metres(message.context[name]) for name in ACCURACY if name in message.context), None)
     return FeedFix(who, message.time, message.lat, message.lon, message.trip, message.destination, exact)

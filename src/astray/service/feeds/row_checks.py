@@ -1,4 +1,4 @@
-"""The border that every feed passes: what a row of a message says, to a fix or to a refusal."""
+"""Checks the rows of messages: each becomes a fix or a refusal. Every feed uses these functions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from astray.runtime.json_fixes import Refused
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, RefusedRow
 
 WHOLE = -1
-"""The position of a refused row that is the message as a whole."""
+"""The position that stands for the message as a whole."""
 
 MAX_FIELDS = 100
-"""Fields of a query or a form, at most."""
+"""The most fields that a query or a form may have."""
 
 _COUNT = re.compile(r"[0-9]{1,19}([.][0-9]{1,9})?")
 
 
 class Row(NamedTuple):
-    """What a row of a message says, as it stands there."""
+    """The values of a row, before any check."""
 
     agent: Any
     time: Any
@@ -36,12 +36,12 @@ class Row(NamedTuple):
 
 
 def whole(reason: str) -> Batch:
-    """A message that cannot be used at all."""
+    """Refuses a message as a whole."""
     return Batch([], [RefusedRow(WHOLE, reason)])
 
 
 def batch(rows: Iterable[Any], read: Callable[[Any], Row | FeedFix | Refused | None], now: float) -> Batch:
-    """Rows of a message, checked; ``read`` gives what a row says, or why it is refused, or None if it is no fix.
+    """Checks the rows of a message; ``read`` returns a row's values, why it is refused, or None if it is no fix.
 
     >>> batch([(0, 45), (60, 95)], lambda given: Row("ana", given[0], given[1], 7), now=60)
     Batch(fixes=[FeedFix(agent='ana', time=0.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],
@@ -63,9 +63,9 @@ def batch(rows: Iterable[Any], read: Callable[[Any], Row | FeedFix | Refused | N
 
 
 def checked(row: Row) -> FeedFix | Refused:
-    """One row, checked as the rows of files are."""
+    """Checks one row by the rules for files."""
     if row.agent is None:
-        return Refused("nothing says whose fix it is")
+        return Refused("the fix names no agent")
     agent: str | None = None
     try:
         agent = label("agent", row.agent)
@@ -76,13 +76,13 @@ def checked(row: Row) -> FeedFix | Refused:
 
 
 def metres(accuracy: Any) -> float | None:
-    """How exact a fix is, where the receiver says that."""
+    """Returns the accuracy of a fix in metres; None if the receiver does not say it."""
     found = number(accuracy)
     return found if 0 <= found < math.inf else None
 
 
 def document(body: bytes) -> Any:
-    """The JSON value that a body holds, or a :class:`~astray.service.batches.Batch` that refuses it."""
+    """Returns the JSON value of a body, or a :class:`~astray.service.batches.Batch` that refuses it."""
     if not body.strip():
         return whole("the body is empty")
     try:
@@ -92,28 +92,28 @@ def document(body: bytes) -> Any:
 
 
 def fields(body: bytes, query: Mapping[str, str]) -> dict[str, str] | Batch:
-    """The fields of a query or, where there is none, of a form in the body; or a refusal."""
+    """Returns the fields of a query or, without one, of a form in the body; or a refusal."""
     if query:
         return dict(query)
     try:
         found = dict(parse_qsl(body.decode("utf-8", "replace").strip(), max_num_fields=MAX_FIELDS))
     except ValueError:
         return whole(f"more than {MAX_FIELDS} fields")
-    return found or whole("there are no fields, neither in the address nor in the body")
+    return found or whole("neither the address nor the body has fields")
 
 
 def text(value: Any) -> str:
-    """A text or a number as text; nothing for anything else."""
+    """Returns a text or a number as text; an empty text for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
     return str(value).strip()
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """An object of a message; an empty one if it is something else."""
+    """Returns the value if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def _count(time: Any) -> Any:
-    """A time as a number where text holds one: what an address holds is always text."""
+    """Returns a time as a number if its text holds one: the values in an address are always text."""
     return float(time) if isinstance(time, str) and _COUNT.fullmatch(time) else time

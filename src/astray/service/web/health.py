@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from astray import __version__
 from astray.core.text import number_of
 from astray.service import preferences
-from astray.service.alerts.outbox import standing
+from astray.service.alerts.outbox import outbox_state
 from astray.service.store import Connection
 from astray.service.web.queries import among, zone_of
 
@@ -29,7 +29,7 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
     warnings = [f"the store refuses: {service.failed}"] if service.failed else []
     if service.waiting > BUSY * service.room:
         warnings.append("fixes come faster than they can be scored")
-    outbox = standing(connection, where, values)
+    outbox = outbox_state(connection, where, values)
     if outbox["failing"]:
         warnings.append("some alerts could not be delivered yet")
     if outbox["given_up"]:
