@@ -22,7 +22,7 @@ from astray.core.errors import DataError
 from astray.core.text import harmless
 from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_page, save_page
-from astray.plots.html_page import SCRIPTS
+from astray.plots.html_page import SCRIPTS, bundle
 from astray.plots.style import COLOURS, ODD
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
@@ -197,7 +197,8 @@ def test_fixes_are_held_to_a_tenth_of_a_metre_and_their_scores_to_a_hundredth() 
 
 def test_the_page_has_the_colours_of_the_pictures() -> None:
     page = explanation_page(a_trip())
-    assert data_of(page)["colours"] == [list(stop) for stop in COLOURS]
+    stops = page.split("const LIGHT = ")[1].split(";")[0]
+    assert re.findall(r'\[(-?\d), "(#\w+)"\]', stops) == [(f"{n:g}", colour) for n, colour in COLOURS]
     assert f"--odd: {ODD}" in page
 
 
@@ -219,7 +220,7 @@ def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() ->
     (far,) = data_of(explanation_page(replace(trip, habitual=((trip.lat + 18.0, trip.lon),))))["trips"]
     assert far["away"] == "↑ habitual ways 2,002 km to the north"
     west, south, east, north = far["frame"]
-    assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon) * 111_200
+    assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon)
 
 
 def test_a_way_that_trips_share_is_written_once() -> None:
@@ -279,17 +280,19 @@ def test_the_script_reads_back_what_was_written(tmp_path: Path) -> None:
     ask = f"""
     const data = {json.dumps(data_of(page))};
     const trip = readTrip(data.trips[0], data.ways);
-    const colour = palette(data.colours);
+    const colour = palette(stopsOf("light"));
     console.log(JSON.stringify({{
-      path: trip.path, usable: trip.usable, words: wordsOf(trip, 12), fault: wordsOf(trip, 30),
+      places: trip.places, usable: trip.usable, words: wordsOf(trip, 12), fault: wordsOf(trip, 30),
+      box: boxAround(trip.places), frame: trip.frame,
       colours: [-9, -4, -2.5, 1, 7].map(colour), lengths: [0.3, 1, 1999, 2000, 7e4].map(roundLength),
     }}));
     """
-    (tmp_path / "ask.mjs").write_text((ASSETS / "trip.js").read_text("utf-8") + ask, "utf-8")
+    (tmp_path / "ask.mjs").write_text(bundle(SCRIPTS[:-1]) + ask, "utf-8")
     said = json.loads(subprocess.run(["node", tmp_path / "ask.mjs"], capture_output=True, text=True, check=True).stdout)
-    path = np.array(said["path"])
-    assert np.allclose(np.diff(path[:, 0]), 0.002 * 111_195 * np.cos(np.radians(41.15)), atol=0.2)
-    assert np.allclose(path[:, 1], 0.0, atol=0.1)
+    assert np.allclose(said["places"], np.column_stack([trip.lon, trip.lat]), atol=1e-6)
+    west, south, east, north = said["box"]
+    assert (east - west, north - south) == (pytest.approx(0.078), 0.0)
+    assert said["frame"] == pytest.approx(said["box"], abs=1e-5)
     assert said["usable"] == [i for i in range(40) if i != 30]
     assert said["words"] == [
         "21:32:00 UTC",

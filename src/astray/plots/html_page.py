@@ -1,4 +1,4 @@
-"""A page: trips on a map that can be moved and zoomed, in one HTML file that asks for nothing from outside."""
+"""Writes explanations as one HTML file with a map that can be moved and zoomed, and that loads nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -20,27 +21,29 @@ from astray.core.projection import Projection
 from astray.core.text import harmless
 from astray.explain import Explanation, Way
 from astray.plots.map_extent import frame
-from astray.plots.style import COLOURS, ODD
+from astray.plots.style import ODD
 from astray.plots.trip_text import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
 
 Array = NDArray[Any]
 
-SCRIPTS = ("trip.js", "canvas.js", "map.js", "chart.js", "page.js")  # one script, in this order
-PLACES = 1e6  # places are written in millionths of a degree, a tenth of a metre
+SHARED = ("normality.js", "canvas.js", "map.js", "chart.js", "trip.js")
+"""The modules that this page and the page of the service share; each imports only those before it."""
+SCRIPTS = (*(f"shared/{name}" for name in SHARED), "read_trip.js", "page.js")
+PLACES = 1e6  # places are written in millionths of a degree, about a tenth of a metre
 
 
 def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
-    """Explanations as one HTML page with a map that can be moved and zoomed.
+    """Returns explanations as one HTML page with a map that can be moved and zoomed.
 
-    The page holds all it needs, works without a network, and is forbidden to ask for anything. It shows what
-    :func:`~astray.plots.explanation_figure` shows; pointing at a fix, on the map or on the curve, tells its scores.
-    Of several trips one is chosen from a list, the least normal first. Like a model file it holds where somebody went,
+    The page holds all it needs, works without a network, and its policy forbids it to load anything. It shows what
+    :func:`~astray.plots.explanation_figure` shows; pointing at a fix, on the map or on the curve, shows its scores.
+    With several trips the reader chooses one from a list, the least normal first. The page holds where somebody went,
     so it is as private as the trips.
 
     Parameters
     ----------
     explanation
-        What a detector's ``explain`` gives; one, or several.
+        The result of a detector's ``explain``; one, or several.
 
     Examples
     --------
@@ -56,11 +59,11 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
     if not shown:
         raise DataError("there is no trip to show", remedy="give at least one explanation")
     shown.sort(key=lambda e: np.inf if np.isnan(e.score) else e.score)
-    ways: dict[str, int] = {}  # each habitual way is written once, however many trips share it
+    ways: dict[str, int] = {}  # the page holds each habitual way once, however many trips share it
     trips = [_trip(e, ways) for e in shown]
-    data = {"colours": COLOURS, "ways": [json.loads(way) for way in ways], "trips": trips}
-    style = _asset("page.css").replace("{{odd}}", ODD)
-    script = "".join(_asset(name) for name in SCRIPTS)
+    data = {"ways": [json.loads(way) for way in ways], "trips": trips}
+    style = (_asset("shared/map.css") + _asset("page.css")).replace("{{odd}}", ODD)
+    script = bundle(SCRIPTS)
     parts = {
         "style_hash": _hash(style),
         "script_hash": _hash(script),
@@ -70,7 +73,7 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
         "data": _json(data),
         "script": script,
     }
-    # One pass over the template, so that nothing in the data is taken for a place to fill.
+    # One pass over the template, so that no text of the data is taken for a placeholder.
     pieces = _asset("page.html").split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
@@ -80,14 +83,14 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
 
 
 def save_page(page: str, path: str | Path) -> None:
-    """Write a page to an HTML file; whole or not at all."""
+    """Writes a page to an HTML file, whole or not at all."""
     check_target(Path(path), (".html", ".htm"))
     with replacing(Path(path)) as file:
         file.write(page.encode("utf-8"))
 
 
 def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
-    """A trip as the page's script reads it; habitual ways are looked up in ``ways``, or added there."""
+    """Returns a trip as the page's script reads it; looks habitual ways up in ``ways``, or adds them."""
     usable = usable_fixes(e)
     on_map = len(e.lat) > 0
     start = float(e.time[0]) if on_map else None
@@ -123,15 +126,15 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
 
 
 def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> dict[str, Any]:
-    """What is drawn on the map beside the scores."""
+    """Returns what the map shows beside the scores."""
     centre = Projection.centred_on(e.lat, e.lon)
     place, minutes = longest_stop(centre.to_metres(e.lat, e.lon)[usable], e.time[usable])
     lat, lon = centre.to_degrees(place)
     shown = frame(e, centre)
+    (south, north), (west, east) = centre.to_degrees(np.stack([shown.low, shown.high]))
     written = [json.dumps(_way(way)) for way in e.habitual]
     return {
-        "centre": [round(centre.lat, 6), round(centre.lon, 6)],
-        "frame": _whole(np.concatenate([shown.low, shown.high])),
+        "frame": [round(float(v), 6) for v in (west, south, west + (east - west) % 360.0, north)],
         "away": None if shown.away is None else str(shown.away),
         "way": _way((e.lat, e.lon)),
         "habitual": [ways.setdefault(way, len(ways)) for way in written],
@@ -141,7 +144,7 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
 
 
 def _changes(offsets: Array) -> list[list[int]]:
-    """From which fix on clocks are how many seconds ahead of UTC: mostly one for all.
+    """Returns from which fix on clocks are how many seconds ahead of UTC; mostly one entry for all.
 
     >>> _changes(np.array([0.0, 0.0, 3600.0, 3600.0]))
     [[0, 0], [2, 3600]]
@@ -154,7 +157,7 @@ def _way(way: Way) -> list[list[int]]:
 
 
 def _differences(values: Array) -> list[int]:
-    """The first value and the steps from each to the next, as whole numbers.
+    """Returns the first value and the differences to the next, as whole numbers.
 
     >>> _differences(np.array([10.2, 11.9, 11.0]))
     [10, 2, -1]
@@ -163,20 +166,25 @@ def _differences(values: Array) -> list[int]:
 
 
 def _whole(values: Array) -> list[int | None]:
-    """Whole numbers; None for what is none."""
+    """Returns values as whole numbers; None for NaN."""
     return [int(v) if np.isfinite(v) else None for v in np.rint(values)]
 
 
 def _json(data: Any) -> str:
-    """JSON that may stand in a script element: whatever a text holds, it does not end the element."""
+    """Returns JSON for a script element: no text in it can end the element."""
     plain = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
+def bundle(names: Sequence[str]) -> str:
+    """Joins modules into one script: without imports and exports, since all of them share one scope."""
+    return "".join(re.sub(r"(?m)^export ", "", re.sub(r"(?ms)^import [^;]*;\n", "", _asset(name))) for name in names)
+
+
 def _asset(name: str) -> str:
-    return (files("astray.plots") / "assets" / name).read_text("utf-8")
+    return files("astray.plots").joinpath("assets", *name.split("/")).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
-    """How a content security policy names an inline style or script."""
+    """Returns the hash by which a content security policy allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

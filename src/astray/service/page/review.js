@@ -317,6 +317,5 @@ export class Review {
   leave() {
     this.stop();
     this.pending.leave();
-    this.view.leave();
   }
 }

@@ -3,14 +3,7 @@
 import { ask } from "./api.js";
 import { make, say } from "./dom.js";
 import { logoutButton } from "./login.js";
-
-const KINDS = {
-  webhook: ["Webhook", "https://example.org/hook"],
-  ntfy: ["ntfy", "https://ntfy.example.org/topic"],
-  mqtt: ["MQTT topic", "astray/alerts"],
-  email: ["E-mail", "ana@example.org"],
-  apprise: ["Apprise", "gotify://host/token"],
-};
+import { OUTLETS } from "./outlets.js"; // the service makes this file from its registry of outlets
 
 export class Settings {
   title = "Settings";
@@ -146,13 +139,13 @@ export class Settings {
       type: "text",
       value: to,
       "aria-label": "Address",
-      placeholder: KINDS[kind][1],
+      placeholder: OUTLETS[kind][1],
       spellcheck: "false",
     });
     const choice = make(
       "select",
-      { "aria-label": "Kind of outlet", onchange: () => (address.placeholder = KINDS[choice.value][1]) },
-      Object.entries(KINDS).map(([value, [name]]) => make("option", { value, selected: value === kind }, name)),
+      { "aria-label": "Kind of outlet", onchange: () => (address.placeholder = OUTLETS[choice.value][1]) },
+      Object.entries(OUTLETS).map(([value, [name]]) => make("option", { value, selected: value === kind }, name)),
     );
     const row = make(
       "li",

@@ -82,6 +82,5 @@ export class Trip {
   leave() {
     this.stop();
     this.pending.leave();
-    this.view.leave();
   }
 }

@@ -1,4 +1,4 @@
-"""Erasing: a person, everywhere; and fixes and trips that are older than they are to be kept."""
+"""Erases a person everywhere, and fixes and trips that are older than the retention time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from astray.service.scoring.scorer import Scorer
 from astray.service.store.schema import OF_AN_AGENT
 
 DAY = 86_400.0
-AT_ONCE = 200  # agents whose old rows are removed in one transaction
+AT_ONCE = 200  # agents whose old rows one transaction removes
 
 
 def erase(scorer: Scorer, agent: str, by: str) -> int:
-    """Remove an agent and all that is known of it; gives how many rows that were. One line of the audit stays.
+    """Removes an agent and everything known of it; returns the number of rows. One line of the audit stays.
 
-    That line names the agent by a digest alone: who knows the name can check that it was erased.
+    That line names the agent only by a digest: whoever knows the name can check that it was erased.
     """
     if not scorer.connection.rows("SELECT 1 FROM agents WHERE agent = ?", (agent,)):
         raise LookupError(agent)
@@ -31,9 +31,9 @@ def erase(scorer: Scorer, agent: str, by: str) -> int:
 
 
 def remove_old(scorer: Scorer, now: float) -> int:
-    """Remove fixes, trips and what was said of them, if they are older than they are to be kept; gives how many.
+    """Removes fixes and trips older than the retention time, with all that refers to them; returns the number of rows.
 
-    What was learned from them stays in the memories, as counts; the trip under way stays.
+    What the model learned from them stays in the memories, as counts. Open trips stay.
     """
     days = scorer.preferences.retention_days
     if days is None:

@@ -1,4 +1,4 @@
-"""Explanations of flagged trips and of alerts, made in a process of their own from what the store holds."""
+"""Explains flagged trips and alerts in a separate process, from what the store holds."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
 
-MOST = 10  # explanations that are asked for at a time
+MOST = 10  # explanations requested at a time
 NO_WORDS = "no explanation could be made"
 
 
 class Task(NamedTuple):
-    """A trip to explain, or the beginning of one: up to when an alert opened."""
+    """A trip to explain or, for an alert, its beginning up to the moment the alert opened."""
 
     agent: str
     trip: str
-    alert: str = ""  # its id, if it is one that is to be explained
+    alert: str = ""  # the id of the alert, if an alert is explained
 
 
 class Made(NamedTuple):
-    """An explanation."""
+    """A finished explanation."""
 
     words: str  # one line
-    data: bytes  # the whole, as compressed JSON
+    data: bytes  # everything, as compressed JSON
 
 
 def explanations_to_make(connection: Connection) -> list[Task]:
-    """What waits for an explanation."""
+    """Lists what waits for an explanation."""
     trips = connection.rows("SELECT agent, trip FROM scores WHERE data IS NULL ORDER BY agent, trip LIMIT ?", (MOST,))
     alerts = connection.rows("SELECT agent, trip, id FROM alerts WHERE told = '' ORDER BY at, id LIMIT ?", (MOST,))
     return [*(Task(*row) for row in alerts), *(Task(*row) for row in trips)]
 
 
 class Explainer:
-    """Explains trips; lives in a process of its own, with a connection that only reads."""
+    """Explains trips in a separate process, with a connection that only reads."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection: Connection | None = None
 
     def __call__(self, task: Task) -> Made | None:
-        """Explain a trip of the store; None if it is not there any more."""
+        """Explains a trip of the store; returns None if the trip is gone."""
         if self._connection is None:
             self._connection = open_reader(self._address)
         with one_thread():
-            return explained(self._connection, task)
+            return explain(self._connection, task)
 
 
 @lru_cache(2)
@@ -66,8 +66,8 @@ def _fleet(connection: Connection, version: int) -> FleetDetector:
     return memories.open_fleet(connection, version)
 
 
-def explained(connection: Connection, task: Task) -> Made | None:
-    """The explanation of a trip by what was known when it was made."""
+def explain(connection: Connection, task: Task) -> Made | None:
+    """Explains a trip by what the model knew when the trip was made."""
     found = _of_alert(connection, task) if task.alert else _of_trip(connection, task)
     if found is None:
         return None
@@ -77,17 +77,17 @@ def explained(connection: Connection, task: Task) -> Made | None:
         fleet = memories.as_of(fleet, task.agent, found.member)
     trip = stored_trip(connection, task.agent, task.trip, found.start, found.end)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownAgentWarning)  # a first trip is nobody's yet
-        return told(fleet.explain(trip)) if trip.n_rows else None
+        warnings.simplefilter("ignore", UnknownAgentWarning)  # the first trip of an agent
+        return packed(fleet.explain(trip)) if trip.n_rows else None
 
 
 class _Found(NamedTuple):
-    """What the store says of a trip to be explained."""
+    """The part of a trip to explain, and the model to explain it by."""
 
     start: float
     end: float
     model: int
-    member: bytes | None  # what was known of its agent; None: what is known now
+    member: bytes | None  # the memory of its agent at that time; None: the present one
 
 
 def _of_trip(connection: Connection, task: Task) -> _Found | None:
@@ -114,8 +114,8 @@ def _of_alert(connection: Connection, task: Task) -> _Found | None:
     return _Found(row[0], row[1], memories.version_in_use(connection), None)
 
 
-def told(explanation: Explanation) -> Made:
-    """An explanation as the page wants it."""
+def packed(explanation: Explanation) -> Made:
+    """Packs an explanation as the page expects it."""
     e = explanation
 
     def numbers(values: Any, digits: int) -> list[float | None]:
@@ -159,13 +159,13 @@ def _line(way: Any, **properties: Any) -> dict[str, Any]:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """The explanation that was packed."""
+    """Unpacks an explanation."""
     found: dict[str, Any] = msgspec.json.decode(zlib.decompress(data))
     return found
 
 
 def write_explanation(scorer: Scorer, task: Task, made: Made | None) -> None:
-    """Store an explanation, or that none could be made; of an alert it is then decided who is told."""
+    """Stores an explanation, or that there is none; then decides whether an alert is sent."""
     if task.alert:
         scorer.tell(task.alert, "" if made is None else made.words)
         return

@@ -1,9 +1,9 @@
-"""Refreshing: an agent's scale measured anew, and the reward that goes on learning, both made in the other process.
+"""Refreshes the model in a separate process: recalibrates agents, and lets the shared reward go on learning.
 
-What is learned trip by trip is measured trip by trip, by the memory of that moment. Now and then an agent is measured
-anew on all its newest trips; and when enough agents have enough trips, the shared reward goes on learning from them, as
-``astray fit`` would have it. Either is swapped in between trips: a trip under way keeps the model it began with. How
-popular places are stays as it was.
+While the service learns trip by trip, it measures each trip by the memory of that moment. Now and then it measures an
+agent again on all its newest trips; and when enough agents have enough trips, the shared reward goes on learning from
+them, as in ``astray fit``. The result takes effect between trips: an open trip keeps the model it began with. The
+popularity of places does not change.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from astray.service.review.teach import pin, put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
 
-REFRESHED = "refreshed"  # the setting that says when that was done last, and how many trips the reward had
-LEAST_TRIPS = 20  # of an agent, before it is measured anew
-LEAST_AGENTS, LEAST_EACH = 12, 10  # agents with so many trips each, before the reward goes on learning
-MOST_AGENTS, MOST_EACH = 64, 200  # that it learns from, at most
+REFRESHED = "refreshed"  # the setting that holds the time of the last refresh, and the reward's trips
+LEAST_TRIPS = 20  # of an agent, before it is recalibrated
+LEAST_AGENTS, LEAST_EACH = 12, 10  # agents, and trips of each, before the reward goes on learning
+MOST_AGENTS, MOST_EACH = 64, 200  # agents, and trips of each, that the reward learns from
 
 
 class Recalibration(NamedTuple):
-    """An agent to be measured anew, and, when that is done, what is known of it then."""
+    """An agent to recalibrate and, when that is done, its new memory."""
 
     agent: str
     model: int
-    before: bytes = b""  # the checksum of what was measured
+    before: bytes = b""  # the checksum of the memory that was measured
     data: bytes = b""
 
 
 class NewReward(NamedTuple):
-    """A reward to go on learning, and, when that is done, the parts of the model."""
+    """A reward that goes on learning and, when that is done, the parts of the model."""
 
     model: int
-    trips: int  # that are there to learn from
+    trips: int  # to learn from
     parts: tuple[tuple[int, bytes], ...] = ()
 
 
@@ -52,52 +52,52 @@ Refresh = Recalibration | NewReward
 
 
 class Last(msgspec.Struct):
-    """When everything was refreshed last, and with how many trips the reward was."""
+    """The time of the last refresh, and the number of trips the reward had then."""
 
     at: float
     trips: int = 0
 
 
 def last_refresh(connection: Connection) -> Last | None:
-    """When everything was refreshed last; None if never."""
+    """Reads the last refresh; None if there was none."""
     found = connection.value("SELECT value FROM settings WHERE name = ?", (REFRESHED,))
     return None if found is None else msgspec.json.decode(found, type=Last)
 
 
 def note_refresh(connection: Connection, last: Last) -> None:
-    """Note that everything is refreshed."""
+    """Stores the last refresh."""
     put_setting(connection, REFRESHED, msgspec.json.encode(last).decode())
 
 
 def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refresh]:
-    """What there is to do: the reward, if there are twice as many trips as when it learned last, or else agents."""
+    """Lists what to refresh: the reward if there are twice as many trips as last time, otherwise agents."""
     able = [int(n) for (n,) in connection.rows("SELECT trips FROM members WHERE trips >= ?", (LEAST_EACH,))]
     if len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
-        return [NewReward(model, sum(able))]  # after which every agent is measured anew in any case
+        return [NewReward(model, sum(able))]  # a new reward recalibrates every agent anyway
     return to_recalibrate(connection, model, last)
 
 
 def to_recalibrate(connection: Connection, model: int, last: Last) -> list[Recalibration]:
-    """The agents that were on the way since everything was refreshed last, or a month before."""
+    """Lists the agents that made trips since a month before the last refresh."""
     grown = "SELECT agent FROM members WHERE trips >= ? AND last > ? ORDER BY agent"
     return [Recalibration(agent, model) for (agent,) in connection.rows(grown, (LEAST_TRIPS, last.at - 30 * 86_400.0))]
 
 
 class Refresher:
-    """Refreshes; lives in a process of its own, with a connection that only reads."""
+    """Refreshes in a separate process, with a connection that only reads."""
 
     def __init__(self, address: Address, sharing: GoingOnConfig | None = None) -> None:
         self._address, self._sharing = address, sharing or GoingOnConfig()
 
     def __call__(self, task: Refresh) -> Refresh | None:
-        """Do what there is to do; None if nothing came of it."""
+        """Does one task; returns None if it had no result."""
         connection = open_reader(self._address)
         try:
             with one_thread():
                 fleet = memories.open_fleet(connection, task.model)
                 if isinstance(task, Recalibration):
-                    return recalibrated(connection, fleet, task)
-                return refreshed(connection, fleet, task, self._sharing)
+                    return recalibrate(connection, fleet, task)
+                return learn_on(connection, fleet, task, self._sharing)
         finally:
             connection.close()
 
@@ -105,8 +105,8 @@ class Refresher:
 # -------------------------------------------------------------------- in the other process
 
 
-def recalibrated(connection: Connection, fleet: FleetDetector, task: Recalibration) -> Recalibration | None:
-    """An agent measured anew: every trip that it keeps, held out of its memory."""
+def recalibrate(connection: Connection, fleet: FleetDetector, task: Recalibration) -> Recalibration | None:
+    """Measures an agent again: every trip that it keeps, held out of its memory."""
     tables = memories.FleetTables(connection, task.model)
     found = tables.read(task.agent)
     if found is None:
@@ -116,10 +116,8 @@ def recalibrated(connection: Connection, fleet: FleetDetector, task: Recalibrati
     return Recalibration(task.agent, task.model, found[1].checksum, fleet.members_.codec.pack(again))
 
 
-def refreshed(
-    connection: Connection, fleet: FleetDetector, task: NewReward, sharing: GoingOnConfig
-) -> NewReward | None:
-    """The parts of a model whose reward went on learning from the agents' newest normal trips."""
+def learn_on(connection: Connection, fleet: FleetDetector, task: NewReward, sharing: GoingOnConfig) -> NewReward | None:
+    """Lets the reward go on learning from the agents' newest normal trips; returns the parts of the model."""
     asked = "SELECT agent FROM members WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
     newest = (
         "SELECT trip, started, ended FROM trips WHERE agent = ? AND state = 'learned' ORDER BY started DESC LIMIT ?"
@@ -140,11 +138,11 @@ def refreshed(
     return task._replace(parts=tuple(fleet._shared().items()))
 
 
-# -------------------------------------------------------------------- swapped in
+# -------------------------------------------------------------------- taking effect
 
 
 def swap_in(scorer: Scorer, made: Refresh) -> None:
-    """Put what was made in place, unless things have changed meanwhile: then it is done again another time."""
+    """Puts a result into effect, unless its agent or model has changed meanwhile; a later refresh does it again."""
     if made.model != scorer.version:
         return
     if isinstance(made, Recalibration):

@@ -1,4 +1,4 @@
-"""Teaching: a verdict that can no longer be undone changes what is known of an agent, in the same transaction."""
+"""Teaches the model: a verdict that can no longer be undone changes the memory of its agent, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Connection
 
-MOST = 20  # verdicts that teach in one transaction
+MOST = 20  # verdicts per transaction
 
 DUE = (
     "SELECT item, kind, agent, trips, verdict, by FROM reviews "
@@ -22,7 +22,7 @@ DUE = (
 
 
 def teach_due(scorer: Scorer, now: float) -> list[str]:
-    """Let the verdicts teach whose time has come; gives the items of the queue that are done."""
+    """Teaches the model the verdicts that are due; returns their items."""
     scorer.now = now
     done = []
     for item, kind, agent, trips, verdict, by in scorer.connection.rows(DUE, (now, MOST)):
@@ -46,7 +46,7 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
             tracked.past = scorer.past(agent)
             scorer.touched[agent] = tracked
     connection.run("UPDATE reviews SET taught_at = ? WHERE item = ?", (now, item))
-    if kind == QUESTION:  # what was said of all of them holds for each
+    if kind == QUESTION:  # the verdict on all of them holds for each
         for trip in trips:
             connection.run(
                 "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ?, taught_at = ? "
@@ -58,7 +58,7 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
 
 
 def note_taught(connection: Connection, agent: str, trips: Sequence[str], mine: bool) -> None:
-    """Note of trips what a person's verdict has made of them."""
+    """Stores the state of trips after a person's verdict."""
     connection.many(
         "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
         [(LEARNED if mine else REFUSED, agent, trip) for trip in trips],
@@ -66,7 +66,7 @@ def note_taught(connection: Connection, agent: str, trips: Sequence[str], mine: 
 
 
 def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectories | None:
-    """Trips as the log has them; None if it has none of them any more."""
+    """Reads trips from the log; returns None if all of them are gone."""
     found = []
     for trip in trips:
         row = connection.row("SELECT started, ended FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
@@ -76,7 +76,7 @@ def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectorie
 
 
 def pin(scorer: Scorer, agent: str) -> None:
-    """Keep what is known of an agent as long as its open trip is scored by it."""
+    """Keeps the present memory of an agent for the open trip that is scored by it."""
     tracked = scorer.tracked(agent)
     if tracked is None or tracked.open_trip is None:
         return
@@ -87,7 +87,7 @@ def pin(scorer: Scorer, agent: str) -> None:
 
 
 def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:
-    """Write a line of who did what."""
+    """Writes a line of the audit: who did what."""
     connection.run(
         "INSERT INTO audit (number, at, who, what, agent, details) "
         "SELECT coalesce(max(number), 0) + 1, ?, ?, ?, ?, ? FROM audit",

@@ -1,4 +1,4 @@
-"""Server-sent events: what changes goes to the pages that are open, numbered so that they can resume."""
+"""Sends changes to open pages as server-sent events, numbered so that a page can resume."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 from astray.service.web import queries
 
-KEPT = 5000  # events that a page may have missed and still gets
-WAITING = 1000  # events that wait for a slow page; then it has to begin anew
-KEEP_ALIVE = 15.0  # seconds without an event after which a comment is sent
+KEPT = 5000  # events kept for pages that reconnect
+WAITING = 1000  # events that wait for a slow page; after more it must reload
+KEEP_ALIVE = 15.0  # seconds without an event after which a page gets a comment
 MOST_PAGES = 200
 
 
 class _Event(NamedTuple):
-    """An event as it is sent, and about whom."""
+    """An event, ready to send, and the agent it is about."""
 
     number: int
     agent: str
@@ -31,11 +31,11 @@ class _Event(NamedTuple):
 
 
 END = _Event(0, "", b"")
-ANEW = _Event(0, "", b"event: reset\ndata: {}\n\n")
+RELOAD = _Event(0, "", b"event: reset\ndata: {}\n\n")
 
 
 class _Page:
-    """A page that listens."""
+    """A page that listens, and the events that wait for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, only: Sequence[str] | None) -> None:
         self.loop, self.only = loop, None if only is None else frozenset(only)
@@ -48,32 +48,32 @@ class _Page:
             if self.queue.full():
                 while not self.queue.empty():
                     self.queue.get_nowait()
-                event = ANEW
+                event = RELOAD
             self.queue.put_nowait(event.line)
 
 
 class Hub:
-    """All pages that listen, and the last events."""
+    """The pages that listen, and the last events."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pages: set[_Page] = set()
-        # Numbers go on rising after a restart, so that a page that resumes from before is told to begin anew.
+        # Numbers go on rising after a restart, so that a page from before is told to reload.
         self._number = int(clock.time() * 1000)
         self._kept: deque[_Event] = deque(maxlen=KEPT)
 
     @property
     def listening(self) -> bool:
-        """Whether anybody would see an event."""
+        """Whether any page listens."""
         return bool(self._pages)
 
     @property
     def full(self) -> bool:
-        """Whether no further page can listen."""
+        """Whether no further page may listen."""
         return len(self._pages) >= MOST_PAGES
 
-    def say(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Send events, from any thread."""
+    def send(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Sends events; any thread may call this."""
         with self._lock:
             sent = []
             for name, data in events:
@@ -86,7 +86,7 @@ class Hub:
             page.loop.call_soon_threadsafe(page.put, sent)
 
     def changed(self, connection: Connection, touched: Mapping[str, Tracked], news: Sequence[tuple[str, str]]) -> None:
-        """Say what a transaction has changed."""
+        """Sends what a transaction has changed."""
         if not self.listening and not self._kept:
             return
         now = clock.time()
@@ -101,23 +101,23 @@ class Hub:
                 item = queries.review_item(connection, name)
                 whose = trip_of(name.removeprefix("question/")).agent
                 events.append(("review", item or {"id": name, "agent": whose, "removed": True}))
-        self.say(events)
+        self.send(events)
 
     def close(self) -> None:
-        """Let all pages go; the service ends."""
+        """Ends all streams, because the service ends."""
         with self._lock:
             pages = list(self._pages)
         for page in pages:
             page.loop.call_soon_threadsafe(page.put, [END])
 
     async def listen(self, after: int | None, only: Sequence[str] | None = None) -> AsyncIterator[bytes]:
-        """Events for one page, from the one after a number on, or from now on; about some agents, or all."""
+        """Yields events for one page: those after a number, or from now on; about some agents, or all."""
         page = _Page(asyncio.get_running_loop(), only)
         with self._lock:
             missed: list[_Event] = []
             if after is not None:
                 whole = bool(self._kept) and self._kept[0].number <= after + 1
-                missed = [event for event in self._kept if event.number > after] if whole else [ANEW]
+                missed = [event for event in self._kept if event.number > after] if whole else [RELOAD]
             page.put(missed[-WAITING:])
             self._pages.add(page)
         try:

@@ -1,4 +1,8 @@
-"""The page's files: one page for all its addresses, and files under a name with a hash, which browsers may keep."""
+"""Serves the page: one HTML file for all its addresses, and files under a hashed name, which browsers may keep.
+
+The files are those of ``service/page``, the modules that the offline page uses as well (``plots/assets/shared``, here
+``shared/``), and ``outlets.js``, which the service writes from its registry of outlets.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from astray.service.alerts.outlets import OUTLETS
 
 PAGES = ("/", "/live", "/review", "/trip/{rest:path}", "/health", "/settings", "/export", "/login")
 TYPES = {
@@ -26,7 +33,7 @@ NO_PAGE = b"<!doctype html><title>astray</title><p>This astray was installed wit
 
 
 class File(NamedTuple):
-    """A file of the page, as it is sent."""
+    """A file of the page, ready to send."""
 
     data: bytes
     packed: bytes | None
@@ -51,8 +58,11 @@ def _file(name: str, data: bytes) -> File:
 
 
 def page_routes() -> list[Route]:
-    """The routes of the page and its files."""
+    """Returns the routes of the page and its files."""
     contents = _files(files("astray.service") / "page")
+    contents |= _files(files("astray.plots") / "assets" / "shared", "shared/")
+    labels = {kind: (outlet.label, outlet.example) for kind, outlet in OUTLETS.items()}
+    contents["outlets.js"] = b"export const OUTLETS = " + msgspec.json.encode(labels) + b";\n"
     digest = hashlib.blake2b(digest_size=6)
     for name in sorted(contents):
         digest.update(name.encode() + b"\0" + contents[name])

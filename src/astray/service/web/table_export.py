@@ -1,4 +1,4 @@
-"""Exports: trips, fixes, alerts and reviews as CSV, GeoJSON or Parquet, part by part."""
+"""Exports trips, fixes, alerts and reviews as CSV, GeoJSON or Parquet, part by part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = {
     "geojson": "application/geo+json",
     "parquet": "application/vnd.apache.parquet",
 }
-PART = 50_000  # rows that are held at a time
+PART = 50_000  # rows held in memory at a time
 
 _REAL, _TEXT, _WHOLE = pl.Float64, pl.String, pl.Int64
 TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
@@ -52,14 +52,14 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
         "opened, item",
     ),
 }
-"""What can be exported: its columns with their types, those that are times (since and until are about the first), and
-its order."""
+"""The tables for export: columns with their types, which of them are times (since and until apply to the first), and
+their order."""
 
 
 def export(
     store: Store, table: str, ending: str, only: Sequence[str] | None, since: float | None, until: float | None
 ) -> Iterator[bytes]:
-    """A table as a file, in pieces; it is written to a temporary file first."""
+    """Yields a table as the pieces of a file, which it writes to a temporary folder first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{table}.{ending}"
         connection = store.reader()
@@ -80,7 +80,7 @@ def write_rows(
     since: float | None = None,
     until: float | None = None,
 ) -> None:
-    """Write a table to a file, in the format of its ending; times are date-times in UTC."""
+    """Writes a table to a file in the format of its ending; times are date-times in UTC."""
     columns, times, key = TABLES[table]
     where, values = among("agent", only)
     bounds = (-1e300 if since is None else since, 1e300 if until is None else until)
@@ -109,7 +109,7 @@ NOTHING = Trajectories.from_fixes(time=[], lat=[], lon=[])
 
 
 def _trip_of(connection: Connection, row: dict[str, Any]) -> Trajectories | None:
-    """The way of a trip, of the trip that an alert is about, or of the first one that a review is about."""
+    """Returns the trip of a row: of an alert the trip it is about, of a review the first one."""
     name = row["trip"] if "trip" in row else json.loads(row["trips"])[0]
     asked = "SELECT started, ended FROM trips WHERE agent = ? AND trip = ?"
     times = connection.row(asked, (row["agent"], name))

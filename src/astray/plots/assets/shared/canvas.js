@@ -1,11 +1,9 @@
-// What both drawings share: a sharp canvas that follows its size, and the colours of the page.
+// A sharp canvas that follows its size, and the shapes that map and chart draw on it.
 
-class Drawing {
+export class Drawing {
   constructor(canvas) {
     this.canvas = canvas;
     this.pen = canvas.getContext("2d");
-    this.trip = null;
-    this.shown = null; // the fix that is pointed at
     new ResizeObserver(() => this.resized()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -22,37 +20,29 @@ class Drawing {
     this.draw();
   }
 
-  /** Draw before the next frame, however often it is asked for. */
+  /** Draws before the next frame, however often it is called. */
   draw() {
     if (this.waiting) return;
     this.waiting = requestAnimationFrame(() => {
       this.waiting = null;
-      if (!this.trip || !this.width) return;
+      if (!this.width || !this.height) return;
       const sharp = window.devicePixelRatio || 1;
       this.canvas.width = Math.round(this.width * sharp);
       this.canvas.height = Math.round(this.height * sharp);
       this.pen.setTransform(sharp, 0, 0, sharp, 0, 0);
       this.pen.lineCap = this.pen.lineJoin = "round";
       const style = getComputedStyle(this.canvas);
-      const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-      this.paint(this.pen, colour);
+      const known = new Map();
+      this.paint(this.pen, (name) => {
+        if (!known.has(name)) known.set(name, style.getPropertyValue(`--${name}`).trim());
+        return known.get(name);
+      });
     });
-  }
-
-  show(trip) {
-    this.trip = trip;
-    this.shown = null;
-    this.draw();
-  }
-
-  point(fix) {
-    this.shown = fix;
-    this.draw();
   }
 
   line(points, colour, width, dash = []) {
     if (points.length < 2) return;
-    const pen = this.pen;
+    const { pen } = this;
     pen.strokeStyle = colour;
     pen.lineWidth = width;
     pen.setLineDash(dash);
@@ -63,7 +53,7 @@ class Drawing {
   }
 
   disc([x, y], radius, fill, stroke, width = 0) {
-    const pen = this.pen;
+    const { pen } = this;
     pen.beginPath();
     pen.arc(x, y, radius, 0, 2 * Math.PI);
     if (fill) {
@@ -82,16 +72,36 @@ class Drawing {
     this.line([[x - 4, y + 4], [x + 4, y - 4]], colour, 2);
   }
 
-  text(words, [x, y], colour, align = "center", font = "12px system-ui, sans-serif") {
-    this.pen.font = font;
-    this.pen.fillStyle = colour;
-    this.pen.textAlign = align;
-    this.pen.textBaseline = "middle";
-    this.pen.fillText(words, x, y);
+  /** Writes text; with a halo, so that it can be read over lines. */
+  text(words, [x, y], colour, { align = "center", font = "12px system-ui, sans-serif", halo = null } = {}) {
+    const { pen } = this;
+    Object.assign(pen, { font, textAlign: align, textBaseline: "middle" });
+    if (halo) {
+      pen.strokeStyle = halo;
+      pen.lineWidth = 3;
+      pen.strokeText(words, x, y);
+    }
+    pen.fillStyle = colour;
+    pen.fillText(words, x, y);
   }
 
   number(number, at, colour) {
     this.disc(at, 10, colour("odd"), "#ffffff", 1.5);
-    this.text(String(number), at, "#ffffff", "center", "bold 12px system-ui, sans-serif");
+    this.text(String(number), at, "#ffffff", { font: "bold 12px system-ui, sans-serif" });
   }
+}
+
+/** Returns the largest 1, 2 or 5 times a power of ten that is at most `most`. */
+export function roundLength(most) {
+  const power = 10 ** Math.floor(Math.log10(most));
+  return [5, 2, 1].find((n) => n * power <= most) * power;
+}
+
+/** Returns a number as text, with a minus sign as wide as a plus. */
+export function signed(value, digits = 1) {
+  if (value === null || value === undefined) return "–";
+  return value
+    .toFixed(digits)
+    .replace("-", "−")
+    .replace(/^−(0(\.0*)?)$/, "$1");
 }
