@@ -13,7 +13,7 @@ from astray.core.projection import Projection
 from astray.explain import Explanation, Reason
 from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
-from astray.explain.trip_phrases import SAID, Facts, alike
+from astray.explain.trip_phrases import PHRASES, Facts, alike
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.statistics import statistics_of
@@ -317,9 +317,9 @@ def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
     number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
     facts = Facts(number, featurizer.config.habits, featurizer.popularity.cells, own, own, 9)
-    assert SAID["others"](facts) == "about 9 of 9 others go where it is new"
+    assert PHRASES["others"](facts) == "about 9 of 9 others go where it is new"
     own[number[150.0, "where new"]] = 0.0
-    assert SAID["others"](facts) == "none of 9 others goes where it is new"
+    assert PHRASES["others"](facts) == "none of 9 others goes where it is new"
 
 
 def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:
@@ -352,11 +352,11 @@ def test_groups_are_of_the_statistics_in_their_order() -> None:
         return str(what)
 
     assert [name(column.what) for column in KNOWN] == [s.name for s in statistics_of(CONFIG.habits, CONFIG.popularity)]
-    assert {column.group for column in KNOWN} == {*SAID, ""}
+    assert {column.group for column in KNOWN} == {*PHRASES, ""}
 
 
 def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
-    chosen = np.array([[name in groups for name in SAID]])
+    chosen = np.array([[name in groups for name in PHRASES]])
     return put_back(KNOWN, own, typical, chosen)[0]
 
 
@@ -370,7 +370,7 @@ def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IR
     others = np.isnan(own)
     assert others.any()  # nobody else is known: what is missing stays missing
     assert np.array_equal(back(own, typical), own, equal_nan=True)
-    done = back(own, typical, *SAID)
+    done = back(own, typical, *PHRASES)
     assert np.isnan(done[others]).all()
     assert np.allclose(done[~others][:-1], typical[~others][:-1])
     assert done[-1] == own[-1]  # the number of past trips is no reason

@@ -1,4 +1,4 @@
-"""Explanations: why a trip scored as it did, as plain data, in words, and the way that was expected instead."""
+"""Explains why a trip scored as it did: as data, in words, and with the route that was expected instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expected way: where the agent would rather have gone from where a trip left what it knows."""
+"""Finds the expected route: how the agent would have gone on from where a trip left the known ways."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Way = tuple[Floats, Floats]  # latitudes, longitudes
 
-HABITUAL = 50  # ways of the past that are shown, at most
-EXPECTED = 5  # ways that are expected, at most
-MOST_STEPS = 60  # of a policy's way
+HABITUAL = 50  # past ways in an explanation, at most
+EXPECTED = 5  # expected ways, at most
+MOST_STEPS = 60  # of a way that the policy drives
 BESIDE = 150.0  # metres within which a past trip came the same way
-SHOWN = 2000.0  # metres of a past way that are shown, if it is as long; more if the trip went on for long
-AHEAD = 400.0  # metres that a past trip must have gone on for
-LOOKED_AT = 500  # places of a trip, at most, that are compared with past ways
-MILESTONES = 20  # places at which two ways on are compared
+SHOWN = 2000.0  # metres of a past way in an explanation; more if the trip went on for longer
+AHEAD = 400.0  # metres that a past trip must have gone on
+LOOKED_AT = 500  # places of a trip that are compared with past ways, at most
+MILESTONES = 20  # places at which two ways are compared
 
 
 def expected_ways(
     steps: Steps, starts: Sequence[int], habitual: Sequence[Way], featurizer: Featurizer, actor: Actor | None
 ) -> list[Way]:
-    """The ways that were expected of a trip, the likeliest first, instead of the segments that start at some steps.
+    """Returns the ways that were expected instead of the segments that start at some steps, the likeliest first.
 
-    Past trips keep to the streets, which a policy knows nothing of: so the first segment before which the trip went
-    beside past ways tells how they went on. If there is none, the policy (if there is one) rolls out from the first.
+    Past trips keep to the streets, of which a policy knows nothing. So the ways come from past trips that the trip had
+    followed before one of its segments, the first if possible. Otherwise the policy drives on from the first segment.
     """
     paths = [featurizer.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]
     for start in starts:
         before = slice(max(start, 1))
-        # At the start of a trip the direction is part of what is not normal.
+        # At the start of a trip its direction is part of the unusual segment, so it is ignored.
         found = followed(paths, steps.location[before], steps.velocity[before] * (start > 0))
         if found:
             shown = max(2 * _along(steps.location[start:])[-1], SHOWN)
@@ -48,9 +48,9 @@ def expected_ways(
 
 
 def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Array]:
-    """How past ways went on from where a track was last beside one that led in its direction.
+    """Returns how past ways went on from where a track was last beside one that led in its direction.
 
-    Past ways and the track are n x 2 each, in metres. Those that had come along with the track for long count most.
+    Past ways and the track are n x 2 each, in metres. Ways that followed the track for long count most.
     """
     rows = np.unique(np.linspace(0, len(track) - 1, min(len(track), LOOKED_AT)).astype(int))
     track, velocity = track[rows], velocity[rows]
@@ -60,17 +60,17 @@ def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Arra
         return []
     left = shared[-1]
     on = ways_on(paths, track[left], velocity[left], weights=beside[:, : left + 1].mean(axis=1))
-    # The past ways lie beside the track; what is expected begins on it.
+    # The past ways lie beside the track; the expected ones begin on it.
     return [np.concatenate([track[left][None], way]) for way in on]
 
 
 def ways_on(
     paths: Sequence[Array], place: Array, velocity: Array, most: int = EXPECTED, weights: Array | None = None
 ) -> list[Array]:
-    """How past ways (n x 2 each, metres) went on from a place, the most travelled way first.
+    """Returns how past ways (n x 2 each, metres) went on from a place, the most travelled way first.
 
-    Only those that led in the direction of travel count. Of ways that stay beside each other one is given. ``weights``
-    say how much each past way counts.
+    Only ways that led in the direction of travel count. Of ways that stay beside each other, one is returned.
+    ``weights`` give how much each past way counts.
 
     >>> east = np.column_stack([np.arange(0, 5000, 500.0), np.zeros(10)])
     >>> [way[-1].tolist() for way in ways_on([east, east + 9000], np.array([1000.0, 50.0]), np.array([9.0, 0.0]))]
@@ -88,7 +88,7 @@ def ways_on(
 
 
 def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.bool_], Floats, Floats]:
-    """Which pieces of a path pass each place in its direction of travel and lead on; how far; where on it."""
+    """Returns which pieces of a path pass each place in its direction and lead on; distances; where on them."""
     pieces = np.diff(path, axis=0)
     length = np.hypot(*pieces.T)
     apart, share = _apart(places, path)
@@ -97,7 +97,7 @@ def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.boo
 
 
 def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Array]:
-    """One way of each bundle of ways that stay beside each other, the heaviest bundle first."""
+    """Returns one way of each bundle of ways that stay beside each other, the heaviest bundle first."""
     reach = float(np.median([_along(way)[-1] for way in ways]))
     stones = np.stack([_milestones(way, reach) for way in ways])
     apart = np.hypot(*np.moveaxis(stones[:, None] - stones[None], -1, 0)).mean(axis=-1)
@@ -113,9 +113,9 @@ def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Arr
 
 
 def rolled_out(featurizer: Featurizer, actor: Actor, steps: Steps, row: int) -> list[Way]:
-    """The ways on from before step ``row`` by the policy: its mean one, then some that are drawn.
+    """Lets the policy drive on from before step ``row``: its mean way first, then some random ones.
 
-    They go on for as long as the trip did, within bounds.
+    They last as long as the rest of the trip, within bounds.
     """
     at = steps[np.array([row])]
     left = float(steps.time[-1] - steps.time[row])
@@ -131,7 +131,7 @@ def rolled_out(featurizer: Featurizer, actor: Actor, steps: Steps, row: int) -> 
 
 
 def _apart(places: Array, path: Array) -> tuple[Floats, Floats]:
-    """From each place to each piece of a path: how far, and which share of the piece lies before the nearest point.
+    """Returns the distance from each place to each piece of a path, and the share of it before the nearest point.
 
     >>> apart, share = _apart(np.array([[3.0, 4.0]]), np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 5.0]]))
     >>> apart.tolist(), share.tolist()
@@ -144,11 +144,11 @@ def _apart(places: Array, path: Array) -> tuple[Floats, Floats]:
 
 
 def _along(way: Array) -> Floats:
-    """How far each place of a way is from its start, along it."""
+    """Returns the distance of each place of a way from its start, along the way."""
     return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
 
 
 def _milestones(way: Array, reach: float) -> Floats:
-    """Places at equal distances along a way, up to ``reach`` metres; its end stands for all that would lie behind."""
+    """Returns places at equal distances along a way, up to ``reach`` metres; beyond its end, its end."""
     wanted, at = np.linspace(0.0, reach, MILESTONES), _along(way)
     return np.column_stack([np.interp(wanted, at, column) for column in way.T])

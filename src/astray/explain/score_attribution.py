@@ -1,12 +1,12 @@
-"""Reasons: which statistics of a trip decided its score.
+"""Attributes the score of a trip to groups of its statistics: the reasons.
 
-The statistics are put into groups that a person has words for. A group's effect is how much N(tau) rises when its
-statistics are put back to those of a typical normal trip: on average over all orders in which the groups can be put
-back (Shapley values; Lundberg and Lee 2017), since groups often say the same and one alone then changes little.
+Each group is something that a person has words for. Its effect is how much N(tau) rises when its statistics are
+replaced by those of a typical normal trip, averaged over all orders in which the groups can be replaced (Shapley
+values; Lundberg and Lee 2017): groups often overlap, and then one alone changes little.
 
-Where an agent has never been, it has never been at this hour either. So what is counted of a place at an hour is taken
-relative to the place: it comes back with the place, as far as it is no rarer than is typical there, and the hour is
-blamed for the rest alone. The same goes for directions and speeds, and for pairs of places and their two ends.
+Where an agent has never been, it has never been at this hour either. So a count of a place at an hour is taken relative
+to the count of the place: replacing the place replaces it too, as far as it is no rarer than is typical there, and the
+hour is blamed only for the rest. The same holds for directions and speeds, and for pairs of places and their two ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.explain.trip_phrases import NEAR, PAST, SAID, Facts, alike, is_place, same_but
+from astray.explain.trip_phrases import NEAR, PAST, PHRASES, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
 from astray.features.statistics import OVER_STEPS
@@ -40,11 +40,11 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MATERIAL = 0.3  # units of N that a reason must be worth
-MOST = 3  # reasons that are given
+MATERIAL = 0.3  # units of N that a reason must cost
+MOST = 3  # reasons, at most
 BANDS = {"length": LENGTH_BANDS, "duration": DURATION_BANDS, "speed": SPEED_BANDS}
-REACH = 16  # bands that are looked at either side of a trip's own
-OVER_OTHERS = ("mean", "first", "last", "where new")  # the statistics of how many others go somewhere
+REACH = 16  # bands on either side of a trip's own that are counted
+OVER_OTHERS = ("mean", "first", "last", "where new")  # the statistics of how many other agents go somewhere
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,25 @@ class Reason:
     """Something about a trip that lowered its score."""
 
     words: str
-    effect: float  # by how much N(tau) would be higher if this were as in a typical normal trip
-    group: str  # of statistics, such as "end", "place", "hour"
+    effect: float  # how much higher N(tau) would be if this were as in a typical normal trip
+    group: str  # the group of statistics, such as "end", "place", "hour"
 
     def __str__(self) -> str:
         return self.words
 
 
 class Column(NamedTuple):
-    """A trip statistic as something that can be put back."""
+    """A trip statistic that can be replaced by the typical one."""
 
-    what: Hashable  # a habit of steps and what is taken over the steps; a trip habit; a name
+    what: Hashable  # a habit of steps with its aggregate; a trip habit; a name
     group: str
-    relative_to: tuple[Hashable, ...] = ()  # statistics that bound it: it can be put back as far as they are
-    needs: Hashable = None  # a count without which it cannot be but zero
+    relative_to: tuple[Hashable, ...] = ()  # statistics that bound it: it is replaced as far as they are
+    needs: Hashable = None  # a count; if that is zero, this one must be zero
 
 
 @lru_cache(maxsize=16)
 def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[Column, ...]:
-    """The trip statistics in their order (that of :func:`astray.features.statistics.statistics_of`)."""
+    """Returns the trip statistics in the order of :func:`astray.features.statistics.statistics_of`."""
     return (
         *(_of_steps(habit, what, habits) for habit in habits for what in OVER_STEPS),
         *(_of_trips(habit) for habit in TRIP_HABITS),
@@ -92,7 +92,7 @@ def _of_steps(habit: Habit, what: str, habits: tuple[Habit, ...]) -> Column:
 
 
 def _of_trips(habit: TripHabit) -> Column:
-    """Two ends, then what two trips between them have in common."""
+    """Returns the column of a trip habit: of an end, of both ends, or of what trips between them have in common."""
     ends = tuple(part for part in habit.now if part in ("start", "stop"))
     group = next((part for part in habit.now if part not in ends), None)
     if group is not None:
@@ -118,7 +118,7 @@ _MOTIONS = {
 }
 
 
-# -------------------------------------------------------------------- what decided
+# -------------------------------------------------------------------- the effects
 
 
 def reasons(
@@ -132,22 +132,22 @@ def reasons(
     others: int = 0,
     sides: Mapping[TripHabit, tuple[float, float]] | None = None,
 ) -> tuple[Reason, ...]:
-    """What lowered a trip's score most, the most important first; nothing for an agent without a past.
+    """Returns what lowered a trip's score most, the most important first; nothing for an agent without a past.
 
     Parameters
     ----------
     statistics
-        Those of the trip.
+        The statistics of the trip.
     reward, calibration
-        What it was scored by.
+        The reward and the calibration that scored it.
     habits, cells
-        What the statistics are of: habits of steps, and sizes of the cells in which others are counted.
+        What the statistics count: habits of steps, and sizes of the cells in which other agents are counted.
     history
-        How many past trips stand behind the score.
+        The number of past trips behind the score.
     others
-        Of how many other agents the places are known.
+        The number of other agents whose places are known.
     sides
-        How many past trips were shorter and longer, quicker and slower: see :func:`either_side`.
+        Numbers of past trips that were shorter and longer, quicker and slower: see :func:`either_side`.
     """
     own = np.asarray(statistics, np.float64)
     trip_reward, reference = reward.trip, reward.reference
@@ -160,23 +160,23 @@ def reasons(
         rewards = trip_rewards(trip_reward, put_back(known, own, typical, back))
         return calibration.trip.standardise(over_heads(rewards, calibration.weights))
 
-    effects = dict(zip(SAID, shapley(normality, len(SAID)).tolist(), strict=True))
+    effects = dict(zip(PHRASES, shapley(normality, len(PHRASES)).tolist(), strict=True))
     facts = Facts({column.what: i for i, column in enumerate(known)}, habits, cells, own, typical, others, sides or {})
     found: list[Reason] = []
     for group in sorted(effects, key=lambda group: -effects[group]):
-        said = SAID[group](facts) if effects[group] >= MATERIAL else ""
+        said = PHRASES[group](facts) if effects[group] >= MATERIAL else ""
         if said:
             found.append(Reason(said, effects[group], group))
     return tuple(found[:MOST])
 
 
 def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bools) -> Floats:
-    """A trip's statistics with some groups put back to typical: of sets of groups (sets, groups), (sets, statistics).
+    """Returns a trip's statistics with some groups replaced by typical values: (sets, groups) to (sets, statistics).
 
-    What is missing stays missing.
+    Missing statistics stay missing.
     """
     number = {column.what: i for i, column in enumerate(known)}
-    chosen = {name: back[:, i] for i, name in enumerate(SAID)}
+    chosen = {name: back[:, i] for i, name in enumerate(PHRASES)}
     missing = np.isnan(own) | np.isnan(typical)
     found: dict[int, Floats] = {}
 
@@ -194,13 +194,13 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
             return where_new(i, *limits)
         needed = number.get(column.needs)
         if needed is not None and own[needed] == 0:
-            # It says nothing of its own, and comes back with what it needs.
+            # It carries no information, and is replaced together with the count that it needs.
             able = chosen[known[needed].group]
             return np.asarray(np.where(able, relative(i, limits, np.ones(len(back), np.bool_)), own[i]), np.float64)
         return relative(i, limits, chosen[column.group])
 
     def relative(i: int, limits: list[int], usual: Bools) -> Floats:
-        """Where ``usual``, as far from its limits as is typical; otherwise as far as it was, if that is further."""
+        """Keeps the typical distance from the limits where ``usual``, otherwise its own distance if that is larger."""
         if not limits:
             return np.asarray(np.where(usual, typical[i], own[i]), np.float64)
         is_share = known[i].what in shares
@@ -214,7 +214,7 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
         return np.asarray(sign * np.where(limit == limit_was, stays, moved), np.float64)
 
     def where_new(i: int, new: int, mean: int) -> Floats:
-        """How many others go where the way is new, for each share of the way that is."""
+        """Scales how many others go where the way is new with the share of the way that is new."""
         usual = typical[i] / typical[new] if typical[new] > 0 else typical[mean]
         rate = own[i] / own[new] if own[new] > 0 else usual
         return np.asarray(value(new) * np.where(chosen["others"], usual, rate), np.float64)
@@ -235,7 +235,7 @@ def either_side(featurizer: Featurizer, trip: TripRows, number: int) -> dict[Tri
     motion = moved.motion.copy()
     for band, width in BANDS.items():
         motion[:, MOTION.index(band)] += steps / width
-    vars(moved)["motion"] = motion  # as if the trip had been longer, or slower
+    vars(moved)["motion"] = motion  # as if the trip had been longer or slower
     counts = featurizer.memory.counts(moved.looked_up, np.array(number)).mean(axis=2)
     return {
         habit: (float(counts[steps < 0, h].sum()), float(counts[steps > 0, h].sum()))
@@ -245,9 +245,9 @@ def either_side(featurizer: Featurizer, trip: TripRows, number: int) -> dict[Tri
 
 
 def shapley(value: Callable[[Bools], Floats], n: int) -> Floats:
-    """What each of ``n`` players adds to the value of a set, on average over all orders in which they may join.
+    """Returns what each of ``n`` players adds to the value of a set, averaged over all orders in which they join.
 
-    ``value`` is given sets, one a row; there are two to the power of ``n``.
+    ``value`` gets all two to the power of ``n`` sets, one per row.
 
     >>> shapley(lambda sets: sets @ np.array([1.0, 2.0]) + 4.0 * sets.all(axis=1), 2).tolist()
     [3.0, 4.0]

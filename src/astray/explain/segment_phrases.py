@@ -1,4 +1,4 @@
-"""Words: what is unfamiliar about a segment of a trip, said as a person would, and the counts behind it."""
+"""Says what is unfamiliar about a segment of a trip, with the counts behind it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from astray.features.steps import Steps
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-ASPECTS = {  # what is unusual when an aspect of the reward is low
+ASPECTS = {  # what a low aspect of the reward means
     "place": "out of place",
     "route": "unusual way",
     "manner": "unusual speed or stop",
     "time": "unusual time",
 }
 
-MANNERS = {  # what a habit asks beside the place, in words
+MANNERS = {  # the conditions of a habit beside the place, in words
     "heading": "in this direction",
     "speed": "at such a speed",
     "hours": "at this hour",
@@ -34,13 +34,13 @@ MANNERS = {  # what a habit asks beside the place, in words
 }
 
 ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
-"""Which of them an aspect of the reward is about."""
+"""The conditions that each aspect of the reward is about."""
 
-SOME = 3  # trips that came by, at least, among which a share means something
+SOME = 3  # trips, at least, of which a share is meaningful
 
 
 def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
-    """The aspect in which some steps lost most: the name, of ``aspects``, of the one that is lowest where it matters.
+    """Returns the name of the aspect in which some steps lost most normality.
 
     >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
     'time'
@@ -70,9 +70,9 @@ def passed_here(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Float
 def counts_in_words(
     counts: Array, encoder: FamiliarityEncoder, number: int, aspect: str = ""
 ) -> tuple[str, dict[str, float]]:
-    """What the :func:`familiar_counts` of a segment say, in words, and the medians behind them.
+    """Puts the :func:`familiar_counts` of a segment into words; returns them with the medians behind them.
 
-    What speaks for the ``aspect`` that the segment is said to be unusual in stands first.
+    Counts that support the segment's unusual ``aspect`` stand first.
     """
     typical = np.median(counts, axis=0)
     history = len(encoder.memory) - int(number >= 0)
@@ -81,15 +81,15 @@ def counts_in_words(
     if not places:
         return f"{number_of(history, 'past trip')} to compare with", by_name
     said = [f"{places[0][1]:.0f} of {number_of(history, 'past trip')} came through this {_area(places[0][0])}"]
-    # The next larger place says more if more trips went there; if none is, the district will do.
+    # Prefer the next larger place with more trips; otherwise a middle-sized one.
     wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
     if round(places[0][1]) < history:
         said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
     there, manners = ", ".join(said), _manners(encoder.habits, typical, places, history)
-    # What speaks for the aspect; nothing for that of places, of which all counts speak.
+    # What supports the aspect; nothing for places, since all counts are about places.
     evidence = min((m for m in manners if set(m.asks) <= set(ASKED.get(aspect, ()))), default=None)
     rare: list[Manner] = []
-    # The fewest words first; what is said already is not said again with more.
+    # Shortest first; a longer phrase must not repeat a shorter one.
     for manner in sorted(manners, key=lambda m: (len(m.asks), round(m.share, 1), list(MANNERS).index(m.asks[0]))):
         if manner.is_rare and not any(set(before.asks) <= set(manner.asks) for before in rare):
             rare.append(manner)
@@ -100,13 +100,13 @@ def counts_in_words(
 
 
 class Manner(NamedTuple):
-    """How many of the past trips that came by did so like this; the rarest manner is the least."""
+    """How many of the past trips through a place had some manner; orders by rarity."""
 
     share: float
     n: int
     words: str
-    asks: tuple[str, ...]  # what the habit asks beside the place
-    is_rare: bool  # few of those who came here, and enough did
+    asks: tuple[str, ...]  # the conditions of the habit beside the place
+    is_rare: bool  # whether few of enough trips had it
 
 
 def _manners(
@@ -132,7 +132,7 @@ def _area(cell: float) -> str:
 
 
 def motion_words(steps: Steps) -> str:
-    """What can be said of a segment without a memory."""
+    """Describes a segment for a model without a memory."""
     speed = np.hypot(*steps.velocity.T)
     way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
     return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"

@@ -1,4 +1,4 @@
-"""What is odd about a step of states and actions: which of its numbers, compared with past steps that are like it."""
+"""Says which numbers of a step (states and actions) are unusual, compared with similar past steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-LIKE = 25  # past steps that are most like a step, in all but one of its numbers
-MOST = 2  # numbers that are named
+LIKE = 25  # past steps most similar to a step in all but one of its numbers
+MOST = 2  # numbers named, at most
 MATERIAL = 0.5  # standard deviations of n(s, a) that a number must cost to be named
 RATHER = 0.5  # an action is named before a state that costs up to twice as much: the agent chose the action
 
 
 class Odd(NamedTuple):
-    """A number of a step, and what it is in past steps that are like it otherwise: a tenth is lower, a tenth higher."""
+    """A number of a step, and the range (10 % to 90 %) of this number in otherwise similar past steps."""
 
     column: int
     value: float
@@ -27,7 +27,7 @@ class Odd(NamedTuple):
     past: int
 
     def words(self, n_states: int) -> str:
-        """In words; columns are counted from 0, those of actions behind those of states."""
+        """Returns the number in words; columns count from 0, actions after states."""
         of_state = self.column < n_states
         name = f"state {self.column}" if of_state else f"action {self.column - n_states}"
         return (
@@ -38,9 +38,9 @@ class Odd(NamedTuple):
 def odd_numbers(
     step: Floats, past: Floats, scale: Floats, n_states: int, normality: Callable[[Array], Floats]
 ) -> list[Odd]:
-    """The numbers of a step (its state, then its action) that cost it most normality, the most important first.
+    """Returns the numbers of a step (its state, then its action) that cost it most normality, most important first.
 
-    A number costs what the step would gain if it were as in past steps (rows) that are like this one in all the others.
+    The cost of a number is what the step would gain if this number were as in past steps that equal it otherwise.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1, 1, 500)
@@ -66,7 +66,7 @@ def odd_numbers(
 
 
 def _compared(step: Floats, past: Floats, scale: Floats, column: int) -> tuple[Odd, float]:
-    """One number of a step beside those of the past steps most like it otherwise, and what is usual there."""
+    """Compares one number of a step with the past steps most similar otherwise; returns it with the usual value."""
     apart = ((past - step) / scale) ** 2
     apart[:, column] = 0.0
     n = min(LIKE, len(past))

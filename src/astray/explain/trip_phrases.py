@@ -1,4 +1,4 @@
-"""What the statistics of a trip say, group by group, in words and with the trip's own counts."""
+"""Puts the statistics of a trip into words, group by group, with the trip's own counts."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from astray.features.trip_rows import END_CELLS, TripHabit
 
 Floats = NDArray[np.float64]
 
-SHARE = 0.05  # of the way that is worth a word
+SHARE = 0.05  # share of the way that is worth mentioning
 FEW = float(np.log(2.0))  # half as many as is typical, in logarithms
 PAST = "past trips"
 
 
 class Facts(NamedTuple):
-    """A trip's statistics beside those of a typical one, found by what they are statistics of."""
+    """The statistics of a trip and of a typical one, looked up by what they count."""
 
     column: dict[Hashable, int]
     habits: tuple[Habit, ...]
-    cells: tuple[float, ...]  # in which others are counted
+    cells: tuple[float, ...]  # sizes of the cells in which other agents are counted
     own: Floats
     typical: Floats
     others: int = 0  # agents whose places are known
-    sides: Mapping[TripHabit, tuple[float, float]] = {}  # how many past trips lie in lower and in higher bands
+    sides: Mapping[TripHabit, tuple[float, float]] = {}  # numbers of past trips in lower and in higher bands
 
     @property
     def past(self) -> int:
-        """How many past trips there are."""
+        """The number of past trips."""
         return round(float(np.expm1(self.of(PAST))))
 
     def of(self, what: Hashable) -> float:
-        """A statistic of the trip."""
+        """Returns a statistic of the trip."""
         return float(self.own[self.column[what]])
 
     def few(self, what: Hashable) -> bool:
-        """Whether it counts at most half as many past trips as is typical."""
+        """Returns whether a statistic counts at most half as many past trips as is typical."""
         return self.of(what) <= float(self.typical[self.column[what]]) - FEW
 
     def count(self, what: Hashable) -> int:
-        """How many past trips a statistic stands for; 0 only if there is none."""
+        """Returns how many past trips a statistic counts; 0 only if there is none."""
         mean = float(np.expm1(self.of(what)))
         return max(1, round(mean)) if mean > 0 else 0
 
     def times(self, did: str, what: Hashable) -> str:
-        """That the agent never, or rarely, did something; nothing if it did so about as often as is typical."""
+        """Says that the agent never or rarely did something; nothing if it did so about as often as is typical."""
         if self.of(what) == 0:
             return f"never {did} before (0 of {number_of(self.past, 'past trip')})"
         return f"{did} in only {self.count(what)} of {number_of(self.past, 'past trip')}" if self.few(what) else ""
 
     def trips(self, were: str, what: Hashable) -> str:
-        """That no, or hardly any, past trip was like this one; nothing if about as many were as is typical."""
+        """Says that no or hardly any past trip was like this one; nothing if about as many were as is typical."""
         if self.of(what) == 0:
             return f"no past trip {were}"
         return f"only {self.count(what)} of {number_of(self.past, 'past trip')} {were}" if self.few(what) else ""
 
     def rarely(self, *of: tuple[str, str]) -> str:
-        """Which part of the way is known, but not like this; ``of`` are fields of habits, and words for them."""
+        """Says which part of the way is known, but not in this manner; ``of`` holds fields of habits with words."""
         much, how = 0.0, ""
         for field, said in of:
             for habit in self.habits:
@@ -73,12 +73,12 @@ class Facts(NamedTuple):
 
 
 def is_place(habit: Habit) -> bool:
-    """Whether a habit is to be in a cell, and nothing more."""
+    """Returns whether a habit only asks for a place."""
     return habit.cell is not None and habit == Habit(cell=habit.cell)
 
 
 def same_but(habit: Habit, field: str, habits: tuple[Habit, ...]) -> Habit | None:
-    """The habit that asks the same but for one thing; else the largest place that is not larger; None if none is.
+    """Returns the habit without one condition, or else the largest place that is no larger; None if there is none.
 
     >>> same_but(Habit(cell=300, heading=True), "heading", (Habit(cell=150), Habit(cell=500)))
     Habit(cell=150, origin=None, heading=False, speed=False, hours=None, weekend=False, trail=None)
@@ -94,7 +94,7 @@ def same_but(habit: Habit, field: str, habits: tuple[Habit, ...]) -> Habit | Non
 
 
 def percent(share: float) -> str:
-    """A share in words.
+    """Returns a share in words.
 
     >>> percent(0.614), percent(1.0)
     ('61 %', 'all')
@@ -103,7 +103,7 @@ def percent(share: float) -> str:
 
 
 def alike(*parts: str, size: float = 0.0) -> TripHabit:
-    """The trip habit of having these parts in common."""
+    """Returns the trip habit of having these parts in common."""
     return TripHabit(parts, parts, size)
 
 
@@ -149,7 +149,7 @@ def _hour(facts: Facts) -> str:
     known = [part for part in said if facts.of(alike(part, size=NEAR)) > 0]
     if facts.of(alike("hour")) == 0:
         return facts.times("under way at this hour", alike("hour"))
-    # Where the agent has never been at all, the hour is not what is new.
+    # If the agent has never been there at all, the hour is not the news.
     at = {part: alike(part, "hour", size=NEAR) for part in known}
     never = [said[part] for part, habit in at.items() if facts.of(habit) == 0]
     if never:
@@ -169,11 +169,11 @@ COMPARED: dict[str, tuple[str, str, str, Callable[[float], str]]] = {
     ),
     "speed": ("slower than", "faster than", "about as fast", lambda v: f"{3.6 * np.expm1(v):.0f} km/h"),
 }
-"""What is said of a trip that has less, more or as much as past ones, and how its own value is written."""
+"""Words for a trip that has less, more or as much as past ones, and how its value is written."""
 
 
 def _compared(facts: Facts, band: str) -> str:
-    """With past trips between the same places, or else with all; nothing if about as many are alike as is typical."""
+    """Compares with past trips between the same places, or else with all; nothing if it is as usual as is typical."""
     less, more, same, written = COMPARED[band]
     value = written(facts.of(band))
 
@@ -204,7 +204,7 @@ def _speed(facts: Facts) -> str:
 
 
 def _others(facts: Facts) -> str:
-    """How many others go where the agent has never been; if it knows all of the way, how many go there."""
+    """Says how many others go where the way is new to the agent or, if none of it is, how many go there."""
     size = min(facts.cells)
     new = facts.of((Habit(cell=size), "new"))
     some = new >= SHARE
@@ -215,7 +215,7 @@ def _others(facts: Facts) -> str:
     return f"about {n} of {facts.others} others {'go' if n > 1 else 'goes'} {where}"
 
 
-SAID: dict[str, Callable[[Facts], str]] = {
+PHRASES: dict[str, Callable[[Facts], str]] = {
     "end": lambda facts: facts.times("ended here", alike("stop", size=NEAR)),
     "start": lambda facts: facts.times("began here", alike("start", size=NEAR)),
     "between": _between,
@@ -228,4 +228,4 @@ SAID: dict[str, Callable[[Facts], str]] = {
     "speed": _speed,
     "others": _others,
 }
-"""The groups of statistics, each with what is said of it; nothing if there is nothing unusual about it."""
+"""The groups of statistics, each with a function that describes it; an empty text if nothing is unusual."""

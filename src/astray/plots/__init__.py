@@ -1,4 +1,4 @@
-"""Pictures: a trip on its map over its normality in time, what learning did, how scores are distributed, and a page."""
+"""Draws pictures: a trip on its map over its normality in time, training curves, score histograms, an HTML page."""
 
 from __future__ import annotations
 

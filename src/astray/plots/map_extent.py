@@ -1,4 +1,4 @@
-"""Which part of the map is shown of a trip: the trip, with the habitual ways if that leaves it readable."""
+"""Chooses the part of the map to show: the trip, with the habitual ways if the trip stays readable."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Floats = NDArray[np.float64]
 
 MARGIN = 0.1  # of the longer side, around what is shown
 LEAST_MARGIN = 150.0  # metres
-READABLE = 0.2  # of the longer side that the trip takes, at least, where habitual ways are shown as well
-LOOKED_AT = 500  # places of the trip, and four times as many of the past, by which the distance between them is told
+READABLE = 0.2  # share of the longer side that the trip must take if the map shows habitual ways as well
+LOOKED_AT = 500  # places of the trip, and four times as many of the past, between which the distance is measured
 
 WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 ARROWS = "↑↗→↘↓↙←↖"
 
 
 class Away(NamedTuple):
-    """How far away the habitual ways are that a map does not show, and in which direction."""
+    """The distance and direction of habitual ways that the map does not show."""
 
     metres: float
     bearing: float  # degrees east of north
 
     def __str__(self) -> str:
-        """In words.
+        """Returns the distance and direction in words.
 
         >>> str(Away(2_003_400.0, 226.0)), str(Away(8_140.0, 359.0))
         ('↙ habitual ways 2,003 km to the south-west', '↑ habitual ways 8.1 km to the north')
@@ -42,17 +42,17 @@ class Away(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What is to be seen, in metres east and north of a centre, before any margin."""
+    """The part of the map to show, in metres east and north of a centre, without margin."""
 
     low: Floats
     high: Floats
-    away: Away | None  # where the habitual ways are, if none of them is in view
+    away: Away | None  # the habitual ways, if none of them is in view
 
 
 def frame(e: Explanation, centre: Projection) -> Frame:
-    """The trip and the ways that were expected of it; and the habitual ways, unless the trip would be lost among them.
+    """Returns the extent of the trip and its expected ways, and of the habitual ways unless the trip gets too small.
 
-    Faulty fixes are in view only if they happen to be: some lie on the other side of the world.
+    Faulty fixes do not count: some lie on the other side of the world.
     """
     usable = usable_fixes(e)
     chosen = usable if usable.any() else np.ones_like(usable)
@@ -76,7 +76,7 @@ def _box(ways: Sequence[Array]) -> tuple[Floats, Floats]:
 
 
 def _away(trip: Way, past: Sequence[Way]) -> Away:
-    """From the trip to the nearest habitual way, over the globe: a flat map is not true to scale that far."""
+    """Measures from the trip to the nearest habitual way, on the globe: a flat map is wrong over long distances."""
     here = _thinned(trip, LOOKED_AT)
     lat, lon = (np.concatenate(part) for part in zip(*past, strict=True))
     there = _thinned((lat, lon), 4 * LOOKED_AT)
@@ -90,13 +90,13 @@ def _away(trip: Way, past: Sequence[Way]) -> Away:
 
 
 def _thinned(way: Way, most: int) -> Floats:
-    """At most so many places of a way, as rows."""
+    """Returns at most ``most`` places of a way, as rows."""
     lat, lon = way
     rows = np.unique(np.linspace(0, len(lat) - 1, min(len(lat), most)).astype(int))
     return np.column_stack([lat[rows], lon[rows]])
 
 
 def _on_sphere(places: Floats) -> Floats:
-    """Degrees of latitude and longitude as points of the unit sphere."""
+    """Converts degrees of latitude and longitude to points of the unit sphere."""
     lat, lon = np.radians(places).T
     return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

@@ -1,4 +1,4 @@
-"""How scores are distributed."""
+"""Draws how scores are distributed."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Array = NDArray[Any]
 def scores_figure(
     scores: ArrayLike, labels: Sequence[str] | Array | None = None, eps: float = -2.0, *, name: str = "normality N(τ)"
 ) -> Figure:
-    """How scores are distributed, and where the threshold lies.
+    """Draws how scores are distributed, and where the threshold lies.
 
     Parameters
     ----------
     scores
-        One a trip; those that are not a number are left out.
+        One per trip; NaN is left out.
     labels
-        What each trip is known to be; an empty text is normal. Each label gets a row of dots.
+        The known kind of each trip; an empty text is normal. Each label gets a row of dots.
     eps
-        Scores of at most this are anomalies.
+        The threshold: scores up to this are anomalies.
     name
-        What the scores are.
+        The name of the scores.
     """
     values = np.asarray(scores, np.float64)
     kinds = np.full(len(values), "") if labels is None else np.asarray(labels, dtype=np.str_)
     if values.ndim != 1 or kinds.shape != values.shape:
-        raise DataError(f"{kinds.shape} labels for {values.shape} scores", remedy="give one of each a trip")
+        raise DataError(f"{kinds.shape} labels for {values.shape} scores", remedy="give one label per score")
     known = np.isfinite(values)
     values, kinds = values[known], kinds[known]
     if not len(values):
@@ -53,7 +53,7 @@ def scores_figure(
     else:
         above = below = figure.subplots()
     low, high = min(float(values.min()), eps) - 0.2, float(values.max()) + 0.2
-    # A bin ends at the threshold, so that no bar is half below it.
+    # A bin ends at the threshold, so that no bar crosses it.
     bins = eps + 0.25 * np.arange(np.floor((low - eps) / 0.25), np.ceil((high - eps) / 0.25) + 1)
     parts = [values[normal], values[~normal]] if names else [values]
     said = [f"normal ({normal.sum()})", f"anomalous ({(~normal).sum()})"] if names else ["trips"]

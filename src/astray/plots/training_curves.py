@@ -1,4 +1,4 @@
-"""What learning did."""
+"""Draws the training history: one curve per measure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MEASURES = (  # column of a history, title
 
 
 def history_figure(history: pl.DataFrame) -> Figure:
-    """What learning did, measure by measure, one small picture each.
+    """Draws the training history, one small picture per measure.
 
     Parameters
     ----------
     history
-        A detector's ``training_history_``: one row an iteration. Measures that it does not have are left out.
+        A detector's ``training_history_``: one row per iteration. Missing measures are left out.
     """
     shown = [(name, title) for name, title in _MEASURES if name in history.columns and history[name].count()]
     if not shown:

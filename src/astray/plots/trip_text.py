@@ -1,4 +1,4 @@
-"""What pictures and pages say of a trip, and which of its fixes they draw."""
+"""The texts of pictures and pages about a trip, and the fixes that they draw."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from astray.explain import ExplainedSegment, Explanation
 
 Floats = NDArray[np.float64]
 
-STOOD = 5.0  # minutes of standing that a map mentions
+STOOD = 5.0  # minutes of standing still from which a map marks the place
 SAME_PLACE = 60.0  # metres
-IN_SECONDS = 180.0  # what lasts less long is told in seconds
-IN_MINUTES = 3 * 3600.0  # and up to this in minutes
+IN_SECONDS = 180.0  # shorter times are counted in seconds
+IN_MINUTES = 3 * 3600.0  # times up to this in minutes
 
 VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 
 def heading(e: Explanation) -> str:
-    """The decision, and which trip it is about."""
+    """Returns the decision and the trip it is about."""
     whose = f" of {harmless(e.agent)}" if e.agent else ""
     when = f", {e.began}" if e.began else ""
     return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
 
 
 def grounds(e: Explanation) -> list[str]:
-    """What speaks against the trip, if anything does, and the scores behind the decision, as lines."""
+    """Returns the reasons against the trip, if any, and the scores behind the decision, as lines."""
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
     against = "at or under" if e.score <= e.eps else "above"
@@ -50,7 +50,7 @@ def grounds(e: Explanation) -> list[str]:
 
 
 def frequency(p: float) -> str:
-    """A p-value in words.
+    """Returns a p-value in words.
 
     >>> frequency(0.037), frequency(0.6)
     ('about 1 normal trip in 27 scores as low', 'about 60 % of normal trips score as low')
@@ -61,7 +61,7 @@ def frequency(p: float) -> str:
 
 
 def span(e: Explanation, segment: ExplainedSegment) -> str:
-    """From when to when a segment lasts: hours and minutes, with seconds where it is short, or steps."""
+    """Returns the time span of a segment: hours and minutes, with seconds if it is short; or steps."""
     if not len(e.lat):
         return f"{segment.start_time:.0f}–{segment.end_time:.0f}"
     as_clock = "%H:%M:%S" if segment.end_time - segment.start_time < IN_SECONDS else "%H:%M"
@@ -69,14 +69,14 @@ def span(e: Explanation, segment: ExplainedSegment) -> str:
 
 
 class Unit(NamedTuple):
-    """What the time of a trip is counted in."""
+    """A unit of time."""
 
     name: str
     seconds: float
 
 
 def clock_unit(e: Explanation) -> Unit | None:
-    """What the time since the start of a trip is best counted in; None for states and actions, which have steps."""
+    """Returns the best unit for the time since the start of a trip; None for states and actions, which have steps."""
     if not len(e.lat):
         return None
     lasts = float(e.time[-1] - e.time[0])
@@ -86,7 +86,7 @@ def clock_unit(e: Explanation) -> Unit | None:
 
 
 def minus(words: str) -> str:
-    """With the sign that is as wide as a plus.
+    """Replaces hyphens by minus signs, which are as wide as a plus.
 
     >>> minus("-2")
     '−2'
@@ -95,17 +95,17 @@ def minus(words: str) -> str:
 
 
 def usable_fixes(e: Explanation) -> NDArray[np.bool_]:
-    """Which fixes have a score."""
+    """Returns which fixes have a score."""
     return np.asarray(np.isfinite(e.normality) & (e.fault == ""))
 
 
 def rows_of(segment: ExplainedSegment, usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The usable fixes of a segment."""
+    """Returns the positions of the usable fixes of a segment."""
     return segment.start + np.flatnonzero(usable[segment.start : segment.stop])
 
 
 def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:
-    """Where a trip (metres, seconds) stayed longest in one place, and for how many minutes.
+    """Returns where a trip (metres, seconds) stayed longest in one place, and for how many minutes.
 
     >>> stood = np.array([[0.0, 0.0], [1000.0, 0.0], [1010.0, 0.0], [2000.0, 0.0]])
     >>> longest_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
@@ -122,7 +122,7 @@ def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:
 
 
 def _stays_until(path: Floats, first: int) -> int:
-    """The last fix of those that lie near the first one without leaving it, looked for in windows that double."""
+    """Returns the last fix before the trip leaves the place of ``first``; searches in windows that double."""
     at, size = first, 16
     while at < len(path):
         away = np.flatnonzero(np.hypot(*(path[at : at + size] - path[first]).T) > SAME_PLACE)
