@@ -266,7 +266,7 @@ def test_no_bar_of_the_scores_stands_on_both_sides_of_the_threshold() -> None:
 
 
 def test_scores_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(DataError, match="one of each"):
+    with pytest.raises(DataError, match="one label per score"):
         scores_figure([0.0, 1.0], ["detour"])
     with pytest.raises(DataError, match="nothing to draw"):
         scores_figure([np.nan])
