@@ -284,7 +284,7 @@ def test_trips_in_doubt_come_last_and_say_so(service: Running, opened: Open) -> 
     page = opened(service, "/review")
     page.locator(".queue button").nth(len(items) - 1).click()
     page.locator(".chip", has_text="In doubt").wait_for()
-    assert "not flagged" in page.locator(".why").inner_text()
+    assert "did not flag this trip" in page.locator(".why").inner_text()
     assert page.locator(".queue button", has_text="in doubt").count() == len(doubts)
     assert f"{len(doubts)} in doubt, last" in page.locator(".side-head").inner_text()
     assert page.locator(".verdict-button").count() == 3

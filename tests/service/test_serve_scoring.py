@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,22 @@ class Serving:
         return {table: sorted(rows(f"SELECT {what} FROM {table}"), key=repr) for table, what in wanted.items()}
 
 
+def made_once(folder: Path, make: Callable[[Serving], object]) -> Path:
+    """Makes a store, and closes it; tests work on copies of its folder, which costs far less."""
+    serving = Serving(open_store(folder / "made"))
+    make(serving)
+    serving.store.close()
+    return folder / "made"
+
+
+@contextmanager
+def copied(made: Path, folder: Path) -> Iterator[Serving]:
+    """Opens a copy of a store."""
+    serving = Serving(open_store(Path(shutil.copytree(made, folder / "copy"))))
+    yield serving
+    serving.store.close()
+
+
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with ExitStack() as stack:
@@ -99,11 +116,15 @@ def sqlite(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    serving = Serving(open_store(tmp_path_factory.mktemp("undisturbed")))
-    serving.live(life())
-    yield serving
-    serving.store.close()
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which everything of :func:`life` was scored."""
+    return made_once(tmp_path_factory.mktemp("lived"), lambda serving: serving.live(life()))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lived: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with copied(lived, tmp_path_factory.mktemp("undisturbed")) as serving:
+        yield serving
 
 
 # -------------------------------------------------------------------- restarts
@@ -298,10 +319,9 @@ def flagged(serving: Serving) -> list[str]:
 
 
 @pytest.fixture
-def reviewed(sqlite: Store) -> Serving:
-    serving = Serving(sqlite)
-    serving.live(life())
-    return serving
+def reviewed(lived: Path, tmp_path: Path) -> Iterator[Serving]:
+    with copied(lived, tmp_path) as serving:
+        yield serving
 
 
 def remembered(serving: Serving) -> set[str]:
@@ -362,12 +382,20 @@ def test_a_new_habit_that_is_confirmed_is_learned_whole(reviewed: Serving):
 # -------------------------------------------------------------------- trips in doubt, and those nobody is asked about
 
 
-@pytest.fixture
-def doubted(reviewed: Serving) -> Serving:
-    """The same, and then trips of its own at other hours: not flagged, but not clearly normal either."""
+@pytest.fixture(scope="module")
+def lived_on(lived: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store after trips of p00 at other hours: not flagged, but not clearly normal either."""
     own = [fix for fix in life() if fix.agent == "p00"][:200]
-    reviewed.live([fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own])
-    return reviewed
+    folder = tmp_path_factory.mktemp("lived_on")
+    with copied(lived, folder) as serving:
+        serving.live([fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own])
+    return folder / "copy"
+
+
+@pytest.fixture
+def doubted(lived_on: Path, tmp_path: Path) -> Iterator[Serving]:
+    with copied(lived_on, tmp_path) as serving:
+        yield serving
 
 
 def in_state(serving: Serving, state: str) -> list[str]:
@@ -463,7 +491,7 @@ def test_late_fixes_do_not_teach_what_a_person_called_an_anomaly(reviewed: Servi
 def test_of_what_was_learned_only_an_anomaly_can_be_said(reviewed: Serving):
     item = in_state(reviewed, "learned")[0]
     for verdict in ("normal", "unsure"):
-        with pytest.raises(DataError, match="learned already"):
+        with pytest.raises(DataError, match="has learned this trip already"):
             reviewed.do(lambda s, verdict=verdict: give_verdict(s.connection, item, verdict, "ana", NOW, 0.0))
     for name in ("p00/2025", "p%300/2025", f"question/{item}"):
         with pytest.raises(LookupError):
@@ -555,9 +583,8 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
     assert writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
 
 
-def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sqlite: Store):
-    serving = Serving(sqlite)
-    serving.live(life())
+def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(reviewed: Serving):
+    serving, sqlite = reviewed, reviewed.store
     preferences.save(sqlite.writer, Preferences(retention_days=10))
     serving.scorer.set_preferences(Preferences(retention_days=10))
     last = max(fix.time for fix in life())
