@@ -297,7 +297,7 @@ def test_a_trip_that_was_learned_can_be_called_an_anomaly_on_its_page(service: R
     waiting = service.get("/api/review")["total"]
     page = opened(service, f"/live?agent={quote(learned['agent'])}")
     page.locator(f'.card a[href="/trip/{quote(learned["id"], safe="")}"]').click()  # from the live page, as people do
-    page.get_by_text("so it was learned").wait_for()
+    page.get_by_text("so it learned it").wait_for()
     page.keyboard.press("n")  # it is learned already: no verdict
     page.keyboard.press("a")
     page.locator(".pending .clock").wait_for()
