@@ -59,7 +59,7 @@ def test_past_ways_that_ended_there_or_passed_elsewhere_are_not_followed() -> No
     assert ways_on([ALONG + np.array([0.0, BESIDE + 1.0])], place, EAST) == []
 
 
-def test_it_does_not_matter_how_long_ago_the_trip_left() -> None:
+def test_the_expected_way_is_found_long_after_the_trip_left_the_past_ways() -> None:
     track = np.concatenate([leg((0, 0), (100, 0), 10), leg((900, -100), (0, -100), 900)])
     velocity = np.concatenate([np.tile(EAST, (10, 1)), np.tile(-NORTH, (900, 1))])
     (way,) = followed([ALONG], track, velocity)
@@ -76,7 +76,7 @@ def test_the_most_travelled_way_comes_first_and_each_way_once() -> None:
     assert len(ways_on(paths, np.array([1000.0, 0.0]), EAST, most=1)) == 1
 
 
-def test_past_trips_that_came_along_for_long_count_most() -> None:
+def test_past_trips_that_followed_the_track_longest_count_most() -> None:
     joined = [np.concatenate([leg((2000, 3000), (0, -100), 30), leg((2000, 0), (100, 0), 30)])] * 2  # from the north
     track = leg((0, 0), (50, 0), 50)
     ways = followed([*joined, TURNS], track, np.tile(EAST, (50, 1)))
@@ -84,7 +84,7 @@ def test_past_trips_that_came_along_for_long_count_most() -> None:
     assert ways[1][-1].tolist() == joined[0][-1].tolist()
 
 
-def test_on_a_round_trip_the_direction_of_travel_tells_which_time_it_is_meant() -> None:
+def test_on_a_round_trip_the_direction_of_travel_selects_the_pass() -> None:
     there_and_back = np.concatenate([ALONG, ALONG[::-1] + np.array([0.0, 10.0])])
     place = np.array([4000.0, 5.0])
     assert ways_on([there_and_back], place, EAST)[0][1].tolist() == [4100.0, 0.0]
@@ -107,7 +107,7 @@ def seen(trip: Trajectories) -> tuple[Featurizer, Steps]:
     return featurizer, featurizer.featurize(trip).steps
 
 
-def test_the_policy_is_asked_only_where_no_past_trip_came() -> None:
+def test_the_policy_is_used_only_where_no_past_trip_came_by() -> None:
     featurizer, steps = seen(line(60, "t", 0))
     # A policy that goes east whatever the state (of six numbers) is.
     theta = np.zeros(6 * 2 + 2 + 2, np.float32)
@@ -156,7 +156,7 @@ def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: IRLD
     assert said.aspect in walker.posterior_.aspects
 
 
-def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: IRLDetector) -> None:
+def test_the_words_name_the_aspect_of_the_trip_and_a_different_one_of_a_segment(walker: IRLDetector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5), eps=-2.0)
     (segment, *_) = said.segments
     whole = replace(said, aspect="place", segments=(segment,), score=-5.0, trip_normality=-5.0)
@@ -250,7 +250,7 @@ def test_a_trip_to_a_new_place_never_ended_there(ann: IRLDetector) -> None:
     assert min(effects) >= MATERIAL
 
 
-def test_somebody_elses_trip_is_all_new(ann: IRLDetector) -> None:
+def test_a_trip_of_somebody_else_is_entirely_new(ann: IRLDetector) -> None:
     said = ann.explain(drive("strange", 40, EIGHT, (3000.0, 6000.0), (7000.0, 9000.0)))
     words = [reason.words for reason in said.reasons]
     assert "all of the way is new" in words
@@ -305,7 +305,7 @@ def test_a_normal_trip_gives_no_reasons_in_words(ann: IRLDetector) -> None:
     assert "\n  one thing; another\n" in str(doubted)
 
 
-def test_where_others_go_is_said_if_it_counts(ann: IRLDetector) -> None:
+def test_the_reasons_mention_other_agents_if_they_matter(ann: IRLDetector) -> None:
     featurizer = ann.featurizer_
     assert featurizer is not None
     crowd = Trajectories.concat(
@@ -340,7 +340,7 @@ KNOWN = columns(CONFIG.habits, CONFIG.popularity)
 NUMBER = {column.what: i for i, column in enumerate(KNOWN)}
 
 
-def test_groups_are_of_the_statistics_in_their_order() -> None:
+def test_the_columns_follow_the_order_of_the_statistics() -> None:
     def name(what: object) -> str:
         match what:
             case TripHabit():
@@ -360,7 +360,7 @@ def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
     return put_back(KNOWN, own, typical, chosen)[0]
 
 
-def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IRLDetector) -> None:
+def test_replacing_all_groups_gives_the_typical_trip_and_replacing_none_gives_the_trip(ann: IRLDetector) -> None:
     assert ann.reward_.reference is not None
     typical = ann.reward_.reference.typical[3].astype(float)
     assert ann.featurizer_ is not None
@@ -376,7 +376,7 @@ def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: IR
     assert done[-1] == own[-1]  # the number of past trips is no reason
 
 
-def test_a_new_place_is_new_at_every_hour_and_a_known_one_need_not_be() -> None:
+def test_the_hour_is_a_reason_only_at_known_places() -> None:
     typical = np.full(len(KNOWN), 3.0)
     stop, at_hour = NUMBER[alike("stop", size=500.0)], NUMBER[alike("stop", "hour", size=500.0)]
     typical[[stop, at_hour]] = 3.0, 2.0
@@ -389,7 +389,7 @@ def test_a_new_place_is_new_at_every_hour_and_a_known_one_need_not_be() -> None:
     assert back(own, typical, "hour")[at_hour] == 2.0
 
 
-def test_a_way_that_is_new_is_new_in_every_direction() -> None:
+def test_the_direction_is_a_reason_only_on_known_ways() -> None:
     typical = np.zeros(len(KNOWN))
     place, heading = (NUMBER[habit, "new"] for habit in (Habit(cell=150), Habit(cell=300, heading=True)))
     own = typical.copy()
@@ -400,7 +400,7 @@ def test_a_way_that_is_new_is_new_in_every_direction() -> None:
     assert back(own, typical, "direction")[heading] == pytest.approx(0.1)
 
 
-def test_the_effects_of_all_groups_make_up_the_whole() -> None:
+def test_the_effects_of_all_groups_sum_to_the_total_effect() -> None:
     rng = np.random.default_rng(0)
     table = rng.normal(size=2**4)
     effects = shapley(lambda sets: table[sets @ (1 << np.arange(4))], 4)

@@ -110,7 +110,7 @@ def unrolled(differences: Sequence[int], unit: float) -> np.ndarray:
 # -------------------------------------------------------------------- nothing from outside
 
 
-def test_the_page_names_no_other_place_and_forbids_asking_for_one() -> None:
+def test_the_page_refers_to_no_other_host_and_its_policy_forbids_requests() -> None:
     page = explanation_page(a_trip())
     assert not re.search(r"(https?:)?//[a-z]", re.sub(r"(?m)^\s*//.*$", "", page))
     assert not re.search(r"@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|\bimport\b", page)
@@ -124,7 +124,7 @@ def test_the_page_names_no_other_place_and_forbids_asking_for_one() -> None:
     assert "unsafe" not in policy
 
 
-def test_the_policy_allows_this_script_and_this_style_alone() -> None:
+def test_the_policy_allows_only_this_script_and_this_style() -> None:
     page = explanation_page(a_trip())
     for tag, directive in (('<script type="module">', "script-src"), ("<style>", "style-src")):
         inside = page.split(tag)[1].split("</", 1)[0]
@@ -135,7 +135,7 @@ def test_the_policy_allows_this_script_and_this_style_alone() -> None:
 # -------------------------------------------------------------------- data stays data
 
 
-def test_whatever_names_and_words_hold_stays_text() -> None:
+def test_harmful_names_and_words_stay_text() -> None:
     trip = a_trip(WICKED)
     wicked = replace(
         trip,
@@ -160,7 +160,7 @@ def test_the_script_writes_text_and_never_markup() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", scripts)
 
 
-def test_without_scripts_the_page_says_it_in_words() -> None:
+def test_without_scripts_the_page_shows_the_explanation_in_words() -> None:
     page = explanation_page(a_trip())
     inside = page.split("<noscript>")[1].split("</noscript>")[0]
     assert "out of place: 0 of 304 past trips came here" in inside
@@ -212,7 +212,7 @@ def test_trips_are_listed_from_the_least_normal_and_those_without_a_score_last()
     assert data_of(page)["trips"][2]["score"] is None
 
 
-def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() -> None:
+def test_page_and_picture_show_the_same_extent_and_unit_of_time() -> None:
     trip = a_trip()
     (shown,) = data_of(explanation_page(trip))["trips"]
     assert shown["away"] is None
@@ -223,13 +223,13 @@ def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() ->
     assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon)
 
 
-def test_a_way_that_trips_share_is_written_once() -> None:
+def test_the_page_holds_a_shared_way_once() -> None:
     data = data_of(explanation_page([a_trip("a"), a_trip("b")]))
     assert len(data["ways"]) == 2
     assert [trip["habitual"] for trip in data["trips"]] == [[0, 1], [0, 1]]
 
 
-def test_a_long_stop_is_told() -> None:
+def test_the_page_marks_a_long_stop() -> None:
     trip = a_trip()
     lon = trip.lon.copy()
     lon[10:22] = lon[10]
@@ -248,7 +248,7 @@ def test_states_and_actions_have_no_map() -> None:
     assert "way" not in read
 
 
-def test_the_same_trips_give_the_same_page_and_no_trip_gives_none() -> None:
+def test_equal_trips_give_equal_pages_and_no_trips_are_refused() -> None:
     assert explanation_page(a_trip()) == explanation_page([a_trip()])
     with pytest.raises(DataError, match="at least one"):
         explanation_page([])

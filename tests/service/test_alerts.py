@@ -40,20 +40,20 @@ def told(agent: str, *ago: float, how: str = "yes") -> list[PastAlert]:
         (told("bob", 30), "yes", ""),
     ],
 )
-def test_a_budget_and_one_alert_for_what_comes_together(past: list[PastAlert], answer: str, words: str):
+def test_an_alert_is_sent_within_the_budget_and_once_per_batch(past: list[PastAlert], answer: str, words: str):
     found = decide(alert(), past, WANTED, NOW, LISBON)
     assert found.told == answer
     assert words in found.reason
 
 
-def test_five_alerts_of_one_batch_ring_once():
+def test_of_five_alerts_in_one_batch_one_is_sent():
     past: list[PastAlert] = []
     for i in range(5):
         past.append(PastAlert("ana", NOW + i / 100, decide(alert(), past, WANTED, NOW + i / 100, LISBON).told))
     assert [one.told for one in past] == ["yes", "no", "no", "no", "no"]
 
 
-def test_what_is_uncertain_paused_or_old_is_only_listed():
+def test_uncertain_paused_and_old_alerts_are_listed_but_not_sent():
     for found, words in (
         (decide(alert(level="review"), [], WANTED, NOW, LISBON), "for review"),
         (decide(alert(), [], WANTED, NOW, LISBON, paused_until=NOW + 1), "paused until 2013-07-01 12:00"),
@@ -65,7 +65,7 @@ def test_what_is_uncertain_paused_or_old_is_only_listed():
     assert decide(alert(ago=7200, late=True), [], WANTED, NOW, LISBON).told == "yes"
 
 
-def test_no_budget_tells_nobody():
+def test_with_a_budget_of_zero_no_alert_is_sent():
     assert decide(alert(), [], Preferences(alerts_a_week=Budget(agent=0, all=3)), NOW, LISBON).told == "no"
 
 

@@ -77,7 +77,7 @@ def test_a_webhook_has_a_key_and_a_signature(receiver: Receiver):
 @pytest.mark.parametrize(
     ("status", "final"), [(500, False), (503, False), (429, False), (408, False), (400, True), (404, True), (302, True)]
 )
-def test_what_may_pass_is_tried_again_and_what_may_not_is_not(receiver: Receiver, status: int, final: bool):
+def test_temporary_refusals_are_tried_again_and_final_ones_are_not(receiver: Receiver, status: int, final: bool):
     other = Receiver()
     receiver.answers = [(status, {"Location": f"{other.url}/elsewhere", "Retry-After": "7"})]
     with pytest.raises(NotDelivered) as failed:
@@ -98,7 +98,7 @@ def test_a_server_that_never_answers_is_given_up(receiver: Receiver, monkeypatch
 
 
 @pytest.mark.parametrize("to", ["ftp://example.org", "nonsense", "http://", "http://[", "http://a:b:c/"])
-def test_an_address_that_cannot_be_is_final(to: str):
+def test_an_impossible_address_is_a_final_failure(to: str):
     with pytest.raises(NotDelivered) as failed:
         send("webhook", to)
     assert failed.value.final
@@ -173,7 +173,7 @@ def test_an_email_that_is_refused_for_good_is_not_sent_again():
         send("email", "nobody@example.org")
 
 
-def test_nobody_puts_further_headers_into_an_email():
+def test_names_cannot_inject_headers_into_an_email():
     box = Mailbox()
     means = Means(smtp=f"smtp://127.0.0.1:{box.port}")
     said = {**SAID, "title": "ana\r\nBcc: everybody@example.org"}
@@ -183,7 +183,7 @@ def test_nobody_puts_further_headers_into_an_email():
         send("email", "a@example.org\r\nBcc: everybody@example.org", means)
 
 
-def test_an_mqtt_topic_for_each_alert_holds_how_it_stands():
+def test_the_mqtt_topic_of_an_alert_holds_its_last_state():
     with socket.socket() as tried:
         if tried.connect_ex(("127.0.0.1", 1883)):
             pytest.skip("there is no broker on 127.0.0.1:1883")
@@ -209,7 +209,7 @@ def test_an_mqtt_topic_for_each_alert_holds_how_it_stands():
         send("mqtt", base)
 
 
-def test_apprise_is_one_more_outlet(receiver: Receiver):
+def test_the_apprise_outlet_delivers_title_and_text(receiver: Receiver):
     pytest.importorskip("apprise")
     send("apprise", receiver.url.replace("http://", "json://") + "/hook")
     assert json.loads(receiver.got[0][2])["title"] == SAID["title"]
@@ -279,7 +279,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receiver: Receiver):
+def test_an_alert_is_sent_to_every_outlet(store: Store, receiver: Receiver):
     wanting(store.writer, OutletAddress("webhook", f"{receiver.url}/a"), OutletAddress("ntfy", f"{receiver.url}/b"))
     alert = alerting(store.writer)
     assert tell(store.writer, alert, LISBON, NOW, "https://gps.example.org") == "yes"
@@ -295,7 +295,7 @@ def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receive
     assert store.writer.rows("SELECT told, reason FROM alerts") == [("yes", "")]
 
 
-def test_what_the_budget_does_not_allow_is_only_listed(store: Store, receiver: Receiver):
+def test_an_alert_beyond_the_budget_is_listed_but_not_sent(store: Store, receiver: Receiver):
     wanting(store.writer, OutletAddress("webhook", receiver.url), budget=1)
     assert tell(store.writer, alerting(store.writer), LISBON, NOW) == "yes"
     later = alerting(store.writer, ordinal=1)
@@ -306,7 +306,7 @@ def test_what_the_budget_does_not_allow_is_only_listed(store: Store, receiver: R
     assert reason == "the budget is used up: 1 alert of ana in seven days"
 
 
-def test_what_is_held_is_told_when_the_quiet_hours_end(store: Store, receiver: Receiver):
+def test_a_held_alert_is_sent_when_the_quiet_hours_end(store: Store, receiver: Receiver):
     quiet = preferences.Hours("00:00", "23:59")
     outlets = (OutletAddress("webhook", receiver.url),)
     preferences.save(store.writer, Preferences(quiet_hours=quiet, outlets=outlets))
@@ -336,7 +336,7 @@ def test_a_server_that_comes_back_gets_everything_with_the_same_keys(
     assert outbox_state(store.writer) == {"waiting": 0, "failing": 0, "given_up": 0, "oldest": None, "errors": []}
 
 
-def test_what_can_never_arrive_is_given_up_and_said_without_its_secret(
+def test_a_final_failure_is_given_up_and_reported_without_secrets(
     store: Store, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
@@ -352,7 +352,7 @@ def test_what_can_never_arrive_is_given_up_and_said_without_its_secret(
     assert "s3cret" not in caplog.text
 
 
-def test_one_slow_outlet_holds_up_no_other(store: Store, receiver: Receiver):
+def test_a_slow_outlet_does_not_delay_others(store: Store, receiver: Receiver):
     slow = Receiver()
     slow.delay = 2.0
     wanting(store.writer, OutletAddress("webhook", slow.url), OutletAddress("webhook", receiver.url))
@@ -392,7 +392,7 @@ with t.delivering(store):
 """
 
 
-def test_kills_lose_no_message_and_give_none_a_second_identity(tmp_path: Path, receiver: Receiver):
+def test_kills_lose_no_message_and_do_not_change_its_key(tmp_path: Path, receiver: Receiver):
     store = open_store(tmp_path)
     wanting(store.writer, OutletAddress("webhook", receiver.url))
     for i in range(8):

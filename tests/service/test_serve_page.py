@@ -185,7 +185,7 @@ def until(page: Any, holds: Callable[[], Any]) -> Any:
 # -------------------------------------------------------------------- review
 
 
-def test_twenty_reviews_by_keyboard_alone(service: Running, opened: Open) -> None:
+def test_twenty_reviews_work_by_keyboard_alone(service: Running, opened: Open) -> None:
     before = service.get("/api/review", limit=500)
     page = opened(service, "/live")
     page.locator(".agents button").first.wait_for()
@@ -277,7 +277,7 @@ def test_a_question_shows_all_its_trips(service: Running, opened: Open) -> None:
     assert page.locator(".tabs [aria-pressed=true]").inner_text().startswith("2")
 
 
-def test_trips_in_doubt_come_last_and_say_so(service: Running, opened: Open) -> None:
+def test_trips_in_doubt_come_last_and_are_marked(service: Running, opened: Open) -> None:
     items = service.get("/api/review", limit=500)["items"]
     doubts = [item for item in items if item["kind"] == "doubt"]
     assert doubts
@@ -313,7 +313,7 @@ def test_a_trip_that_was_learned_can_be_called_an_anomaly_on_its_page(service: R
     until(page, lambda: page.locator("#waiting").inner_text() == str(waiting))
 
 
-def test_alerts_of_an_agent_are_paused_and_told_again(service: Running, opened: Open) -> None:
+def test_alerts_of_an_agent_can_be_paused_and_resumed(service: Running, opened: Open) -> None:
     page = opened(service, "/live?agent=cem")
     page.get_by_role("button", name="No alerts for a day").click()
     page.get_by_role("button", name="Alerts again").wait_for()
@@ -335,7 +335,7 @@ def test_new_items_appear_by_themselves(days: Days, tmp_path: Path, opened: Open
         page.locator(".trip h1").wait_for()
 
 
-def test_a_service_that_is_gone_is_said_and_comes_back(tmp_path: Path, opened: Open) -> None:
+def test_the_page_reports_a_lost_service_and_reconnects(tmp_path: Path, opened: Open) -> None:
     with serving(tmp_path / "data") as running:
         page = opened(running, "/live", allowed=GONE)
         page.get_by_text("No agents yet").wait_for()
@@ -350,7 +350,7 @@ def test_a_service_that_is_gone_is_said_and_comes_back(tmp_path: Path, opened: O
 # -------------------------------------------------------------------- names, widths, colours
 
 
-def test_nothing_comes_from_outside(service: Running, opened: Open) -> None:
+def test_the_page_loads_nothing_from_other_hosts(service: Running, opened: Open) -> None:
     page = opened(service, "/live")  # which watches requests, the policy and the console
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -366,7 +366,7 @@ def test_nothing_comes_from_outside(service: Running, opened: Open) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_names_do_no_harm(service: Running, opened: Open, path: str) -> None:
+def test_harmful_names_are_shown_as_text(service: Running, opened: Open, path: str) -> None:
     page = opened(service, path)
     if path in ("/live", "/review", "/health"):
         page.get_by_text(HARMFUL).first.wait_for()
@@ -377,7 +377,7 @@ def test_names_do_no_harm(service: Running, opened: Open, path: str) -> None:
     assert "harmed" not in page.title()
 
 
-def test_the_page_of_a_trip(service: Running, opened: Open) -> None:
+def test_the_page_of_a_trip_takes_a_verdict(service: Running, opened: Open) -> None:
     harmful = next(
         item
         for item in service.get("/api/review", limit=500)["items"]
@@ -441,7 +441,7 @@ def test_light_and_dark_can_be_switched(service: Running, opened: Open) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_what_has_the_focus_is_seen(service: Running, opened: Open, path: str) -> None:
+def test_the_focused_element_has_a_visible_outline(service: Running, opened: Open, path: str) -> None:
     page = opened(service, path)
     page.locator("#view > *").wait_for()
     if path in ("/live", "/review"):  # before its list is there, twelve steps lead out of the page
@@ -460,7 +460,7 @@ def test_what_has_the_focus_is_seen(service: Running, opened: Open, path: str) -
 # -------------------------------------------------------------------- many agents, none, a token, settings, tiles
 
 
-def test_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
+def test_the_live_page_stays_fast_with_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
     rng = np.random.default_rng(0)
     now = time.time()
     with serving(tmp_path / "data") as running:
@@ -482,7 +482,7 @@ def test_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
         assert page.locator(".agents li:visible").count() == 10
 
 
-def test_an_empty_service_teaches_how_to_begin(empty: Running, opened: Open) -> None:
+def test_the_page_of_an_empty_service_says_how_to_begin(empty: Running, opened: Open) -> None:
     page = opened(empty, "/live")
     command = page.locator(".agents pre").inner_text()
     if shutil.which("curl") is None:
@@ -494,7 +494,7 @@ def test_an_empty_service_teaches_how_to_begin(empty: Running, opened: Open) -> 
     page.locator(".agents button", has_text="ana").wait_for()
 
 
-def test_a_token_opens_the_page(tmp_path: Path, opened: Open) -> None:
+def test_a_token_logs_in_to_the_page(tmp_path: Path, opened: Open) -> None:
     made = ["-m", "astray.cli", "serve", "token", "add", str(tmp_path / "data"), "operator", "--write"]
     token = subprocess.run([sys.executable, *made], capture_output=True, text=True, check=True).stdout.split()[-1]
     with serving(tmp_path / "data") as running:
@@ -509,7 +509,7 @@ def test_a_token_opens_the_page(tmp_path: Path, opened: Open) -> None:
         page.get_by_label("Token").wait_for()
 
 
-def test_settings_are_checked_and_kept(empty: Running, opened: Open) -> None:
+def test_the_page_checks_and_saves_settings(empty: Running, opened: Open) -> None:
     page = opened(empty, "/settings")
     before = empty.get("/api/settings")
     rate = page.get_by_label("False-alarm rate")

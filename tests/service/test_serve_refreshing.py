@@ -51,9 +51,7 @@ def serving(lived: Path, tmp_path: Path) -> Iterator[Serving]:
         yield serving
 
 
-def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_recalibrated_agent_keeps_its_old_memory_for_its_open_trip(serving: Serving, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(refresh, "LEAST_TRIPS", 5)
     (task,) = to_refresh(serving.store.writer, 1, Last(0.0))
     assert task == Recalibration("p01", 1)
@@ -68,7 +66,7 @@ def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
     assert fleet.members_["p01"].measured
 
 
-def test_a_new_reward_is_used_by_new_trips_and_measures_everybody_anew(serving: Serving):
+def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Serving):
     connection = serving.store.writer
     fleet = memories.open_fleet(connection)
     parts = dict(fleet._shared())
@@ -103,7 +101,7 @@ def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     assert after.words == before.words  # the new reward is the old one
 
 
-def test_the_first_trip_of_a_stranger_keeps_its_model_also_after_a_restart(tmp_path: Path):
+def test_the_first_trip_of_a_new_agent_keeps_its_model_after_a_restart(tmp_path: Path):
     fixes = [fix for fix in life() if fix.agent == "p01"][:14]
     found = []
     for restart in (False, True):
@@ -190,7 +188,7 @@ class Live:
         self.reader.close()
 
 
-def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_keep_theirs(
+def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(services, "SILENCE", 0.2)
