@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from astray.cli import main
@@ -171,17 +172,17 @@ def test_a_backup_of_no_store_is_refused(tmp_path: Path):
 )
 def test_an_invalid_preference_is_refused_with_its_field(text: str, field: str):
     with pytest.raises(PreferencesError) as refused:
-        preferences.parsed(text.encode())
+        preferences.parse(text.encode())
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"unknown": 1}', "\xff", '{"undo_minutes": NaN}'])
 def test_malformed_preferences_are_refused(text: str):
     with pytest.raises(PreferencesError):
-        preferences.parsed(text.encode("latin-1"))
+        preferences.parse(text.encode("latin-1"))
 
 
 def test_preferences_round_trip_through_json():
-    text = preferences.written(Preferences())
-    assert preferences.parsed(text.encode()) == Preferences()
+    text = msgspec.json.encode(Preferences()).decode()
+    assert preferences.parse(text.encode()) == Preferences()
     assert '"alerts_a_week":{"agent":3,"all":20}' in text

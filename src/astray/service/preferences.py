@@ -60,7 +60,6 @@ _CHECKS: tuple[tuple[str, Any, str], ...] = (
         lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets),
         "give at most 20 outlets, with an address each",
     ),
-    ("outlets", lambda p: all(o.kind in OUTLETS for o in p.outlets), f"give a kind of {', '.join(OUTLETS)}"),
     ("false_alarm_rate", lambda p: 0 < p.false_alarm_rate <= 0.5, "give a share between 0 and 0.5, such as 0.02"),
     ("undo_minutes", lambda p: 0 <= p.undo_minutes <= 10_080, "give 0 to 10080 minutes"),
     ("retention_days", lambda p: p.retention_days is None or 1 <= p.retention_days <= 36_500, "give 1 or more days"),
@@ -93,6 +92,10 @@ def check(preferences: Preferences) -> None:
     for field, holds, remedy in _CHECKS:
         if not holds(preferences):
             raise PreferencesError(f"{field} cannot be this", field, remedy=remedy)
+    for i, outlet in enumerate(preferences.outlets):
+        if outlet.kind not in OUTLETS:
+            field = f"outlets[{i}].kind"
+            raise PreferencesError(f"{field} cannot be this", field, remedy=f"give one of {', '.join(OUTLETS)}")
 
 
 # -------------------------------------------------------------------- secrets in addresses
