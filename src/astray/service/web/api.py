@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response, Strea
 
 from astray.service import preferences
 from astray.service.preferences import Preferences
-from astray.service.responses import Refusal
+from astray.service.responses import JSON, Refusal
 from astray.service.review.erasure import erase
 from astray.service.review.explainer import Task, unpacked
 from astray.service.review.review_queue import give_verdict, undo_verdict
@@ -223,9 +223,9 @@ async def metrics(ask: Ask) -> Response:
 
 
 @operation("GET", "/openapi.json")
-async def openapi(ask: Ask) -> Json:
+async def openapi(ask: Ask) -> Response:
     """Returns this description."""
-    return description()
+    return Response(description(), media_type=JSON)
 
 
 @operation("GET", "/api/settings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -45,8 +46,9 @@ class Error(msgspec.Struct):
     error: Reason
 
 
-def description() -> Json:
-    """Returns the whole document."""
+@cache
+def description() -> bytes:
+    """Returns the whole document as JSON."""
     kinds = [kind for op in OPERATIONS for kind in (op.query, op.body) if kind is not None]
     _, schemas = msgspec.json.schema_components([*kinds, Error], ref_template=REFERENCE)
     paths: dict[str, Json] = {}
@@ -57,7 +59,7 @@ def description() -> Json:
             if "{" not in path:
                 paths[path] = {method.lower(): _feed(name, method) for method in form.methods}
     queries = {op.query.__name__ for op in OPERATIONS if op.query is not None}
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "astray serve", "version": __version__, "summary": "Is this behaviour still normal?"},
         "paths": paths,
@@ -67,6 +69,7 @@ def description() -> Json:
         },
         "security": [{}, {"token": []}],
     }
+    return msgspec.json.encode(document)
 
 
 def _described(op: Operation, schemas: Json) -> Json:
